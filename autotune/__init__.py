@@ -1,0 +1,1 @@
+"""autotune: schedules, features, search and measurement for kernels on CPUs and GPUs."""

@@ -1,0 +1,44 @@
+"""The one exception tree of autotune: every mistake a user can make has a type here.
+
+A message is one clear line: what is wrong, where, what was expected, what to do.
+"""
+
+
+class AutotuneError(Exception):
+    """Base of all errors raised on purpose by autotune."""
+
+
+class UsageError(AutotuneError):
+    """The user asked for something that does not exist or makes no sense (exit code 2)."""
+
+
+class IRError(AutotuneError):
+    """An ill-formed expression, statement or function."""
+
+
+class ScheduleError(AutotuneError):
+    """A schedule primitive was used where its rule does not allow it."""
+
+
+class LoweringError(AutotuneError):
+    """A schedule that cannot be turned into loops."""
+
+
+class TracingError(AutotuneError):
+    """A template did something with a symbolic knob that has no symbolic meaning."""
+
+
+class InstantiationError(AutotuneError):
+    """A template refused the knob values of one configuration."""
+
+
+class TargetError(UsageError):
+    """A target string that is not understood, or a target this machine cannot serve."""
+
+
+class CodegenError(AutotuneError):
+    """A lowered function that a backend cannot express, or that its compiler refused."""
+
+
+class ArgumentError(AutotuneError, ValueError):
+    """An array argument of a built function has the wrong dtype, shape, strides or access."""

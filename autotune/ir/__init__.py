@@ -1,0 +1,1 @@
+"""The loop IR: expressions, statements, passes over them, and their meaning."""

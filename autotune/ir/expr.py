@@ -1,0 +1,499 @@
+"""Expressions: immutable, interned nodes, so structurally equal expressions are one object.
+
+Interning makes equality an identity test, memo tables exact and common subexpressions free.
+Constructors that fold constants live in `ops`; this file is the data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from autotune.errors import IRError
+from autotune.ir import dtypes
+
+if TYPE_CHECKING:
+    from autotune.ir.itervar import Combiner, IterVar
+
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+
+ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "min", "max")
+COMPARISON: Final = ("==", "!=", "<", "<=", ">", ">=")
+LOGIC: Final = ("and", "or")
+
+
+class Operators:
+    """Python operators for everything that can stand in an expression."""
+
+    __slots__ = ()
+
+    def __expr__(self) -> Expr:
+        """Return the expression this object stands for."""
+        raise NotImplementedError
+
+    def _binary(self, op: str, other: object, swap: bool = False) -> Any:
+        from autotune.ir import ops
+
+        if not ops.is_convertible(other):
+            return NotImplemented
+        a, b = (other, self) if swap else (self, other)
+        return ops.binary(op, a, b)
+
+    def __add__(self, other: object) -> Expr:
+        return self._binary("+", other)
+
+    def __radd__(self, other: object) -> Expr:
+        return self._binary("+", other, swap=True)
+
+    def __sub__(self, other: object) -> Expr:
+        return self._binary("-", other)
+
+    def __rsub__(self, other: object) -> Expr:
+        return self._binary("-", other, swap=True)
+
+    def __mul__(self, other: object) -> Expr:
+        return self._binary("*", other)
+
+    def __rmul__(self, other: object) -> Expr:
+        return self._binary("*", other, swap=True)
+
+    def __truediv__(self, other: object) -> Expr:
+        return self._binary("/", other)
+
+    def __rtruediv__(self, other: object) -> Expr:
+        return self._binary("/", other, swap=True)
+
+    def __floordiv__(self, other: object) -> Expr:
+        return self._binary("//", other)
+
+    def __rfloordiv__(self, other: object) -> Expr:
+        return self._binary("//", other, swap=True)
+
+    def __mod__(self, other: object) -> Expr:
+        return self._binary("%", other)
+
+    def __rmod__(self, other: object) -> Expr:
+        return self._binary("%", other, swap=True)
+
+    def __neg__(self) -> Expr:
+        from autotune.ir import ops
+
+        return ops.negate(self)
+
+    def __lt__(self, other: object) -> Expr:
+        return self._binary("<", other)
+
+    def __le__(self, other: object) -> Expr:
+        return self._binary("<=", other)
+
+    def __gt__(self, other: object) -> Expr:
+        return self._binary(">", other)
+
+    def __ge__(self, other: object) -> Expr:
+        return self._binary(">=", other)
+
+    def equal(self, other: object) -> Expr:
+        """Expression that is true where both sides are equal."""
+        from autotune.ir import ops
+
+        return ops.binary("==", self, other)
+
+    def astype(self, dtype: str) -> Expr:
+        """Expression converted to `dtype` with C semantics."""
+        from autotune.ir import ops
+
+        return ops.cast(dtype, self)
+
+
+class Expr(Operators):
+    """Base of all expressions.
+
+    Attributes
+    ----------
+    dtype : str
+        Type of one lane.
+    lanes : int
+        1 for scalars, more for vectors.
+    children : tuple of Expr
+        Direct operands, in the order they are written.
+    """
+
+    __slots__ = ("__weakref__", "children", "dtype", "lanes")
+
+    dtype: str
+    lanes: int
+    children: tuple[Expr, ...]
+
+    def __expr__(self) -> Expr:
+        return self
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        """Return this node over other operands (itself if they are the same)."""
+        if all(new is old for new, old in zip(children, self.children, strict=True)):
+            return self
+        return self._rebuild(children)
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        raise NotImplementedError
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return self._binary("==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._binary("!=", other)
+
+    def __bool__(self) -> bool:
+        if isinstance(self, Const):
+            return bool(self.value)
+        raise IRError(
+            f"the truth of `{self}` is not known before the program runs: use te.if_then_else, "
+            "te.all or te.any instead of if, and or or"
+        )
+
+    def __str__(self) -> str:
+        from autotune.ir.printer import expr_text
+
+        return expr_text(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def _node(cls: type[Any], key: tuple[Any, ...], fill: Callable[[Any], None]) -> Any:
+    """Return the interned node of `cls` with this key, creating it with `fill` if new."""
+    full = (cls, *key)
+    found = _interned.get(full)
+    if found is None:
+        found = object.__new__(cls)
+        fill(found)
+        _interned[full] = found
+    return found
+
+
+class Const(Expr):
+    """A constant number or truth value."""
+
+    __slots__ = ("value",)
+    value: int | float | bool
+
+    def __new__(cls, value: Any, dtype: str) -> Const:
+        """Intern the constant; floats are rounded to `dtype`, integers must fit it."""
+        python: int | float | bool
+        if dtypes.is_float(dtypes.check(dtype)):
+            with np.errstate(over="ignore"):
+                python = float(np.dtype(dtype).type(value))
+            tag: object = python.hex()
+        elif dtype == dtypes.BOOL:
+            python = tag = bool(value)
+        else:
+            python = tag = int(value)
+
+        def fill(node: Const) -> None:
+            node.value, node.dtype, node.lanes, node.children = python, dtype, 1, ()
+
+        node: Const = _node(cls, (tag, dtype), fill)
+        return node
+
+
+_var_ids = itertools.count()
+
+
+class Var(Expr):
+    """A scalar variable; each `Var(...)` is a new one, whatever its name."""
+
+    __slots__ = ("id", "name")
+    name: str
+    id: int
+
+    def __new__(cls, name: str, dtype: str = dtypes.INDEX) -> Any:
+        """Create a fresh variable."""
+        var = object.__new__(cls)
+        var.name, var.dtype, var.lanes, var.children = name, dtypes.check(dtype), 1, ()
+        var.id = next(_var_ids)
+        return var
+
+
+class SizeVar(Var):
+    """A size known only when the built function is called; at least 0."""
+
+    __slots__ = ()
+
+
+class Knob(Var):
+    """A knob of a template: a size known when a configuration is chosen.
+
+    Attributes
+    ----------
+    low, high : int
+        Smallest and largest value over the knob's choices, for interval analysis.
+    """
+
+    __slots__ = ("high", "low")
+    low: int
+    high: int
+
+    def __new__(cls, name: str, low: int, high: int) -> Any:
+        """Create a fresh knob variable with values in [low, high]."""
+        knob = super().__new__(cls, name, "int32" if abs(high) < 2**31 else "int64")
+        knob.low, knob.high = low, high
+        return knob
+
+
+class Binary(Expr):
+    """A binary operation; `op` is one of `ARITHMETIC`, `COMPARISON` and `LOGIC`."""
+
+    __slots__ = ("a", "b", "op")
+    op: str
+    a: Expr
+    b: Expr
+    OPS: ClassVar[frozenset[str]] = frozenset(ARITHMETIC + COMPARISON + LOGIC)
+
+    def __new__(cls, op: str, a: Expr, b: Expr) -> Binary:
+        """Intern the node; both operands have one type and one number of lanes."""
+        if a.dtype != b.dtype or a.lanes != b.lanes:
+            raise IRError(f"operands of {op!r} differ in type: {a.dtype} and {b.dtype}")
+
+        def fill(node: Binary) -> None:
+            if op not in cls.OPS:
+                raise IRError(f"unknown operation {op!r}")
+            node.op, node.a, node.b, node.children = op, a, b, (a, b)
+            node.lanes = a.lanes
+            node.dtype = a.dtype if op in ARITHMETIC else dtypes.BOOL
+
+        node: Binary = _node(cls, (op, id(a), id(b)), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Binary(self.op, *children)
+
+
+class Not(Expr):
+    """Logical negation."""
+
+    __slots__ = ("a",)
+    a: Expr
+
+    def __new__(cls, a: Expr) -> Not:
+        """Intern the node."""
+
+        def fill(node: Not) -> None:
+            node.a, node.children, node.dtype, node.lanes = a, (a,), dtypes.BOOL, a.lanes
+
+        node: Not = _node(cls, (id(a),), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Not(*children)
+
+
+class Select(Expr):
+    """`true` where `condition` holds, else `false`; both are evaluated."""
+
+    __slots__ = ("condition", "false", "true")
+    condition: Expr
+    true: Expr
+    false: Expr
+
+    def __new__(cls, condition: Expr, true: Expr, false: Expr) -> Select:
+        """Intern the node."""
+        if true.dtype != false.dtype:
+            raise IRError(f"branches of select differ in type: {true.dtype} and {false.dtype}")
+
+        def fill(node: Select) -> None:
+            node.condition, node.true, node.false = condition, true, false
+            node.children = (condition, true, false)
+            node.dtype, node.lanes = true.dtype, true.lanes
+
+        node: Select = _node(cls, (id(condition), id(true), id(false)), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Select(*children)
+
+
+class Cast(Expr):
+    """Conversion to another type with C semantics."""
+
+    __slots__ = ("a",)
+    a: Expr
+
+    def __new__(cls, dtype: str, a: Expr) -> Cast:
+        """Intern the node."""
+
+        def fill(node: Cast) -> None:
+            node.a, node.children, node.dtype, node.lanes = a, (a,), dtypes.check(dtype), a.lanes
+
+        node: Cast = _node(cls, (dtype, id(a)), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Cast(self.dtype, *children)
+
+
+class Call(Expr):
+    """An intrinsic, such as "exp", "likely" or the lazy "if_then_else"."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __new__(cls, name: str, args: tuple[Expr, ...], dtype: str) -> Call:
+        """Intern the node."""
+
+        def fill(node: Call) -> None:
+            node.name, node.children, node.dtype = name, args, dtypes.check(dtype)
+            node.lanes = max((arg.lanes for arg in args), default=1)
+
+        node: Call = _node(cls, (name, dtype, *map(id, args)), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Call(self.name, children, self.dtype)
+
+
+class Read(Expr):
+    """An element of a tensor, before lowering decides where the tensor is stored."""
+
+    __slots__ = ("tensor",)
+    tensor: Any
+
+    def __new__(cls, tensor: Any, indices: tuple[Expr, ...]) -> Read:
+        """Intern the node; `tensor` is a `te.Tensor`."""
+
+        def fill(node: Read) -> None:
+            node.tensor, node.children, node.dtype, node.lanes = tensor, indices, tensor.dtype, 1
+
+        node: Read = _node(cls, (id(tensor), *map(id, indices)), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Read(self.tensor, children)
+
+
+class Reduce(Expr):
+    """Value `index` of a reduction of `sources` over `axes` where `condition` holds."""
+
+    __slots__ = ("axes", "combiner", "condition", "index", "sources")
+    combiner: Combiner
+    sources: tuple[Expr, ...]
+    axes: tuple[IterVar, ...]
+    condition: Expr
+    index: int
+
+    def __new__(
+        cls,
+        combiner: Combiner,
+        sources: tuple[Expr, ...],
+        axes: tuple[IterVar, ...],
+        condition: Expr,
+        index: int = 0,
+    ) -> Reduce:
+        """Intern the node."""
+
+        def fill(node: Reduce) -> None:
+            node.combiner, node.sources, node.axes = combiner, sources, axes
+            node.condition, node.index = condition, index
+            node.children = (*sources, condition)
+            node.dtype, node.lanes = sources[index].dtype, 1
+
+        key = (id(combiner), *map(id, sources), "over", *map(id, axes), id(condition), index)
+        node: Reduce = _node(cls, key, fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Reduce(self.combiner, children[:-1], self.axes, children[-1], self.index)
+
+
+class Load(Expr):
+    """Element `index` of a flat buffer; a vector index loads a vector."""
+
+    __slots__ = ("buffer", "index")
+    buffer: Buffer
+    index: Expr
+
+    def __new__(cls, buffer: Buffer, index: Expr) -> Load:
+        """Intern the node."""
+
+        def fill(node: Load) -> None:
+            node.buffer, node.index, node.children = buffer, index, (index,)
+            node.dtype, node.lanes = buffer.dtype, index.lanes
+
+        node: Load = _node(cls, (id(buffer), id(index)), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Load(self.buffer, *children)
+
+
+class Ramp(Expr):
+    """The vector base, base + stride, ..., of `lanes` values."""
+
+    __slots__ = ("base", "stride")
+    base: Expr
+    stride: Expr
+
+    def __new__(cls, base: Expr, stride: Expr, lanes: int) -> Ramp:
+        """Intern the node."""
+
+        def fill(node: Ramp) -> None:
+            node.base, node.stride, node.children = base, stride, (base, stride)
+            node.dtype, node.lanes = base.dtype, lanes
+
+        node: Ramp = _node(cls, (id(base), id(stride), lanes), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Ramp(*children, self.lanes)
+
+
+class Broadcast(Expr):
+    """A scalar repeated over `lanes` lanes."""
+
+    __slots__ = ("value",)
+    value: Expr
+
+    def __new__(cls, value: Expr, lanes: int) -> Broadcast:
+        """Intern the node."""
+
+        def fill(node: Broadcast) -> None:
+            node.value, node.children, node.dtype, node.lanes = value, (value,), value.dtype, lanes
+
+        node: Broadcast = _node(cls, (id(value), lanes), fill)
+        return node
+
+    def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
+        return Broadcast(*children, self.lanes)
+
+
+class Buffer:
+    """Storage that loads and stores refer to, addressed by one flat element index.
+
+    Attributes
+    ----------
+    name : str
+        Name in listings and sources; unique within a function after lowering.
+    dtype : str
+        Element type.
+    shape : tuple of Expr
+        Extents, row-major.
+    scope : str
+        "global", "shared" or "local".
+    """
+
+    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape")
+
+    def __init__(
+        self, name: str, dtype: str, shape: tuple[Expr, ...], scope: str = "global"
+    ) -> None:
+        self.name = name
+        self.dtype = dtypes.check(dtype)
+        self.shape = shape
+        self.scope = scope
+
+    def __repr__(self) -> str:
+        return f"<buffer {self.name}: {self.dtype} {list(self.shape)} in {self.scope}>"

@@ -1,0 +1,267 @@
+"""Constructors of expressions: conversion of Python values, type promotion, constant folding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import IRError
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    COMPARISON,
+    LOGIC,
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Not,
+    Select,
+)
+
+_SCALARS = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+def is_convertible(value: object) -> bool:
+    """Whether `convert` accepts `value`."""
+    return isinstance(value, (Expr, *_SCALARS)) or hasattr(value, "__expr__")
+
+
+def convert(value: Any, dtype: str | None = None) -> Expr:
+    """Return `value` as an expression.
+
+    Parameters
+    ----------
+    value
+        An expression, an axis, a symbolic knob, or a Python or NumPy scalar.
+    dtype
+        Type for a scalar; chosen by its value if None. Expressions keep their type.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, _SCALARS):
+        return Const(value, dtype or dtypes.of_value(value))
+    if hasattr(value, "__expr__"):
+        expr: Expr = value.__expr__()
+        return expr
+    raise IRError(f"cannot use a {type(value).__name__} ({value!r}) in an expression")
+
+
+def const(value: Any, dtype: str | None = None) -> Const:
+    """Constant of the given type (int32, float32 or bool by its Python type if None)."""
+    return Const(value, dtype or dtypes.of_value(value))
+
+
+def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Convert two operands to one type; a bare Python number takes the other's type."""
+    if isinstance(a, _SCALARS) and not isinstance(b, _SCALARS):
+        y = convert(b)
+        x = const(a, _scalar_type(a, y.dtype))
+    elif isinstance(b, _SCALARS) and not isinstance(a, _SCALARS):
+        x = convert(a)
+        y = const(b, _scalar_type(b, x.dtype))
+    else:
+        x, y = convert(a), convert(b)
+    if x.dtype != y.dtype:
+        dtype = dtypes.promote(x.dtype, y.dtype)
+        x, y = cast(dtype, x), cast(dtype, y)
+    if x.lanes != y.lanes:
+        lanes = max(x.lanes, y.lanes)
+        x = x if x.lanes == lanes else Broadcast(x, lanes)
+        y = y if y.lanes == lanes else Broadcast(y, lanes)
+    return x, y
+
+
+def _scalar_type(value: Any, other: str) -> str:
+    """Type of the bare number `value` beside an operand of type `other`."""
+    own = dtypes.of_value(value)
+    if dtypes.is_float(own):
+        return other if dtypes.is_float(other) else own
+    if own == dtypes.BOOL:
+        return other
+    if other == dtypes.BOOL:
+        return own
+    if dtypes.is_integer(other) and not dtypes.min_value(other) <= value <= dtypes.max_value(other):
+        return own
+    return other
+
+
+_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+}
+
+
+def binary(op: str, a: Any, b: Any) -> Expr:
+    """Operation `op` of two operands of any convertible kind, constants folded.
+
+    Division `/` is the division of floats; integers are divided with `//` and `%`, which
+    round towards minus infinity as Python's do.
+    """
+    x, y = _matched(a, b)
+    if op == "/" and not dtypes.is_float(x.dtype):
+        raise IRError("`/` divides floats: use `//` (rounds down) for integers, or .astype first")
+    if op in ("//", "%") and not dtypes.is_integer(x.dtype):
+        raise IRError(f"`{op}` divides integers, not {x.dtype}")
+    if op in LOGIC and x.dtype != dtypes.BOOL:
+        raise IRError(f"`{op}` takes conditions, not {x.dtype}")
+    return fold(op, x, y)
+
+
+def fold(op: str, x: Expr, y: Expr) -> Expr:
+    """`Binary(op, x, y)` of matched operands, with constants and neutral elements folded."""
+    if isinstance(x, Const) and isinstance(y, Const):
+        folded = _fold_constants(op, x, y)
+        if folded is not None:
+            return folded
+    if dtypes.is_integer(x.dtype):
+        simple = _fold_integer(op, x, y)
+        if simple is not None:
+            return simple
+    if op in LOGIC:
+        for this, other in ((x, y), (y, x)):
+            if isinstance(this, Const):
+                return other if bool(this.value) == (op == "and") else this
+        if x is y:
+            return x
+    if op in ("min", "max") and x is y:
+        return x
+    return Binary(op, x, y)
+
+
+def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
+    if op in ("//", "%") and y.value == 0:
+        raise IRError(f"division by zero in `{x.value} {op} {y.value}`")
+    dtype = x.dtype if op not in COMPARISON and op not in LOGIC else dtypes.BOOL
+    if dtypes.is_float(x.dtype):
+        if op not in ("+", "-", "*", "/", *COMPARISON):
+            return None
+        # One rounding in the operands' own type, as the running program would do it.
+        scalar = np.dtype(x.dtype).type
+        with np.errstate(all="ignore"):
+            value = scalar(x.value) / scalar(y.value) if op == "/" else _FOLD[op](
+                scalar(x.value), scalar(y.value)
+            )
+        return Const(value, dtype)
+    value = _FOLD[op](x.value, y.value)
+    if dtypes.is_integer(dtype):
+        if not dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype):
+            return None
+    return Const(value, dtype)
+
+
+def _fold_integer(op: str, x: Expr, y: Expr) -> Expr | None:
+    if isinstance(x, Const) and op in ("+", "*"):
+        x, y = y, x
+    if not isinstance(y, Const):
+        if x is y and op in ("-", "%"):
+            return Const(0, x.dtype) if op == "-" else None
+        return None
+    if y.value == 0:
+        if op in ("+", "-"):
+            return x
+        if op == "*":
+            return y
+        if op in ("//", "%"):
+            raise IRError(f"division by zero in `{x} {op} 0`")
+    if y.value == 1:
+        if op in ("*", "//"):
+            return x
+        if op == "%":
+            return Const(0, x.dtype)
+    return None
+
+
+def negate(a: Any) -> Expr:
+    """Minus `a`."""
+    x = convert(a)
+    if isinstance(x, Const):
+        return Const(-x.value, x.dtype)
+    if dtypes.is_float(x.dtype):
+        return Binary("*", x, Const(-1.0, x.dtype))
+    return binary("-", Const(0, x.dtype), x)
+
+
+def cast(dtype: str, a: Any) -> Expr:
+    """`a` converted to `dtype` with C semantics (floats to integers truncate)."""
+    x = convert(a)
+    if x.dtype == dtypes.check(dtype):
+        return x
+    if isinstance(x, Const):
+        value = x.value
+        if dtype == dtypes.BOOL:
+            return Const(value != 0, dtype)
+        if dtypes.is_float(dtype):
+            return Const(value, dtype)
+        if not isinstance(value, float) or math.isfinite(value):
+            whole = int(value)
+            if dtypes.min_value(dtype) <= whole <= dtypes.max_value(dtype):
+                return Const(whole, dtype)
+    if isinstance(x, Broadcast):
+        return Broadcast(cast(dtype, x.value), x.lanes)
+    return Cast(dtype, x)
+
+
+def logical_not(a: Any) -> Expr:
+    """Negation of a condition."""
+    x = convert(a)
+    if x.dtype != dtypes.BOOL:
+        raise IRError(f"not takes a condition, not {x.dtype}")
+    if isinstance(x, Const):
+        return Const(not x.value, dtypes.BOOL)
+    return x.a if isinstance(x, Not) else Not(x)
+
+
+def select(condition: Any, true: Any, false: Any) -> Expr:
+    """`true` where `condition` holds, else `false`; both sides are evaluated."""
+    test = convert(condition)
+    x, y = _matched(true, false)
+    if test.dtype != dtypes.BOOL:
+        raise IRError(f"select takes a condition first, not {test.dtype}")
+    if isinstance(test, Const):
+        return x if test.value else y
+    return x if x is y else Select(test, x, y)
+
+
+def if_then_else(condition: Any, true: Any, false: Any) -> Expr:
+    """As `select`, but only the chosen side is evaluated, so the other may be out of bounds."""
+    test = convert(condition)
+    x, y = _matched(true, false)
+    if test.dtype != dtypes.BOOL:
+        raise IRError(f"if_then_else takes a condition first, not {test.dtype}")
+    if isinstance(test, Const):
+        return x if test.value else y
+    return Call("if_then_else", (test, x, y), x.dtype)
+
+
+def likely(condition: Expr) -> Expr:
+    """Mark a guard that holds nearly always."""
+    return condition if isinstance(condition, Const) else Call("likely", (condition,), dtypes.BOOL)
+
+
+def gcd(a: Expr, b: Expr) -> Expr:
+    """Greatest common divisor of two non-negative integers."""
+    x, y = _matched(a, b)
+    if isinstance(x, Const) and isinstance(y, Const):
+        return Const(math.gcd(int(x.value), int(y.value)), x.dtype)
+    for this, other in ((x, y), (y, x)):
+        if isinstance(this, Const) and this.value in (0, 1):
+            return this if this.value == 1 else other
+    return x if x is y else Call("gcd", (x, y), x.dtype)

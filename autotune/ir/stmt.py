@@ -1,0 +1,143 @@
+"""Statements and functions: what lowering produces and backends consume.
+
+Loops start at 0. A function is a body over buffers, which callers pass, and sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+
+
+class LoopKind(StrEnum):
+    """How the iterations of a loop are carried out."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD = "thread"
+    VTHREAD = "vthread"
+
+
+class Stmt:
+    """Base of all statements."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        from autotune.ir.printer import stmt_text
+
+        return stmt_text(self)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store(Stmt):
+    """`buffer[index] = value`; a vector index stores a vector."""
+
+    buffer: Buffer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class For(Stmt):
+    """Run `body` for var = 0, ..., extent - 1.
+
+    `thread_tag` names the hardware axis for kinds THREAD and VTHREAD.
+    """
+
+    var: Var
+    extent: Expr
+    kind: LoopKind
+    body: Stmt
+    thread_tag: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If(Stmt):
+    """Run `then` where `condition` holds, else `orelse`."""
+
+    condition: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Seq(Stmt):
+    """Run statements in order; empty for no operation."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Allocate(Stmt):
+    """Make `buffer` available, with undefined contents, within `body`."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Produce(Stmt):
+    """Mark `body` as what computes the operation `name`."""
+
+    name: str
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluate(Stmt):
+    """Evaluate a call for its effect, such as a barrier."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A lowered function.
+
+    Attributes
+    ----------
+    name : str
+        Symbol name.
+    params : tuple of Buffer
+        Array parameters in the caller's order: inputs, then outputs.
+    outputs : frozenset of Buffer
+        The parameters that the body writes.
+    body : Stmt
+        What it does.
+    sizes : tuple of SizeVar
+        Sizes inferred from the arrays' shapes when it is called.
+    attrs : dict
+        Notes between passes, such as the knob values that were substituted.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    outputs: frozenset[Buffer]
+    body: Stmt
+    sizes: tuple[SizeVar, ...] = ()
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def with_body(self, body: Stmt) -> Function:
+        """Return the function with another body (itself if it is the same)."""
+        if body is self.body:
+            return self
+        return Function(self.name, self.params, self.outputs, body, self.sizes, self.attrs)
+
+    def __str__(self) -> str:
+        from autotune.ir.printer import stmt_text
+
+        return stmt_text(self.body)
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """Statements in order, flattened; a single one is itself."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))

@@ -1,0 +1,183 @@
+"""One traversal and one rewriter serve every pass; what does not change keeps its identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autotune.ir.expr import Binary, Expr, Read, Var
+from autotune.ir.ops import fold
+from autotune.ir.stmt import (
+    Allocate,
+    Evaluate,
+    For,
+    If,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
+
+
+def walk_expr(expr: Expr) -> Iterator[Expr]:
+    """Yield `expr` and its operands, each distinct one once, parents first."""
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        stack.extend(reversed(node.children))
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """Variables of `expr`, in order of first appearance."""
+    return [node for node in walk_expr(expr) if isinstance(node, Var)]
+
+
+def reads(expr: Expr) -> list[Read]:
+    """Tensor reads in `expr`, in order of first appearance."""
+    return [node for node in walk_expr(expr) if isinstance(node, Read)]
+
+
+def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Statements directly inside `stmt`."""
+    match stmt:
+        case For() | Allocate() | Produce():
+            return (stmt.body,)
+        case If():
+            return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
+        case Seq():
+            return stmt.stmts
+        case _:
+            return ()
+
+
+def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
+    """Expressions written directly in `stmt`."""
+    match stmt:
+        case Store():
+            return (stmt.index, stmt.value)
+        case For():
+            return (stmt.extent,)
+        case If():
+            return (stmt.condition,)
+        case Allocate():
+            return stmt.buffer.shape
+        case Evaluate():
+            return (stmt.value,)
+        case _:
+            return ()
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """Yield `stmt` and every statement inside it, outer ones first, in textual order."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(child_stmts(node)))
+
+
+class Rewriter:
+    """Base of all passes: override `visit_<Node>` for the nodes a pass changes.
+
+    `expr` memoises on identity, which interning makes exact. A pass whose result for an
+    expression depends on where it stands calls `forget` when that context changes.
+    """
+
+    def __init__(self) -> None:
+        self._memo: dict[Expr, Expr] = {}
+        self._methods: dict[type, Any] = {}
+
+    def forget(self) -> None:
+        """Drop remembered results, because the context changed."""
+        self._memo.clear()
+
+    def _method(self, node: object, default: Any) -> Any:
+        cls = type(node)
+        found = self._methods.get(cls)
+        if found is None:
+            found = default
+            for base in cls.__mro__:
+                own = getattr(self, f"visit_{base.__name__}", None)
+                if own is not None:
+                    found = own
+                    break
+            self._methods[cls] = found
+        return found
+
+    def expr(self, node: Expr) -> Expr:
+        """Return the rewritten expression."""
+        result = self._memo.get(node)
+        if result is None:
+            result = self._method(node, self.rebuild)(node)
+            self._memo[node] = result
+        return result
+
+    def rebuild(self, node: Expr) -> Expr:
+        """Rewrite the operands only."""
+        if not node.children:
+            return node
+        return node.with_children(tuple(self.expr(child) for child in node.children))
+
+    def stmt(self, node: Stmt) -> Stmt:
+        """Return the rewritten statement."""
+        result: Stmt = self._method(node, self.rebuild_stmt)(node)
+        return result
+
+    def rebuild_stmt(self, node: Stmt) -> Stmt:
+        """Rewrite what stands inside `node` only."""
+        match node:
+            case Store(buffer, index, value):
+                new_index, new_value = self.expr(index), self.expr(value)
+                if new_index is index and new_value is value:
+                    return node
+                return Store(buffer, new_index, new_value)
+            case For(var, extent, kind, body, tag):
+                size, inner = self.expr(extent), self.stmt(body)
+                if size is extent and inner is body:
+                    return node
+                return For(var, size, kind, inner, tag)
+            case If(condition, then, orelse):
+                test, yes = self.expr(condition), self.stmt(then)
+                no = None if orelse is None else self.stmt(orelse)
+                if test is condition and yes is then and no is orelse:
+                    return node
+                return If(test, yes, no)
+            case Seq(stmts):
+                inner_stmts = [self.stmt(s) for s in stmts]
+                if all(a is b for a, b in zip(inner_stmts, stmts, strict=True)):
+                    return node
+                return seq(*inner_stmts)
+            case Allocate(buffer, body):
+                inner = self.stmt(body)
+                return node if inner is body else Allocate(buffer, inner)
+            case Produce(name, body):
+                inner = self.stmt(body)
+                return node if inner is body else Produce(name, inner)
+            case Evaluate(value):
+                new_value = self.expr(value)
+                return node if new_value is value else Evaluate(new_value)
+            case _:
+                raise TypeError(f"unknown statement {type(node).__name__}")
+
+
+class _Substitute(Rewriter):
+    def __init__(self, mapping: Mapping[Any, Expr]) -> None:
+        super().__init__()
+        self._memo.update(mapping)
+
+    def rebuild(self, node: Expr) -> Expr:
+        if isinstance(node, Binary):
+            a, b = self.expr(node.a), self.expr(node.b)
+            return node if a is node.a and b is node.b else fold(node.op, a, b)
+        return super().rebuild(node)
+
+
+def substitute(expr: Expr, mapping: Mapping[Any, Expr]) -> Expr:
+    """Replace variables by expressions, folding constants that this creates."""
+    return _Substitute(mapping).expr(expr) if mapping else expr
