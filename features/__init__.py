@@ -1,0 +1,52 @@
+"""Features of lowered loop nests for cost models, for one candidate or a million at once.
+
+A leaf package: it knows loops and accesses as plain data (`LoopNest`), not how they were made.
+"""
+
+from features.itervar import (
+    Row,
+    flatten_names,
+    flatten_rows,
+    itervar_columns,
+    itervar_matrix,
+    itervar_rows,
+)
+from features.knob import knob_features, knob_matrix
+from features.loop_nest import (
+    ANNOTATIONS,
+    SYMBOLIC,
+    VIRTUAL_THREAD,
+    BufferAccess,
+    FeatureError,
+    Loop,
+    LoopNest,
+    Number,
+    candidate,
+)
+from features.numbers import stack_columns
+from features.schema import FEATURE_VERSION, LAYOUTS, describe, versioned
+
+__all__ = [
+    "ANNOTATIONS",
+    "FEATURE_VERSION",
+    "LAYOUTS",
+    "SYMBOLIC",
+    "VIRTUAL_THREAD",
+    "BufferAccess",
+    "FeatureError",
+    "Loop",
+    "LoopNest",
+    "Number",
+    "Row",
+    "candidate",
+    "describe",
+    "flatten_names",
+    "flatten_rows",
+    "itervar_columns",
+    "itervar_matrix",
+    "itervar_rows",
+    "knob_features",
+    "knob_matrix",
+    "stack_columns",
+    "versioned",
+]

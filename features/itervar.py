@@ -1,0 +1,151 @@
+"""Itervar features: per loop its attributes, its arithmetic and what it touches in memory.
+
+The same evaluation serves one candidate (rows of Python ints, as the seed prints them) and all
+candidates of a search space (columns and a float32 matrix). The rules are AutoTVM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from features.evaluate import Evaluation
+from features.loop_nest import FeatureError, LoopNest, Number
+from features.numbers import signed_log2, stack_columns
+from features.plan import Column, plan_of
+from features.schema import column_name, fields_of, layout_named
+
+Row = tuple[tuple[Any, ...], ...]
+"""``(('_itervar_', name), ('_attr_', ...), ('_arith_', ...), (access, stride, ...), ...)``."""
+
+
+def itervar_rows(nest: LoopNest, take_log: bool = False, layout: str = "itervar") -> list[Row]:
+    """Return the features of one candidate, one row per loop in order of first appearance.
+
+    Parameters
+    ----------
+    nest : LoopNest
+        Every number a scalar.
+    take_log : bool
+        Apply `signed_log2` to all but the nest level and the one-hot code; gives floats.
+    layout : str
+        ``"itervar"`` (the seed's) or ``"autotvm08"`` (one-hot order of AutoTVM v0.8, mod -1).
+
+    Returns
+    -------
+    list of Row
+        ``('_itervar_', name)``, ``('_attr_', length, nest_level, topdown, bottomup, *one_hot)``,
+        ``('_arith_', add, mul, div)``, then for each access ``(name, stride, mod, count, reuse,
+        thread_count, thread_reuse)``, sorted by the bytes of the name. Whole numbers are ints.
+
+    Raises
+    ------
+    FeatureError
+        If the nest holds arrays or contradicts itself.
+    """
+    arrangement = layout_named(layout)
+    plan = plan_of(nest, arrangement)
+    evaluation = Evaluation(nest, plan, arrangement)
+    rows: list[list[tuple[Any, ...]]] = [[("_itervar_", loop.name)] for loop in nest.loops]
+    for row, key, columns in plan.groups:
+        values = [_number(evaluation, column, take_log) for column in columns]
+        for column, value in zip(columns, values, strict=True):
+            if isinstance(value, np.ndarray):
+                raise FeatureError(
+                    f"column {column.name} is an array over candidates; rows describe one"
+                    " candidate: take it with features.candidate(nest, index)"
+                )
+        rows[row].append((key, *values))
+    return [tuple(row) for row in rows]
+
+
+def flatten_rows(rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+    """Return all numbers of the rows as one float64 array of shape (width,)."""
+    return np.array([value for row in rows for pair in row[1:] for value in pair[1:]], np.float64)
+
+
+def flatten_names(rows: Sequence[Row]) -> list[str]:
+    """Return the names of the numbers that `flatten_rows` returns, in the same order."""
+    return [
+        column_name(index, row[0][1], pair[0], field)
+        for index, row in enumerate(rows)
+        for pair in row[1:]
+        for field in fields_of(pair[0], len(pair) - 1)
+    ]
+
+
+def itervar_columns(
+    nest: LoopNest,
+    *,
+    names: Sequence[str] | None = None,
+    varying: bool = False,
+    take_log: bool = False,
+    layout: str = "itervar",
+) -> tuple[list[str], list[Number]]:
+    """Return the features of all candidates as columns, in the order of `flatten_names`.
+
+    Parameters
+    ----------
+    nest : LoopNest
+        Numbers are scalars or float64 arrays of one common shape (n,).
+    names : sequence of str, optional
+        Only these columns, in this order; nothing else is evaluated.
+    varying : bool
+        Drop the columns that are one number for all candidates. What is dropped depends on
+        which numbers of the nest are arrays, never on their values: chunks of one space agree.
+    take_log, layout
+        As for `itervar_rows`.
+
+    Returns
+    -------
+    names : list of str
+    columns : list of Number
+        A scalar, or an array (n,). Arrays may be those of the nest and may repeat: do not write.
+
+    Raises
+    ------
+    FeatureError
+        For an unknown name, or a nest that contradicts itself.
+    """
+    arrangement = layout_named(layout)
+    plan = plan_of(nest, arrangement)
+    evaluation = Evaluation(nest, plan, arrangement)
+    wanted = plan.columns if names is None else plan.of_names(tuple(names))
+    found = [(column.name, _number(evaluation, column, take_log)) for column in wanted]
+    if varying:
+        found = [pair for pair in found if isinstance(pair[1], np.ndarray)]
+    return [name for name, _ in found], [value for _, value in found]
+
+
+def itervar_matrix(
+    nest: LoopNest,
+    n: int,
+    *,
+    names: Sequence[str] | None = None,
+    varying: bool = False,
+    take_log: bool = False,
+    layout: str = "itervar",
+    order: Literal["C", "F"] = "F",
+) -> tuple[list[str], npt.NDArray[np.float32]]:
+    """Return the features of `n` candidates as a float32 matrix (n, width), scalars repeated.
+
+    Columns are contiguous (``order="F"``) unless asked otherwise: filling rows of several hundred
+    columns takes five times as long. Other parameters as for `itervar_columns`.
+
+    Raises
+    ------
+    FeatureError
+        If an array of the nest does not have the shape (n,), and as for `itervar_columns`.
+    """
+    found, columns = itervar_columns(
+        nest, names=names, varying=varying, take_log=take_log, layout=layout
+    )
+    return found, stack_columns(found, columns, n, order)
+
+
+def _number(evaluation: Evaluation, column: Column, take_log: bool) -> Number:
+    value = evaluation.column(column)
+    return signed_log2(value) if take_log and column.is_logged else value

@@ -1,0 +1,159 @@
+"""A lowered loop nest as plain data: what every feature extractor reads, and nothing else.
+
+Each number is a scalar (one candidate) or a float64 array with one element per candidate, so one
+nest describes a single schedule or a whole search space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Number: TypeAlias = int | float | npt.NDArray[np.float64]
+
+ANNOTATIONS = (
+    "BLOCK_X",
+    "BLOCK_Y",
+    "BLOCK_Z",
+    "THREAD_X",
+    "THREAD_Y",
+    "THREAD_Z",
+    "PARALLEL",
+    "UNROLL",
+    "VECTORIZE",
+    "SERIAL",
+)
+"""What a loop may be, in the order of the seed's one-hot code."""
+
+VIRTUAL_THREAD = "VIRTUAL_THREAD"
+"""A virtual thread: accepted as an annotation too; layouts without a slot for it say SERIAL."""
+
+SYMBOLIC = -1
+"""The length of a loop whose extent is not known before the kernel is called."""
+
+
+class FeatureError(ValueError):
+    """A loop nest, a knob column or a request that the extractors cannot serve; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop or bound thread axis: one row of the itervar features.
+
+    Parameters
+    ----------
+    name : str
+        The variable's name; need not be unique.
+    annotation : str
+        One of `ANNOTATIONS`, or `VIRTUAL_THREAD`.
+    length : Number
+        Number of iterations, `SYMBOLIC` if unknown.
+    parent : int
+        Index of the loop around this one, smaller than this loop's own; -1 for a root.
+    depth : int
+        Nest level; 1 for a root.
+    add, mul, div : Number
+        Float additions and subtractions, multiplications, divisions and remainders in the text
+        for which this is the innermost open loop.
+    """
+
+    name: str
+    annotation: str
+    length: Number
+    parent: int
+    depth: int
+    add: Number
+    mul: Number
+    div: Number
+
+
+@dataclass(frozen=True, slots=True)
+class BufferAccess:
+    """One load or store.
+
+    Parameters
+    ----------
+    buffer : str
+        The buffer's name.
+    number : int
+        Position among the accesses of that name in the whole function, from 0.
+    loops : tuple of int
+        Indices of all loops open around the access, outermost first.
+    strides : tuple of Number
+        In elements, one per open loop; 0 where the loop's variable is absent from the index.
+    mods : tuple of Number
+        The modulus the variable stands under, else -1; one per open loop.
+    itemsize : int
+        Bytes per element.
+    is_store : bool
+        Whether the access writes.
+    """
+
+    buffer: str
+    number: int
+    loops: tuple[int, ...]
+    strides: tuple[Number, ...]
+    mods: tuple[Number, ...]
+    itemsize: int
+    is_store: bool
+
+    @property
+    def name(self) -> str:
+        """The access's name in the features: ``<buffer>_<number>``."""
+        return f"{self.buffer}_{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """The loops, in order of first appearance, and the accesses of one lowered function."""
+
+    loops: tuple[Loop, ...]
+    accesses: tuple[BufferAccess, ...]
+
+
+def candidate(nest: LoopNest, index: int) -> LoopNest:
+    """Return the nest of one candidate: every array replaced by its element `index`.
+
+    Whole numbers become Python ints.
+    """
+
+    def pick(number: Number) -> int | float:
+        return as_scalar(number[index] if isinstance(number, np.ndarray) else number)
+
+    loops = tuple(
+        Loop(
+            loop.name,
+            loop.annotation,
+            pick(loop.length),
+            loop.parent,
+            loop.depth,
+            pick(loop.add),
+            pick(loop.mul),
+            pick(loop.div),
+        )
+        for loop in nest.loops
+    )
+    accesses = tuple(
+        BufferAccess(
+            access.buffer,
+            access.number,
+            access.loops,
+            tuple(pick(stride) for stride in access.strides),
+            tuple(pick(mod) for mod in access.mods),
+            access.itemsize,
+            access.is_store,
+        )
+        for access in nest.accesses
+    )
+    return LoopNest(loops, accesses)
+
+
+def as_scalar(number: int | float | np.generic) -> int | float:
+    """Return a Python int where the number is whole, else a Python float."""
+    if isinstance(number, int):
+        return int(number)
+    value = float(number)
+    return int(value) if value.is_integer() else value
