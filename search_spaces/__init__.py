@@ -1,0 +1,33 @@
+"""Search spaces: knobs, constraints, and the indexed product of them that tuners search.
+
+A leaf package: it knows nothing of schedules or devices.
+"""
+
+from search_spaces.config import Config
+from search_spaces.constraints import Constraint
+from search_spaces.errors import SpaceError
+from search_spaces.knob import Column, IntArray
+from search_spaces.knobs import (
+    AnnotateKnob,
+    ChoiceKnob,
+    Knob,
+    KnobValue,
+    ReorderKnob,
+    SplitKnob,
+)
+from search_spaces.space import Space
+
+__all__ = [
+    "AnnotateKnob",
+    "ChoiceKnob",
+    "Column",
+    "Config",
+    "Constraint",
+    "IntArray",
+    "Knob",
+    "KnobValue",
+    "ReorderKnob",
+    "Space",
+    "SpaceError",
+    "SplitKnob",
+]

@@ -1,0 +1,368 @@
+"""Space: the product of knobs, thinned by constraints, addressed by one integer per configuration.
+
+Everything works on arrays of indices; nothing is materialised before it is asked for, so a space
+of 10^12 configurations costs no more than its knobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces import nearest
+from search_spaces.columns import Codec, LazyColumns
+from search_spaces.config import Config
+from search_spaces.constraints import Constraint
+from search_spaces.errors import SpaceError
+from search_spaces.knob import Column, IntArray, Knob
+
+CHUNK = 1 << 15
+"""Configurations whose constraints are evaluated at a time; their columns stay in the cache."""
+
+ENUMERABLE = 10_000_000
+"""Spaces up to this size may be evaluated whole."""
+
+SAMPLE_FROM_ALL = 1 << 20
+"""Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
+
+FRUITLESS_DRAWS = 1 << 22
+"""Random draws in a row without a new feasible configuration after which sampling gives up."""
+
+_FEASIBLE = -1
+
+
+class Space:
+    """All combinations of the knobs' values that obey the constraints.
+
+    An index is a mixed-radix number of knob positions, the first knob most significant. `len`
+    counts all combinations, feasible or not.
+
+    Parameters
+    ----------
+    knobs : iterable of Knob
+        At most 2^63 - 1 combinations in all.
+    constraints : iterable of Constraint
+        Evaluated in order, each only where the earlier ones hold.
+    """
+
+    def __init__(self, knobs: Iterable[Knob], constraints: Iterable[Constraint] = ()) -> None:
+        self.knobs = tuple(knobs)
+        self.constraints = tuple(constraints)
+        _check_distinct("knobs", [knob.name for knob in self.knobs])
+        _check_distinct("columns", [name for knob in self.knobs for name in knob.column_names])
+        _check_distinct("constraints", [constraint.name for constraint in self.constraints])
+        self._codec = Codec(self.knobs)
+        if self._codec.size >= 2**63:
+            raise SpaceError(f"the space has {self._codec.size} configurations; at most 2^63 - 1")
+
+    def __len__(self) -> int:
+        return self._codec.size
+
+    def __repr__(self) -> str:
+        knobs = ", ".join(f"{knob.name}: {len(knob)}" for knob in self.knobs)
+        return f"Space({len(self)} configurations; {knobs})"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of all columns, knob by knob."""
+        return tuple(self._codec.owners)
+
+    # Between indices, positions, values and columns
+
+    def positions(self, indices: npt.ArrayLike) -> IntArray:
+        """Knob positions of each index; int64 (n, number of knobs)."""
+        where = self._indices(indices)
+        out = np.empty((len(self.knobs), len(where)), dtype=np.int64)
+        for k in range(len(self.knobs)):
+            out[k] = self._codec.digit(where, k)
+        return out.T
+
+    def indices_of(self, positions: npt.ArrayLike) -> IntArray:
+        """Encode knob positions, integers (n, number of knobs), into indices int64 (n,)."""
+        rows = np.asarray(positions)
+        radices = self._codec.radices
+        if (
+            rows.ndim != 2
+            or rows.shape[1] != len(radices)
+            or (rows.size and rows.dtype.kind != "i")
+        ):
+            raise SpaceError(
+                f"positions must be integers of shape (n, {len(radices)}), "
+                f"not {rows.dtype} of shape {rows.shape}"
+            )
+        if rows.size and bool(np.any((rows < 0) | (rows >= radices))):
+            raise SpaceError(f"positions must lie in 0 to {radices} (exclusive), knob by knob")
+        strides = np.array(self._codec.strides, dtype=np.int64)
+        return np.asarray(rows.astype(np.int64) @ strides, dtype=np.int64)
+
+    def config(self, i: int) -> Config:
+        """Return the configuration of index `i`; SpaceError if there is none."""
+        index = self._index(i)
+        pairs = zip(self.knobs, self._codec.digits(index), strict=True)
+        return Config(index, {knob.name: knob.value(position) for knob, position in pairs})
+
+    def index_of(self, values: Mapping[str, object]) -> int:
+        """Index of named values; lists stand for tuples.
+
+        Raises
+        ------
+        SpaceError
+            If a knob is missing, unknown, or does not take its value.
+        """
+        names = [knob.name for knob in self.knobs]
+        missing = [name for name in names if name not in values]
+        unknown = [str(name) for name in values if name not in names]
+        if missing or unknown:
+            said = [f"no value for {', '.join(missing)}"] if missing else []
+            said += [f"no knob named {', '.join(unknown)}"] if unknown else []
+            raise SpaceError(f"{'; '.join(said)}; the knobs are {', '.join(names)}")
+        digits = [knob.index_of(values[knob.name]) for knob in self.knobs]
+        return sum(d * s for d, s in zip(digits, self._codec.strides, strict=True))
+
+    def columns(
+        self, indices: npt.ArrayLike, names: Iterable[str] | None = None
+    ) -> dict[str, Column]:
+        """Decode indices (n,) into columns, int64 or float64 (n,); all of them, or those named."""
+        lazy = LazyColumns(self._codec, self._indices(indices))
+        wanted = self.column_names if names is None else tuple(names)
+        for name in wanted:
+            if name not in lazy:
+                known = ", ".join(self.column_names)
+                raise SpaceError(f"there is no column {name!r}; the columns are {known}")
+        return {name: lazy[name] for name in wanted}
+
+    # Feasibility
+
+    def feasible(self, indices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each index obeys all constraints; bool (n,)."""
+        return np.equal(self._verdicts(self._indices(indices)), _FEASIBLE)
+
+    def rejections(self, indices: npt.ArrayLike | None = None) -> dict[str, int]:
+        """Count, per constraint, the indices (by default: all) it rejects.
+
+        An index is charged to the first constraint it breaks. SpaceError if all are asked of a
+        space with more than 10^7 configurations.
+        """
+        if indices is None:
+            self._check_enumerable(ENUMERABLE)
+            counts = self._whole[1]
+        else:
+            counts = self._count(self._verdicts(self._indices(indices)))
+        return {rule.name: int(c) for rule, c in zip(self.constraints, counts, strict=True)}
+
+    def feasible_indices(self, limit: int = ENUMERABLE) -> IntArray:
+        """All feasible indices, ascending, int64; evaluated once, read-only.
+
+        SpaceError if the space has more than `limit` configurations.
+        """
+        self._check_enumerable(limit)
+        return self._whole[0]
+
+    def _verdicts(self, indices: IntArray) -> npt.NDArray[np.int16]:
+        """For each index the number of the first constraint it breaks, or -1; int16 (n,)."""
+        verdicts = np.full(len(indices), _FEASIBLE, dtype=np.int16)
+        if not self.constraints:
+            return verdicts
+        for start in range(0, len(indices), CHUNK):
+            columns = LazyColumns(self._codec, indices[start : start + CHUNK])
+            alive = np.arange(start, min(start + CHUNK, len(indices)))
+            for number, constraint in enumerate(self.constraints):
+                holds = constraint.holds(columns, len(alive))
+                if holds.all():
+                    continue
+                verdicts[alive[~holds]] = number
+                alive = alive[holds]
+                if not alive.size:
+                    break
+                columns = columns.rows(holds)
+        return verdicts
+
+    def _count(self, verdicts: npt.NDArray[np.int16]) -> IntArray:
+        rejected = verdicts[verdicts != _FEASIBLE]
+        return np.bincount(rejected, minlength=len(self.constraints)).astype(np.int64)
+
+    @cached_property
+    def _whole(self) -> tuple[IntArray, IntArray]:
+        """Feasible indices of the whole space, and rejections per constraint."""
+        counts = np.zeros(len(self.constraints), dtype=np.int64)
+        found = [np.zeros(0, dtype=np.int64)]
+        for start in range(0, len(self), CHUNK):
+            indices = np.arange(start, min(start + CHUNK, len(self)), dtype=np.int64)
+            verdicts = self._verdicts(indices)
+            counts += self._count(verdicts)
+            found.append(indices[verdicts == _FEASIBLE])
+        feasible = np.concatenate(found)
+        feasible.setflags(write=False)
+        return feasible, counts
+
+    # Search
+
+    def sample(self, n: int, rng: np.random.Generator, exclude: Iterable[int] = ()) -> IntArray:
+        """Draw `n` different feasible indices at random, none of them in `exclude`; int64.
+
+        Fewer come back if there are no more, or if, in a space too large to evaluate whole, four
+        million draws in a row found none. The result depends on the arguments and on the state
+        of `rng` only.
+        """
+        if n < 0:
+            raise SpaceError(f"cannot sample {n} configurations; the number must be 0 or more")
+        barred = np.fromiter(exclude, dtype=np.int64)
+        if len(self) <= SAMPLE_FROM_ALL:
+            return self._sample_from_all(n, rng, barred)
+        found = self._sample_by_trial(n, rng, barred)
+        if len(found) < n and len(self) <= ENUMERABLE:
+            barred = np.concatenate([barred, found])
+            found = np.concatenate([found, self._sample_from_all(n - len(found), rng, barred)])
+        return found
+
+    def _sample_from_all(self, n: int, rng: np.random.Generator, barred: IntArray) -> IntArray:
+        pool = self.feasible_indices()
+        keep = np.ones(len(pool), dtype=bool)
+        at = np.searchsorted(pool, barred)
+        inside = at < len(pool)
+        at, barred = at[inside], barred[inside]
+        keep[at[pool[at] == barred]] = False
+        pool = pool[keep]
+        return pool[rng.choice(len(pool), size=min(n, len(pool)), replace=False)]
+
+    def _sample_by_trial(self, n: int, rng: np.random.Generator, barred: IntArray) -> IntArray:
+        taken = set(barred.tolist())
+        found: list[int] = []
+        fruitless = 0
+        while len(found) < n and fruitless < FRUITLESS_DRAWS:
+            draws = rng.integers(len(self), size=min(max(1024, 2 * (n - len(found))), CHUNK))
+            before = len(found)
+            for index in draws[self.feasible(draws)].tolist():
+                if len(found) < n and index not in taken:
+                    taken.add(index)
+                    found.append(index)
+            fruitless = 0 if len(found) > before else fruitless + len(draws)
+        return np.array(found, dtype=np.int64)
+
+    def neighbors(self, i: int) -> IntArray:
+        """Feasible indices that differ from `i` by one step of one knob, knob by knob; int64."""
+        index = self._index(i)
+        moved = [
+            index + (there - here) * stride
+            for knob, here, stride in zip(
+                self.knobs, self._codec.digits(index), self._codec.strides, strict=True
+            )
+            for there in knob.neighbors(here)
+        ]
+        indices = np.array(moved, dtype=np.int64)
+        return indices[self.feasible(indices)]
+
+    def nearest_feasible(self, i: int) -> int | None:
+        """Feasible index with the fewest knob steps from `i` (`i` itself if it is feasible).
+
+        The smallest index wins a tie. None if nothing is feasible. In a space of more than a
+        million configurations the search stops at a shell of a million; beyond, it takes the
+        nearest of a fixed sample, and None means that none was found.
+        """
+        index = self._index(i)
+        if self.feasible([index])[0]:
+            return index
+        if len(self) > SAMPLE_FROM_ALL:
+            for shell in nearest.shells(self._codec, index):
+                found = shell[self.feasible(shell)]
+                if len(found):
+                    return int(found[0])
+            pool = np.sort(self.sample(1024, np.random.default_rng(0)))
+        else:
+            pool = self.feasible_indices()
+        return self._nearest_of(index, pool) if len(pool) else None
+
+    def _nearest_of(self, index: int, pool: IntArray) -> int:
+        return int(pool[np.argmin(nearest.steps_to(self._codec, index, pool))])
+
+    @property
+    def _defaults(self) -> int:
+        digits = [knob.default for knob in self.knobs]
+        return sum(d * s for d, s in zip(digits, self._codec.strides, strict=True))
+
+    @cached_property
+    def default_index(self) -> int:
+        """Index of the knobs' defaults, or the feasible one nearest to it.
+
+        SpaceError, with the reasons, if nothing is feasible.
+        """
+        found = self.nearest_feasible(self._defaults)
+        if found is None:
+            raise SpaceError(self.explain_empty())
+        return found
+
+    def explain_empty(self) -> str:
+        """Return one line saying which rules reject how many configurations.
+
+        Names the configuration that comes nearest: of those that get furthest through the rules,
+        the one fewest steps from the knobs' defaults. Above 10^7 configurations it speaks of a
+        fixed sample.
+        """
+        indices, asked = np.arange(len(self), dtype=np.int64), f"{len(self)} configurations"
+        if len(self) > ENUMERABLE:
+            indices = np.random.default_rng(0).integers(len(self), size=SAMPLE_FROM_ALL)
+            asked = f"{len(indices)} configurations drawn from {len(self)}"
+        verdicts = self._verdicts(indices)
+        feasible = int(np.count_nonzero(verdicts == _FEASIBLE))
+        counts = self._count(verdicts).tolist()
+        charged = ", ".join(
+            f"{rule.name} rejects {count}" + (f" ({rule.message})" if rule.message else "")
+            for rule, count in zip(self.constraints, counts, strict=True)
+            if count
+        )
+        line = f"{feasible or 'none'} of {asked} feasible"
+        if feasible:
+            return f"{line}: {charged}" if charged else line
+        furthest = indices[verdicts == verdicts.max()]
+        closest = self.config(self._nearest_of(self._defaults, furthest))
+        last = self.constraints[int(verdicts.max())].name
+        return f"{line}: {charged}; nearest is {closest.describe()}, stopped by {last}"
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that identify the knobs and the constraints' names.
+
+        The same in every process; indices mean the same in spaces of the same fingerprint.
+        """
+        spec = {
+            "knobs": [knob.spec() for knob in self.knobs],
+            "constraints": [constraint.name for constraint in self.constraints],
+        }
+        text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    # Checks
+
+    def _index(self, i: int) -> int:
+        return int(self._indices([i])[0])
+
+    def _indices(self, indices: npt.ArrayLike) -> IntArray:
+        given = np.asarray(indices)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise SpaceError(
+                f"indices must be a one-dimensional array of integers, "
+                f"not {given.dtype} of shape {given.shape}"
+            )
+        if given.size and not 0 <= int(given.min()) <= int(given.max()) < len(self):
+            wrong = int(given.min()) if given.min() < 0 else int(given.max())
+            raise SpaceError(f"index {wrong} is outside the space, 0 to {len(self) - 1}")
+        return given.astype(np.int64, copy=False)
+
+    def _check_enumerable(self, limit: int) -> None:
+        if len(self) > limit:
+            raise SpaceError(
+                f"the space has {len(self)} configurations, too many to evaluate each "
+                f"(limit {limit}); use sample()"
+            )
+
+
+def _check_distinct(what: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SpaceError(f"two {what} are named {name!r}; names must differ")
+        seen.add(name)

@@ -1,0 +1,164 @@
+"""The split knob: the ways to cut a loop of known extent into a nest of smaller loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from search_spaces.errors import SpaceError
+from search_spaces.factors import ceil_div, ordered_factorisations, power2_splits, primes_of
+from search_spaces.knob import Column, Knob, KnobValue, checked_candidates
+
+DEFAULT_INNER_SIZE = 4
+"""Inner sizes a default aims at: few threads, little scratch memory, hence nearly always legal."""
+
+
+@dataclass(frozen=True)
+class SplitKnob(Knob):
+    """Sizes of the loops an axis is split into: tuples of ints, outermost first. Numeric.
+
+    The outermost size is always ``ceil(extent / product of the inner sizes)``. Columns are
+    NAME.0 (outermost), NAME.1, ... Neighbours differ by a prime factor, put on one inner size,
+    taken off it, or moved between two of them; where values were listed or filtered, the
+    neighbours in the list count too, which keeps every value within reach.
+
+    Parameters
+    ----------
+    name : str
+        Name of the knob.
+    extent : int
+        Length of the axis, at least 1.
+    num_outputs : int
+        Number of loops, at least 1.
+    policy : {"factors", "power2", "candidates"}
+        All ordered factorisations of the extent; inner sizes that are powers of two and whose
+        product is at most the extent (AutoTVM's "power2"); or those listed.
+    candidates : sequence of tuples of `num_outputs` ints
+        For the policy "candidates" only; -1 as the outermost size stands for what is left.
+    filter : callable, optional
+        Takes a tuple of sizes and says whether it is a value of the knob.
+    """
+
+    extent: int
+    num_outputs: int
+    policy: str = "factors"
+    candidates: Sequence[Sequence[int]] | None = None
+    filter: Callable[[tuple[int, ...]], bool] | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("extent", "num_outputs"):
+            number = getattr(self, field)
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+                raise SpaceError(f"knob {self.name!r}: {field} must be an int >= 1, not {number!r}")
+            object.__setattr__(self, field, int(number))
+        others = ("factors", "power2")
+        listed = checked_candidates(self.name, self.policy, others, self.candidates)
+        if listed is not None:
+            object.__setattr__(self, "candidates", tuple(self._covering(c) for c in listed))
+        self._check()
+
+    def _covering(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Fill in -1 and check that a candidate covers the extent."""
+        if len(sizes) != self.num_outputs or any(size < 1 for size in sizes[1:]):
+            raise SpaceError(
+                f"knob {self.name!r}: candidate {sizes} is not {self.num_outputs} sizes >= 1"
+            )
+        outer = ceil_div(self.extent, math.prod(sizes[1:]))
+        if sizes[0] not in (-1, outer):
+            raise SpaceError(
+                f"knob {self.name!r}: candidate {sizes} does not fit extent {self.extent}; "
+                f"its outermost size must be {outer} (or -1)"
+            )
+        return (outer, *sizes[1:])
+
+    @cached_property
+    def _sizes(self) -> tuple[tuple[int, ...], ...]:
+        return cast(tuple[tuple[int, ...], ...], self._values)
+
+    def _enumerate(self) -> Iterable[KnobValue]:
+        splits: Iterable[tuple[int, ...]]
+        if self.candidates is not None:
+            splits = (tuple(candidate) for candidate in self.candidates)
+        elif self.policy == "power2":
+            splits = power2_splits(self.extent, self.num_outputs)
+        else:
+            splits = ordered_factorisations(self.extent, self.num_outputs)
+        keep = self.filter
+        return splits if keep is None else (sizes for sizes in splits if keep(sizes))
+
+    @property
+    def numeric(self) -> bool:
+        """True: sizes are quantities."""
+        return True
+
+    @cached_property
+    def default(self) -> int:
+        """Position of the value with inner sizes nearest to 4, less where the extent is small."""
+        aim = min(DEFAULT_INNER_SIZE, self.extent ** (1 / self.num_outputs))
+
+        def distance(i: int) -> tuple[float, int]:
+            inner = self._sizes[i][1:]
+            off = sum(abs(math.log2(size / aim)) for size in inner)
+            return round(off, 9), math.prod(inner)
+
+        return min(range(len(self)), key=distance)
+
+    @cached_property
+    def tables(self) -> Mapping[str, Column]:
+        """Columns NAME.0, NAME.1, ...: the sizes, outermost first."""
+        sizes = np.array(self._sizes, dtype=np.int64)
+        return {
+            f"{self.name}.{k}": np.ascontiguousarray(sizes[:, k]) for k in range(self.num_outputs)
+        }
+
+    @cached_property
+    def _primes(self) -> list[int]:
+        """Primes by which neighbouring values may differ."""
+        if self.policy == "power2":
+            return [2]
+        if self.policy == "factors":
+            return primes_of(self.extent)
+        sizes = {size for value in self._sizes for size in value[1:]}
+        return sorted({p for size in sizes for p in primes_of(size)})
+
+    def neighbors(self, i: int) -> list[int]:
+        """Values one prime factor away (and beside it, where values were listed or filtered)."""
+        inner = self._sizes[i][1:]
+        places = range(len(inner))
+        moves = []
+        for p, k in itertools.product(self._primes, places):
+            moves.append(_with(inner, k, inner[k] * p))
+            if inner[k] % p == 0:
+                less = _with(inner, k, inner[k] // p)
+                moves += [less, *(_with(less, j, less[j] * p) for j in places if j != k)]
+        found = {self._by_inner.get(move, i) for move in moves}
+        if self.filter is not None or self.policy == "candidates":
+            found |= {max(i - 1, 0), min(i + 1, len(self) - 1)}
+        return sorted(found - {i})
+
+    @cached_property
+    def _by_inner(self) -> dict[tuple[int, ...], int]:
+        return {sizes[1:]: i for i, sizes in enumerate(self._sizes)}
+
+    def spec(self) -> dict[str, Any]:
+        """Kind, name, extent and policy, and the values where these do not determine them."""
+        spec: dict[str, Any] = {
+            "kind": "split",
+            "name": self.name,
+            "extent": self.extent,
+            "num_outputs": self.num_outputs,
+            "policy": self.policy,
+        }
+        if self.filter is not None or self.policy == "candidates":
+            spec["values"] = [list(sizes) for sizes in self._sizes]
+        return spec
+
+
+def _with(sizes: tuple[int, ...], k: int, size: int) -> tuple[int, ...]:
+    return (*sizes[:k], size, *sizes[k + 1 :])
