@@ -1,0 +1,84 @@
+"""What a cost model is: it learns from measured candidates to order unmeasured ones.
+
+A model sees feature rows and throughputs only, never a space, a template or a device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+FloatMatrix = npt.NDArray[np.float32]
+FloatVector = npt.NDArray[np.float64]
+IndexVector = npt.NDArray[np.int64]
+
+
+class FeatureSource(Protocol):
+    """Where the feature rows of a space's candidates come from."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        ...
+
+    def matrix(self, indices: IndexVector) -> FloatMatrix:
+        """Return the features of the candidates at ``indices``, shape (n, len(names))."""
+        ...
+
+
+class CostModel(ABC):
+    """Orders candidates by predicted throughput.
+
+    A score has no unit: only the order of scores, and distances between scores of one
+    fitted model, mean anything. Training is deterministic: the same rows in the same
+    order give the same model.
+    """
+
+    @abstractmethod
+    def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
+        """Learn from measured candidates, forgetting whatever was learned before.
+
+        Parameters
+        ----------
+        features : float32 (n, width)
+            One row per measured candidate, n >= 1. NaN stands for a missing value.
+        throughput : float64 (n,)
+            Work per second in any fixed unit, for instance 1 / seconds. 0 for a failure.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree, or a throughput is negative or not finite.
+        """
+
+    @abstractmethod
+    def predict(self, features: FloatMatrix) -> FloatVector:
+        """Return one score per row, shape (n,); higher is faster.
+
+        Raises
+        ------
+        RuntimeError
+            If the model has not been fitted.
+        """
+
+    def predict_members(self, features: FloatMatrix) -> FloatVector:
+        """Return the scores of every member, shape (members, n), on one common scale.
+
+        The first row equals :meth:`predict`. The spread over members says how unsure the
+        model is. A model without members has just one.
+        """
+        return self.predict(features)[np.newaxis, :]
+
+
+def check_training_data(features: FloatMatrix, throughput: FloatVector) -> None:
+    """Raise ValueError unless rows and throughputs fit each other and make sense."""
+    if features.ndim != 2 or throughput.shape != (features.shape[0],) or throughput.size == 0:
+        raise ValueError(
+            f"a cost model is fitted on features (n, width) and throughput (n,) with n >= 1, "
+            f"got {features.shape} and {throughput.shape}"
+        )
+    if not np.isfinite(throughput).all() or (throughput < 0).any():
+        raise ValueError("throughput must be finite and >= 0; a failure has throughput 0")

@@ -1,0 +1,1 @@
+"""Search strategies: they propose candidates and learn from what is measured."""

@@ -1,0 +1,140 @@
+"""What a tuner is: it is asked for candidates and told what became of them.
+
+A tuner knows a space and observations, never a template or a device, so it runs as well on
+recorded measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.cost_model.base import IndexVector
+from search_spaces.space import Space
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What became of one candidate.
+
+    Attributes
+    ----------
+    index : int
+        The candidate's index in its space.
+    cost_s : float or None
+        Measured time in seconds; None, NaN, infinity or a value <= 0 stand for a failure.
+    error : str or None
+        Code of the failure; an observation with an error is a failure whatever its cost.
+    """
+
+    index: int
+    cost_s: float | None = None
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the candidate worked and was timed."""
+        return self.error is None and math.isfinite(self._cost) and self._cost > 0.0
+
+    @property
+    def throughput(self) -> float:
+        """Runs per second; 0 for a failure."""
+        return 1.0 / self._cost if self.ok else 0.0
+
+    @property
+    def _cost(self) -> float:
+        return math.inf if self.cost_s is None else self.cost_s
+
+    @property
+    def order(self) -> tuple[float, int, str]:
+        """Sorts the best observation first, the same way in every process."""
+        return (self._cost if self.ok else math.inf, self.index, self.error or "")
+
+
+class Tuner(ABC):
+    """Proposes candidates of a space, each at most once and feasible ones only.
+
+    Proposals depend on the space, the seed, and on which candidates were asked for and told
+    before; not on the order within a told batch, nor on the process.
+
+    Parameters
+    ----------
+    space : Space
+        The space to search.
+    seed : int
+        Seed of every random choice, >= 0.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self.space = space
+        self.seed = seed
+        self._seen: set[int] = set()
+        self._told: dict[int, Observation] = {}
+
+    @abstractmethod
+    def _propose(self, n: int) -> Iterable[int]:
+        """Return up to ``n`` distinct, feasible candidates that were never seen."""
+
+    def ask(self, n: int) -> list[int]:
+        """Return up to ``n`` candidates to measure; fewer near the end, [] when exhausted.
+
+        Raises
+        ------
+        ValueError
+            If ``n`` is less than 1.
+        """
+        if n < 1:
+            raise ValueError(f"a tuner is asked for at least 1 candidate, not {n}")
+        proposals = [int(index) for index in self._propose(n)]
+        self._seen.update(proposals)
+        return proposals
+
+    def tell(self, observations: Iterable[Observation]) -> None:
+        """Take in measurements, also of candidates nobody asked for (from an earlier log).
+
+        Of two observations of one candidate the better one counts.
+
+        Raises
+        ------
+        ValueError
+            If an index lies outside the space.
+        """
+        for new in observations:
+            if not 0 <= new.index < len(self.space):
+                raise ValueError(
+                    f"observation of candidate {new.index}, but the space has "
+                    f"{len(self.space)} configurations, 0 to {len(self.space) - 1}"
+                )
+            old = self._told.get(new.index)
+            if old is None or new.order < old.order:
+                self._told[new.index] = new
+            self._seen.add(new.index)
+
+    @property
+    def observations(self) -> list[Observation]:
+        """Everything told so far, ordered by index."""
+        return [self._told[index] for index in sorted(self._told)]
+
+    @property
+    def best(self) -> Observation | None:
+        """The fastest working candidate so far; the lower index of two equally fast ones."""
+        working = (o for o in self._told.values() if o.ok)
+        return min(working, key=lambda o: o.order, default=None)
+
+    @property
+    def seen(self) -> IndexVector:
+        """Indices asked for or told, ascending, int64."""
+        return np.array(sorted(self._seen), dtype=np.int64)
+
+    def _generator(self) -> np.random.Generator:
+        """Return a random generator that depends on the seed and the number seen only."""
+        return np.random.default_rng([self.seed, len(self._seen)])
+
+    def _sample(self, n: int, rng: np.random.Generator, exclude: Iterable[int] = ()) -> list[int]:
+        """Return up to ``n`` random feasible candidates, neither seen nor in ``exclude``."""
+        excluded = self._seen.union(exclude)
+        return [int(index) for index in self.space.sample(n, rng, exclude=sorted(excluded))]

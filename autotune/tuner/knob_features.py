@@ -1,0 +1,31 @@
+"""The feature source that needs no template: the knobs of a space themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.cost_model.base import FloatMatrix, IndexVector
+from features.knob import knob_matrix
+from search_spaces.space import Space
+
+
+class KnobFeatures:
+    """Knob values as features: what a tuner reads when it is given no other source."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._categories = {
+            column: len(knob)
+            for knob in space.knobs
+            if not knob.numeric
+            for column in knob.column_names
+        }
+        self.names: tuple[str, ...] = tuple(self._named_matrix(np.zeros(0, dtype=np.int64))[0])
+
+    def matrix(self, indices: IndexVector) -> FloatMatrix:
+        """Return the features of the candidates at ``indices``, float32 (n, len(names))."""
+        return self._named_matrix(indices)[1]
+
+    def _named_matrix(self, indices: IndexVector) -> tuple[list[str], FloatMatrix]:
+        columns = self._space.columns(indices)
+        return knob_matrix(columns, len(indices), self._categories, order="C")
