@@ -1,0 +1,26 @@
+"""Records: measurements as an append-only log of JSON lines, and questions to it.
+
+A leaf package: it knows nothing of templates, spaces or devices.
+"""
+
+from records.errors import NewerSchemaError, RecordError, RecordWarning
+from records.query import SummaryRow, best, measured_indices, select, summary
+from records.record import SCHEMA, Record, config_key, make_workload_key, workload_key
+from records.store import RecordStore
+
+__all__ = [
+    "SCHEMA",
+    "NewerSchemaError",
+    "Record",
+    "RecordError",
+    "RecordStore",
+    "RecordWarning",
+    "SummaryRow",
+    "best",
+    "config_key",
+    "make_workload_key",
+    "measured_indices",
+    "select",
+    "summary",
+    "workload_key",
+]

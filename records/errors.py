@@ -1,0 +1,13 @@
+"""What can be wrong with a record or a log, as one-line exceptions, and a warning."""
+
+
+class RecordError(ValueError):
+    """A record or a log that is not what it should be; the message says where and why."""
+
+
+class NewerSchemaError(RecordError):
+    """A record written by a later version, in a schema this one cannot read."""
+
+
+class RecordWarning(UserWarning):
+    """Part of a log could not be read and was skipped."""

@@ -1,0 +1,267 @@
+"""Record: one measurement, and its form as one line of JSON.
+
+A record holds costs in seconds or an error, never both and never a number that stands for a
+failure. Building one checks it, whether the numbers come from a measurement or from a file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
+
+from records.errors import NewerSchemaError, RecordError
+
+SCHEMA = 1
+"""Version of the line format; a reader refuses higher ones."""
+
+_OPTIONAL = ("fingerprints", "build_s", "max_error", "steps")
+_ERROR_KEYS = ("code", "stage", "message")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One measurement of one configuration of one workload on one target.
+
+    Parameters
+    ----------
+    workload : mapping
+        ``{"template": str, "args": {name: value}}``.
+    target : str
+        What was compiled for, for instance ``"cuda -arch=sm_90"``.
+    config : mapping
+        ``{"index": int, "values": {knob: value}}``; the index counts in the space whose
+        fingerprint is in `fingerprints`, the values mean the same everywhere.
+    costs_s : sequence of float, optional
+        Seconds per run, one number per repeat; finite and positive.
+    error : mapping, optional
+        ``{"code": str, "stage": str, "message": str}``. Exactly one of `costs_s` and `error`.
+    policy, device, versions : mapping
+        How it was measured, on what, and with which versions of what.
+    seed : int
+        Seed of the run.
+    timestamp : float
+        Unix time in seconds; by default now.
+    fingerprints : mapping, optional
+        Hexadecimal digests under "space", "template" and "code".
+    build_s : float, optional
+        Seconds spent building.
+    max_error : float, optional
+        Largest error against the reference; may be infinite or NaN.
+    steps : list, optional
+        Schedule steps as data.
+
+    Raises
+    ------
+    RecordError
+        If a field is missing, of the wrong type, or not expressible in JSON. Tuples become
+        lists and NumPy scalars Python numbers, so that a record equals its reread line.
+    """
+
+    workload: Mapping[str, Any]
+    target: str
+    config: Mapping[str, Any]
+    costs_s: tuple[float, ...] | None = None
+    error: Mapping[str, str] | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    device: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    seed: int
+    timestamp: float = field(default_factory=time.time)
+    fingerprints: Mapping[str, str] | None = None
+    build_s: float | None = None
+    max_error: float | None = None
+    steps: list[Any] | None = None
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            # The one number that may be infinite or NaN is kept out of JSON's way.
+            plain = _number(value) if f.name == "max_error" else to_plain(value, f.name)
+            object.__setattr__(self, f.name, plain)
+        _check(self)
+        if self.costs_s is not None:
+            object.__setattr__(self, "costs_s", tuple(float(cost) for cost in self.costs_s))
+
+    def __hash__(self) -> int:
+        return hash(self.to_json_line())
+
+    @property
+    def ok(self) -> bool:
+        """Whether the measurement succeeded."""
+        return self.costs_s is not None
+
+    @property
+    def cost_s(self) -> float:
+        """Median of the costs, in seconds; RecordError if the measurement failed."""
+        if self.costs_s is None:
+            raise RecordError("a failed measurement has no cost; check `record.ok` first")
+        return statistics.median(self.costs_s)
+
+    @property
+    def template(self) -> str:
+        """Name of the template."""
+        return cast(str, self.workload["template"])
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """Arguments of the template."""
+        return cast(Mapping[str, Any], self.workload["args"])
+
+    @property
+    def index(self) -> int:
+        """Index of the configuration in its space."""
+        return cast(int, self.config["index"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data, in the order of the line format."""
+        data: dict[str, Any] = {"schema": SCHEMA}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not None:
+                data[f.name] = list(value) if f.name == "costs_s" else value
+        if self.max_error is not None and not math.isfinite(self.max_error):
+            data["max_error"] = str(self.max_error)  # "inf", "nan": JSON has no such numbers
+        return data
+
+    def to_json_line(self) -> str:
+        """Return the record as one line of JSON, without the newline."""
+        return json.dumps(self.to_json(), allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, data: object) -> Record:
+        """Build a record from parsed JSON; unknown keys are ignored.
+
+        Raises
+        ------
+        RecordError
+            If `data` is no record; `NewerSchemaError` if a later version wrote it.
+        """
+        if not isinstance(data, Mapping):
+            raise RecordError(f"a record is a JSON object, not {_short(data)}")
+        schema = data.get("schema")
+        if type(schema) is not int or schema < 1:
+            raise RecordError(f"schema must be an int >= 1, not {_short(schema)}")
+        if schema > SCHEMA:
+            raise NewerSchemaError(
+                f"record of schema {schema}, but this version reads up to {SCHEMA}; "
+                "upgrade to read it"
+            )
+        names = [f.name for f in fields(cls)]
+        missing = [n for n in names if n not in data and n not in ("costs_s", "error", *_OPTIONAL)]
+        if missing:
+            raise RecordError(f"record without {', '.join(missing)}")
+        return cls(**{name: data[name] for name in names if name in data})
+
+
+def workload_key(record: Record) -> str:
+    """Return a stable string that is equal for records of the same workload and target."""
+    return make_workload_key(record.template, record.args, record.target)
+
+
+def make_workload_key(template: str, args: Mapping[str, Any], target: str) -> str:
+    """Return the key that `workload_key` gives for records of this workload and target."""
+    return _canonical({"args": args, "target": target, "template": template})
+
+
+def config_key(record: Record) -> str:
+    """Return a stable string that is equal for records of the same knob values."""
+    return _canonical(record.config["values"])
+
+
+def _canonical(data: object) -> str:
+    return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))
+
+
+def _check(record: Record) -> None:
+    _expect_dict("workload", record.workload)
+    _expect("workload.template", record.workload.get("template"), str)
+    _expect_dict("workload.args", record.workload.get("args"))
+    _expect("target", record.target, str)
+    _expect_dict("config", record.config)
+    _expect("config.index", record.config.get("index"), int)
+    _expect_dict("config.values", record.config.get("values"))
+    for name in ("policy", "device", "versions"):
+        _expect_dict(name, getattr(record, name))
+    _expect("seed", record.seed, int)
+    _expect("timestamp", record.timestamp, float)
+    if (record.costs_s is None) == (record.error is None):
+        raise RecordError("a record has either costs_s or error, and not both")
+    if record.costs_s is not None:
+        _check_costs(record.costs_s)
+    if record.error is not None:
+        _expect_dict("error", record.error)
+        for key in _ERROR_KEYS:
+            _expect(f"error.{key}", record.error.get(key), str)
+    if record.fingerprints is not None:
+        _expect_dict("fingerprints", record.fingerprints)
+        for key, digest in record.fingerprints.items():
+            _expect(f"fingerprints.{key}", digest, str)
+    if record.build_s is not None:
+        _expect("build_s", record.build_s, float)
+    if record.steps is not None:
+        _expect("steps", record.steps, list)
+
+
+def _check_costs(costs: object) -> None:
+    if not isinstance(costs, list) or not costs:
+        raise RecordError(f"costs_s must be a non-empty list of seconds, not {_short(costs)}")
+    for cost in costs:
+        _expect("costs_s", cost, float)
+        if cost <= 0:
+            raise RecordError(f"costs_s must be positive seconds, not {_short(cost)}")
+
+
+def _expect_dict(name: str, value: object) -> None:
+    _expect(name, value, dict)
+
+
+def _expect(name: str, value: object, kind: type) -> None:
+    """Check a type; an int will do for a float, a bool is no number."""
+    wanted = (int, float) if kind is float else (kind,)
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        what = {dict: "an object", float: "a number"}.get(kind, f"of type {kind.__name__}")
+        raise RecordError(f"{name} must be {what}, not {_short(value)}")
+
+
+def to_plain(value: object, where: str) -> Any:
+    """Copy into what JSON holds: tuples become lists, NumPy scalars Python numbers.
+
+    RecordError, naming `where`, if something else or a number that is not finite is in there.
+    """
+    if value is None or isinstance(value, str | bool):
+        return value
+    if type(value) in (int, float):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise RecordError(f"{where} must be finite, not {value}")
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise RecordError(f"{where} has the key {_short(key)}; keys must be strings")
+        return {key: to_plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item, where) for item in value]
+    if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
+        return to_plain(cast(Any, value).item(), where)
+    raise RecordError(f"{where} holds {_short(value)}, which JSON cannot express")
+
+
+def _number(value: Any) -> float | None:
+    """Read `max_error`, in which "inf" and "nan" stand for numbers that JSON lacks."""
+    if value is None:
+        return None
+    if value in ("inf", "nan"):
+        return float(str(value))
+    plain = value.item() if hasattr(value, "item") else value
+    _expect("max_error", plain, float)
+    return float(plain)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

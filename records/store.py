@@ -1,0 +1,197 @@
+"""RecordStore: an append-only log of records, one line of JSON each.
+
+Several processes may append at once; a crash in mid-append costs at most the line being written.
+Reading executes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from records.errors import NewerSchemaError, RecordError, RecordWarning
+from records.record import Record
+
+_log = logging.getLogger(__name__)
+
+_LINES_NAMED = 5
+_TAIL_BLOCK = 1 << 16
+
+
+class RecordStore:
+    """The log at `path`; the file need not exist yet.
+
+    Parameters
+    ----------
+    path : str or path
+        A JSON Lines file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"RecordStore({str(self.path)!r})"
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Append records under a lock and force them to disk; all of them or none.
+
+        A torn last line, left by a crash, is removed first. The file and its folder are made if
+        needed.
+
+        Raises
+        ------
+        RecordError
+            If the file cannot be written.
+        """
+        data = "".join(f"{record.to_json_line()}\n" for record in records).encode()
+        if not data:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as fd:
+                _heal(fd, self.path)
+                _write_whole(fd, data)
+                if os.fstat(fd).st_size == len(data):  # perhaps a new file: sync its name too
+                    _sync_folder(self.path.parent)
+        except OSError as error:
+            raise RecordError(f"cannot append to {self.path}: {error.strerror}") from error
+
+    def load(self, must_exist: bool = False) -> list[Record]:
+        """Read all records, oldest first.
+
+        A torn last line, and lines that are no records, are skipped with a `RecordWarning` (also
+        logged) that names them. A missing file reads as empty.
+
+        Raises
+        ------
+        RecordError
+            If the file cannot be read, holds a record of a newer schema, or, with `must_exist`,
+            is missing.
+        """
+        try:
+            with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as fd, open(fd, "rb", closefd=False) as f:
+                return self._parse(f)
+        except FileNotFoundError as error:
+            if not must_exist:
+                return []
+            raise RecordError(f"there is no record log at {self.path}; check the path") from error
+        except OSError as error:
+            raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def _parse(self, lines: Iterable[bytes]) -> list[Record]:
+        found: list[Record] = []
+        corrupt: list[tuple[int, str]] = []
+        for number, line in enumerate(lines, 1):
+            if line.isspace():
+                continue
+            try:
+                found.append(Record.from_json(_loads(line)))
+            except NewerSchemaError as error:
+                raise RecordError(f"{self.path}, line {number}: {error}") from error
+            except (ValueError, RecursionError) as error:
+                if line.endswith(b"\n"):
+                    corrupt.append((number, str(error)))
+                else:
+                    self._warn(f"line {number} is torn (a crash while appending?); skipped")
+        if corrupt:
+            numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
+            more = ", ..." if len(corrupt) > _LINES_NAMED else ""
+            self._warn(
+                f"skipped {len(corrupt)} corrupt line(s), number {numbers}{more}: {corrupt[0][1]}"
+            )
+        return found
+
+    def _warn(self, what: str) -> None:
+        message = f"{self.path}: {what}"
+        _log.warning(message)
+        warnings.warn(message, RecordWarning, stacklevel=4)
+
+    @contextlib.contextmanager
+    def _locked(self, flags: int, lock: int) -> Iterator[int]:
+        """Open the log and hold a lock on it; closing the file releases the lock."""
+        while True:
+            fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(fd, lock)
+                if self._is_current(fd):
+                    yield fd
+                    return
+            finally:
+                os.close(fd)
+
+    def _is_current(self, fd: int) -> bool:
+        """Whether the path still leads to the locked file; it may have been replaced meanwhile."""
+        try:
+            now = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(os.fstat(fd), now)
+
+
+def _loads(line: bytes) -> object:
+    def refuse(constant: str) -> object:
+        raise RecordError(f"{constant} is no JSON number")
+
+    return json.loads(line, parse_constant=refuse)
+
+
+def _heal(fd: int, path: Path) -> None:
+    """End the file in a newline: complete a last line that is whole, remove one that is torn.
+
+    A tail that no append of ours can have left is not removed but closed with a newline.
+    """
+    end = os.fstat(fd).st_size
+    start = _last_line_start(fd, end)
+    if start == end:
+        return
+    tail = os.pread(fd, end - start, start)
+    try:
+        Record.from_json(_loads(tail))
+        whole = True
+    except (ValueError, RecursionError):
+        whole = False
+    ours = tail.startswith(b"{") or not tail.strip(b"\0")
+    if whole or not ours:
+        os.pwrite(fd, b"\n", end)
+    else:
+        os.ftruncate(fd, start)
+        _log.warning("%s: removed a torn last line of %d bytes", path, end - start)
+
+
+def _last_line_start(fd: int, end: int) -> int:
+    """Offset just after the last newline, 0 if there is none."""
+    while end > 0:
+        begin = max(0, end - _TAIL_BLOCK)
+        newline = os.pread(fd, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """Write at the end of the file and sync; if that fails, leave the file as it was."""
+    start = os.lseek(fd, 0, os.SEEK_END)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    except BaseException:
+        os.ftruncate(fd, start)
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
