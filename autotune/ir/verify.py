@@ -1,0 +1,239 @@
+"""Checks that a lowered function is well formed; run after every pass in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from autotune.errors import IRError
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    ARITHMETIC,
+    LOGIC,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Knob,
+    Load,
+    Not,
+    Ramp,
+    Read,
+    Reduce,
+    Select,
+    SizeVar,
+    Var,
+)
+from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, LoopKind, Stmt, Store
+from autotune.ir.visitor import child_stmts, walk_expr
+
+_TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+def verify(function: Function, allow_knobs: bool = False) -> Function:
+    """Check `function` and return it.
+
+    Every variable is a size or bound by exactly one enclosing loop; every buffer is a parameter or
+    allocated around its use, under a name of its own; only outputs are written among parameters;
+    types and lanes agree; nothing is left that only exists before lowering.
+
+    Parameters
+    ----------
+    function : Function
+        A lowered function.
+    allow_knobs : bool
+        Whether knobs may stand for sizes, as they do before substitution.
+
+    Raises
+    ------
+    IRError
+        Naming the function, what is wrong and where.
+    """
+    _Verifier(function, allow_knobs).check()
+    return function
+
+
+class _Verifier:
+    def __init__(self, function: Function, allow_knobs: bool) -> None:
+        self.function = function
+        self.allow_knobs = allow_knobs
+        self.bound: set[int] = {id(size) for size in function.sizes}
+        self.buffers: set[int] = set()
+        self.names: set[str] = set()
+        self.well_formed: set[int] = set()
+
+    def fail(self, problem: str) -> NoReturn:
+        raise IRError(f"function {self.function.name!r}: {problem}")
+
+    def check(self) -> None:
+        for size in self.function.sizes:
+            if not isinstance(size, SizeVar):
+                self.fail(f"{size.name!r} is listed as a size but is no size variable")
+        for buffer in self.function.params:
+            self.declare(buffer)
+        for buffer in self.function.outputs:
+            if id(buffer) not in self.buffers:
+                self.fail(f"output {buffer.name!r} is no parameter")
+        self.stmt(self.function.body)
+
+    def declare(self, buffer: Buffer) -> None:
+        if buffer.name in self.names:
+            self.fail(f"two buffers are named {buffer.name!r}")
+        self.names.add(buffer.name)
+        for extent in buffer.shape:
+            self.integer(extent, f"an extent of buffer {buffer.name!r}")
+        self.buffers.add(id(buffer))
+
+    # Statements.
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Store():
+                self.store(stmt)
+            case For():
+                self.loop(stmt)
+            case If(condition, _, _):
+                self.expr(condition)
+                if condition.dtype != dtypes.BOOL or condition.lanes != 1:
+                    self.fail(f"the condition `{condition}` is a {_type(condition)}, not a bool")
+                self.inside(child_stmts(stmt))
+            case Allocate(buffer, body):
+                if buffer.scope not in ("global", "shared", "local"):
+                    self.fail(f"buffer {buffer.name!r} is in the unknown scope {buffer.scope!r}")
+                self.declare(buffer)
+                self.stmt(body)
+                self.buffers.discard(id(buffer))
+            case Evaluate(value):
+                self.expr(value)
+                if not isinstance(value, Call):
+                    self.fail(f"`{value}` is evaluated for its effect but is no call")
+            case _:
+                self.inside(child_stmts(stmt))
+
+    def inside(self, stmts: Iterable[Stmt]) -> None:
+        for inner in stmts:
+            self.stmt(inner)
+
+    def loop(self, loop: For) -> None:
+        what = f"loop {loop.var.name!r}"
+        self.integer(loop.extent, f"the extent of {what}")
+        if not dtypes.is_integer(loop.var.dtype):
+            self.fail(f"the variable of {what} is a {loop.var.dtype}, not an integer")
+        if id(loop.var) in self.bound:
+            self.fail(f"the variable of {what} is bound a second time inside its own loop")
+        if bool(loop.thread_tag) != (loop.kind in _TAGGED):
+            self.fail(f"{what} is {loop.kind} and has the thread tag {loop.thread_tag!r}")
+        self.bound.add(id(loop.var))
+        self.stmt(loop.body)
+        self.bound.discard(id(loop.var))
+
+    def store(self, store: Store) -> None:
+        buffer, index, value = store.buffer, store.index, store.value
+        self.access(buffer, index)
+        self.expr(index)
+        self.expr(value)
+        if value.dtype != buffer.dtype or value.lanes != index.lanes:
+            self.fail(
+                f"{buffer.name}[{index}] takes {_named(buffer.dtype, index.lanes)}, "
+                f"but `{value}` is {_type(value)}"
+            )
+        is_parameter = any(buffer is param for param in self.function.params)
+        if is_parameter and buffer not in self.function.outputs:
+            self.fail(f"the parameter {buffer.name!r} is written but is no output")
+
+    # Expressions.
+
+    def integer(self, expr: Expr, what: str) -> None:
+        self.expr(expr)
+        if not dtypes.is_integer(expr.dtype) or expr.lanes != 1:
+            self.fail(f"{what}, `{expr}`, is {_type(expr)}, not one integer")
+
+    def access(self, buffer: Buffer, index: Expr) -> None:
+        if id(buffer) not in self.buffers:
+            self.fail(f"buffer {buffer.name!r} is neither a parameter nor allocated around its use")
+        if not dtypes.is_integer(index.dtype):
+            self.fail(f"the index `{index}` of {buffer.name!r} is {_type(index)}, not an integer")
+
+    def expr(self, expr: Expr) -> None:
+        for node in walk_expr(expr):
+            match node:
+                case Knob() if not self.allow_knobs:
+                    self.fail(f"knob {node.name!r} is left in a function that should have none")
+                case Var() if id(node) not in self.bound and not isinstance(node, Knob):
+                    self.fail(f"variable {node.name!r} is used outside any loop over it")
+                case Load():
+                    self.access(node.buffer, node.index)
+            if id(node) not in self.well_formed:
+                problem = _problem(node)
+                if problem:
+                    self.fail(f"{problem} in `{node}`")
+                self.well_formed.add(id(node))
+
+
+def _named(dtype: str, lanes: int) -> str:
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _type(expr: Expr) -> str:
+    return _named(expr.dtype, expr.lanes)
+
+
+def _problem(node: Expr) -> str | None:
+    """Say what is wrong with one node over its operands, if anything."""
+    match node:
+        case Binary():
+            return _binary_problem(node)
+        case Not() if node.a.dtype != dtypes.BOOL:
+            return f"`not` of {_type(node.a)}"
+        case Select():
+            return _choice_problem("select", node.children)
+        case Call(name="if_then_else"):
+            return _choice_problem(node.name, node.children)
+        case Call(name="likely") if node.children[0].dtype != dtypes.BOOL:
+            return f"`likely` of {_type(node.children[0])}"
+        case Call() if any(child.lanes not in (1, node.lanes) for child in node.children):
+            return f"operands of {node.name!r} differ in lanes"
+        case Ramp() | Broadcast() if any(child.lanes != 1 for child in node.children):
+            return "a vector made of vectors"
+        case Ramp() | Broadcast() if node.lanes < 2:
+            return f"a vector of {node.lanes} lanes"
+        case Ramp() if any(not dtypes.is_integer(child.dtype) for child in node.children):
+            return "a ramp of other values than integers"
+        case Ramp() if node.base.dtype != node.stride.dtype:
+            return f"a ramp from {_type(node.base)} by {_type(node.stride)}"
+        case Read() | Reduce():
+            return f"a {type(node).__name__}, which only exists before lowering,"
+        case Const() if dtypes.is_integer(node.dtype) and not (
+            dtypes.min_value(node.dtype) <= node.value <= dtypes.max_value(node.dtype)
+        ):
+            return f"a constant that {node.dtype} cannot hold"
+        case _:
+            return None
+
+
+def _binary_problem(node: Binary) -> str | None:
+    a, b, op = node.a, node.b, node.op
+    if a.dtype != b.dtype or a.lanes != b.lanes:
+        return f"`{op}` of {_type(a)} and {_type(b)}"
+    if op in LOGIC:
+        allowed = a.dtype == dtypes.BOOL
+    elif op == "/":
+        allowed = dtypes.is_float(a.dtype)
+    elif op in ("//", "%"):
+        allowed = dtypes.is_integer(a.dtype)
+    else:
+        allowed = op not in ARITHMETIC or a.dtype != dtypes.BOOL
+    return None if allowed else f"`{op}` of {_type(a)}"
+
+
+def _choice_problem(name: str, children: tuple[Expr, ...]) -> str | None:
+    test, true, false = children
+    if test.dtype != dtypes.BOOL:
+        return f"{name} on {_type(test)}"
+    if true.dtype != false.dtype or true.lanes != false.lanes:
+        return f"{name} between {_type(true)} and {_type(false)}"
+    if test.lanes not in (1, true.lanes):
+        return f"{name} of {_type(true)} on {_type(test)}"
+    return None
