@@ -23,7 +23,7 @@ from features.loop_nest import (
     Number,
     candidate,
 )
-from features.numbers import stack_columns
+from features.numbers import Scratch, stack_columns
 from features.schema import FEATURE_VERSION, LAYOUTS, describe, versioned
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "LoopNest",
     "Number",
     "Row",
+    "Scratch",
     "candidate",
     "describe",
     "flatten_names",

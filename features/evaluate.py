@@ -9,34 +9,56 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from features.loop_nest import FeatureError, LoopNest, Number, as_scalar
+from features.numbers import Scratch
 from features.plan import Column, Path, Plan
 from features.schema import Layout
 
 _Kind = Literal["count", "reuse"]
-_Key = tuple[str, float | int]
+_Array = npt.NDArray[np.float64]
+_Factors = tuple[Number, Number]
 
 
 class Evaluation:
-    """The columns of one nest; hold it only as long as one chunk of candidates is worked on."""
+    """The columns of one nest; hold it only as long as one chunk of candidates is worked on.
 
-    def __init__(self, nest: LoopNest, plan: Plan, layout: Layout) -> None:
+    Whether a column is an array depends on which numbers of the nest are arrays, not on values.
+    """
+
+    def __init__(self, nest: LoopNest, plan: Plan, layout: Layout, scratch: Scratch) -> None:
         self._nest = nest
         self._plan = plan
         self._layout = layout
+        self._scratch = scratch
+        self._n = -1  # of the first array met
         self._lengths = [self._clean(loop.length) for loop in nest.loops]
         self._has_symbolic = any(np.min(length, initial=0) < 0 for length in self._lengths)
         self._topdown: dict[int, Number] = {}
-        self._spans: dict[tuple[str, int, int, int], Number] = {}
+        self._spans: dict[tuple[_Kind, int, int, int], Number] = {}
         self._volumes: dict[Path, Number] = {}
-        self._kept: dict[tuple[str, _Key, _Key], tuple[Number, Number, Number]] = {}
+        # Both are keyed by identity, and hold the operands lest an identity be used again.
+        self._factors: dict[tuple[int, int], tuple[Number, Number, _Factors]] = {}
+        self._products: dict[tuple[int, int], tuple[Number, Number, _Array]] = {}
+        self._ones: _Array | None = None
 
     def column(self, column: Column) -> Number:
         """Return one column: a Python number, or an array (n,)."""
         row, field = column.row, column.field
         loop = self._nest.loops[row]
         match field:
+            case "count" | "reuse":
+                return self.touched(field, column.access, column.place)
+            case "stride":
+                return self._clean(self._nest.accesses[column.access].strides[column.place])
+            case "mod":
+                mods = self._nest.accesses[column.access].mods
+                return self._clean(mods[column.place]) if self._layout.keeps_mod else -1
+            case "thread_count":
+                return self.thread_touched("count", column.access, column.place)
+            case "thread_reuse":
+                return self.thread_touched("reuse", column.access, column.place)
             case "length":
                 return self._lengths[row]
             case "nest_level":
@@ -47,17 +69,6 @@ class Evaluation:
                 return self.bottomup(row)
             case "add" | "mul" | "div":
                 return self._clean(getattr(loop, field))
-            case "stride":
-                return self._stride(column.access, column.place)
-            case "mod":
-                mods = self._nest.accesses[column.access].mods
-                return self._clean(mods[column.place]) if self._layout.keeps_mod else -1
-            case "count" | "reuse":
-                return self.touched(field, column.access, column.place)
-            case "thread_count":
-                return self.thread_touched("count", column.access, column.place)
-            case "thread_reuse":
-                return self.thread_touched("reuse", column.access, column.place)
             case _:
                 return int(self._plan.annotations[row] == field)
 
@@ -75,7 +86,7 @@ class Evaluation:
         for path in self._plan.paths_below[row]:
             volume = self._volume(path)
             if isinstance(largest, np.ndarray) or isinstance(volume, np.ndarray):
-                largest = np.maximum(largest, volume)
+                largest = np.maximum(largest, volume, out=self._scratch.take(self._n))
             else:
                 largest = max(largest, volume)
         return largest
@@ -108,24 +119,36 @@ class Evaluation:
         if place == end:
             return 1
         key = (kind, access, place, end)
-        if key not in self._spans:
+        found = self._spans.get(key)
+        if found is None:
             inner = self._span(kind, access, place + 1, end)
-            self._spans[key] = self._times(self._factor(kind, access, place), inner)
-        return self._spans[key]
+            found = self._spans[key] = self._times(self._factor(kind, access, place), inner)
+        return found
 
     def _factor(self, kind: _Kind, access: int, place: int) -> Number:
         """Length of a loop if it adds to the count (stride not 0) or else to the reuse, or 1."""
-        stride = self._stride(access, place)
-        length = self._lengths[self._nest.accesses[access].loops[place]]
+        touching = self._nest.accesses[access]
+        stride = touching.strides[place]
+        length = self._lengths[touching.loops[place]]
         if not isinstance(stride, np.ndarray):
             return length if (stride != 0) == (kind == "count") else 1
-        if not isinstance(length, np.ndarray) and length == 1:
-            return 1
-        key = (kind, _key(stride), _key(length))
-        if key not in self._kept:
-            moves = stride != 0 if kind == "count" else stride == 0
-            self._kept[key] = (stride, length, np.where(moves, length, 1.0))
-        return self._kept[key][2]
+        key = (id(stride), id(length))
+        if key not in self._factors:
+            factors = self._both_factors(self._clean_array(stride), length)
+            self._factors[key] = (stride, length, factors)
+        count, reuse = self._factors[key][2]
+        return count if kind == "count" else reuse
+
+    def _both_factors(self, stride: _Array, length: Number) -> _Factors:
+        """Return the count and reuse factors of a loop whose stride is an array.
+
+        Mostly a stride is 0 only where the length is 1; then the length is the count's factor.
+        """
+        ones = self._all_ones()
+        still = stride == 0
+        if not (still & (length != 1)).any():
+            return self._times(length, ones), ones
+        return np.where(still, 1.0, length), np.where(still, length, 1.0)
 
     def _volume(self, path: Path) -> Number:
         """Product of all lengths along a path of loops."""
@@ -140,34 +163,38 @@ class Evaluation:
             if not isinstance(right, np.ndarray):
                 unknown = self._has_symbolic and min(left, right) < 0
                 return -1 if unknown and not self._layout.multiplies_symbolic else left * right
-            if left == 1:
+            left, right = right, left
+        if isinstance(right, np.ndarray):
+            ones = self._all_ones()
+            if left is ones:
                 return right
-        elif not isinstance(right, np.ndarray) and right == 1:
+            if right is ones:
+                return left
+        elif right == 1:
             return left
-        key = ("times", _key(left), _key(right))
-        if key not in self._kept:
-            product = left * right
+        key = (id(left), id(right))
+        if key not in self._products:
+            product = np.multiply(left, right, out=self._scratch.take(self._n))
             if self._has_symbolic and not self._layout.multiplies_symbolic:
-                product = np.where(np.minimum(left, right) < 0, -1.0, product)
-            # The operands are kept too: their identities are the key.
-            self._kept[key] = (left, right, product)
-        return self._kept[key][2]
+                product[np.minimum(left, right) < 0] = -1.0
+            self._products[key] = (left, right, product)
+        return self._products[key][2]
 
-    def _stride(self, access: int, place: int) -> Number:
-        return self._clean(self._nest.accesses[access].strides[place])
+    def _all_ones(self) -> _Array:
+        """Return the one array of ones, known by its identity."""
+        if self._ones is None:
+            self._ones = np.ones(self._n)
+        return self._ones
 
-    @staticmethod
-    def _clean(number: Number) -> Number:
-        """Return a Python number, or a float64 array with one axis."""
-        if not isinstance(number, np.ndarray):
-            return as_scalar(number)
-        if number.dtype != np.float64 or number.ndim != 1:
+    def _clean(self, number: Number) -> Number:
+        """Return a Python number, or a float64 array over the candidates."""
+        return self._clean_array(number) if isinstance(number, np.ndarray) else as_scalar(number)
+
+    def _clean_array(self, number: _Array) -> _Array:
+        self._n = number.size if self._n < 0 else self._n
+        if number.dtype != np.float64 or number.shape != (self._n,):
             raise FeatureError(
-                f"a loop nest holds an array of {number.dtype} and shape {number.shape};"
-                " expected scalars or float64 arrays over candidates, of shape (n,)"
+                f"a loop nest holds an array of {number.dtype} and shape {number.shape}; expected"
+                f" scalars or float64 arrays over the candidates, here of shape ({self._n},)"
             )
         return number
-
-
-def _key(number: Number) -> _Key:
-    return ("array", id(number)) if isinstance(number, np.ndarray) else ("scalar", number)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from features.evaluate import Evaluation
 from features.loop_nest import FeatureError, LoopNest, Number
-from features.numbers import signed_log2, stack_columns
+from features.numbers import Scratch, signed_log2, stack_columns
 from features.plan import Column, plan_of
 from features.schema import column_name, fields_of, layout_named
 
@@ -48,7 +48,7 @@ def itervar_rows(nest: LoopNest, take_log: bool = False, layout: str = "itervar"
     """
     arrangement = layout_named(layout)
     plan = plan_of(nest, arrangement)
-    evaluation = Evaluation(nest, plan, arrangement)
+    evaluation = Evaluation(nest, plan, arrangement, Scratch())
     rows: list[list[tuple[Any, ...]]] = [[("_itervar_", loop.name)] for loop in nest.loops]
     for row, key, columns in plan.groups:
         values = [_number(evaluation, column, take_log) for column in columns]
@@ -84,6 +84,7 @@ def itervar_columns(
     varying: bool = False,
     take_log: bool = False,
     layout: str = "itervar",
+    scratch: Scratch | None = None,
 ) -> tuple[list[str], list[Number]]:
     """Return the features of all candidates as columns, in the order of `flatten_names`.
 
@@ -98,6 +99,8 @@ def itervar_columns(
         which numbers of the nest are arrays, never on their values: chunks of one space agree.
     take_log, layout
         As for `itervar_rows`.
+    scratch : Scratch, optional
+        Where the columns lie; they hold until its next use. Pass the same one for every chunk.
 
     Returns
     -------
@@ -112,7 +115,9 @@ def itervar_columns(
     """
     arrangement = layout_named(layout)
     plan = plan_of(nest, arrangement)
-    evaluation = Evaluation(nest, plan, arrangement)
+    scratch = Scratch() if scratch is None else scratch
+    scratch.reset()
+    evaluation = Evaluation(nest, plan, arrangement, scratch)
     wanted = plan.columns if names is None else plan.of_names(tuple(names))
     found = [(column.name, _number(evaluation, column, take_log)) for column in wanted]
     if varying:
@@ -129,21 +134,25 @@ def itervar_matrix(
     take_log: bool = False,
     layout: str = "itervar",
     order: Literal["C", "F"] = "F",
+    scratch: Scratch | None = None,
+    out: npt.NDArray[np.float32] | None = None,
 ) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Return the features of `n` candidates as a float32 matrix (n, width), scalars repeated.
 
     Columns are contiguous (``order="F"``) unless asked otherwise: filling rows of several hundred
-    columns takes five times as long. Other parameters as for `itervar_columns`.
+    columns takes several times as long. `out`, float32 (n, width), is filled and returned if
+    given. Other parameters as for `itervar_columns`.
 
     Raises
     ------
     FeatureError
-        If an array of the nest does not have the shape (n,), and as for `itervar_columns`.
+        If an array of the nest does not have the shape (n,) or `out` does not fit, and as for
+        `itervar_columns`.
     """
     found, columns = itervar_columns(
-        nest, names=names, varying=varying, take_log=take_log, layout=layout
+        nest, names=names, varying=varying, take_log=take_log, layout=layout, scratch=scratch
     )
-    return found, stack_columns(found, columns, n, order)
+    return found, stack_columns(found, columns, n, order, out)
 
 
 def _number(evaluation: Evaluation, column: Column, take_log: bool) -> Number:

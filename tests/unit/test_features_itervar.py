@@ -11,6 +11,7 @@ from features import (
     FeatureError,
     Loop,
     LoopNest,
+    Scratch,
     flatten_names,
     flatten_rows,
     itervar_columns,
@@ -350,6 +351,30 @@ def test_an_array_of_another_length_is_refused():
     nest = LoopNest(chain(("i", "SERIAL", np.ones(3))), ())
     with pytest.raises(FeatureError, match=r"0/i/attr/length has shape \(3,\), expected \(4,\)"):
         itervar_matrix(nest, 4)
+
+
+def test_arrays_of_different_lengths_are_refused():
+    nest = LoopNest(chain(("i", "SERIAL", np.ones(3))), (access("A_0", (np.ones(2),)),))
+    with pytest.raises(FeatureError, match=r"array of float64 and shape \(2,\).* shape \(3,\)"):
+        itervar_columns(nest)
+
+
+def test_a_scratch_used_again_gives_the_same_numbers_as_fresh_memory():
+    scratch = Scratch()
+    out = np.empty((4, 2), np.float32, order="F")
+    wanted = ["0/i/A_0/count", "1/j/attr/topdown"]
+    for size in (4, 3, 4):  # the second is the short last chunk of a space
+        lengths = np.arange(2.0, 2.0 + size)
+        loops = chain(("i", "SERIAL", lengths), ("j", "SERIAL", lengths * 3))
+        nest = LoopNest(loops, (access("A_0", (1, 1)),))
+        _, matrix = itervar_matrix(nest, size, names=wanted, scratch=scratch, out=out[:size])
+        assert np.shares_memory(matrix, out)
+        assert matrix.tolist() == [[3 * length**2] * 2 for length in lengths]
+
+
+def test_an_output_that_does_not_fit_is_refused():
+    with pytest.raises(FeatureError, match=r"expected float32 of shape \(2, 1\)"):
+        itervar_matrix(gemm(), 2, names=["0/x/attr/length"], out=np.empty((1, 2), np.float32))
 
 
 def test_unknown_columns_and_layouts_are_named():
