@@ -243,7 +243,7 @@ def to_plain(value: object, where: str) -> Any:
         for key in value:
             if not isinstance(key, str):
                 raise RecordError(f"{where} has the key {_short(key)}; keys must be strings")
-        return {key: to_plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: to_plain(item, where) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(item, where) for item in value]
     if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.columns import Codec, LazyColumns
 from search_spaces.errors import SpaceError
+from search_spaces.knob import IntArray
+
+Verdicts = npt.NDArray[np.int16]
+
+FEASIBLE = -1
+"""Verdict on an index that breaks no constraint."""
+
+CHUNK = 1 << 15
+"""Configurations evaluated at a time; their columns stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +70,21 @@ class Constraint:
                 f"not {verdict.dtype} of shape {verdict.shape}"
             )
         return np.broadcast_to(verdict, (n,))
+
+
+def first_broken(constraints: Sequence[Constraint], codec: Codec, indices: IntArray) -> Verdicts:
+    """Return, for each index, the number of the first constraint it breaks, or -1; int16 (n,)."""
+    verdicts = np.full(len(indices), FEASIBLE, dtype=np.int16)
+    for start in range(0, len(indices) if constraints else 0, CHUNK):
+        columns = LazyColumns(codec, indices[start : start + CHUNK])
+        alive = np.arange(start, min(start + CHUNK, len(indices)))
+        for number, constraint in enumerate(constraints):
+            holds = constraint.holds(columns, len(alive))
+            if holds.all():
+                continue
+            verdicts[alive[~holds]] = number
+            alive = alive[holds]
+            if not alive.size:
+                break
+            columns = columns.rows(holds)
+    return verdicts

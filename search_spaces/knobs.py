@@ -37,7 +37,7 @@ class ChoiceKnob(Knob):
     values: Sequence[Any]
 
     def __post_init__(self) -> None:
-        if isinstance(self.values, str):
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
             raise SpaceError(f"knob {self.name!r}: values must be a list, not {self.values!r}")
         object.__setattr__(self, "values", tuple(as_value(v) for v in self.values))
         for value in self.values:

@@ -17,23 +17,16 @@ import numpy.typing as npt
 from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
 from search_spaces.config import Config
-from search_spaces.constraints import Constraint
+from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_broken
 from search_spaces.errors import SpaceError
 from search_spaces.knob import Column, IntArray, Knob
-
-CHUNK = 1 << 15
-"""Configurations whose constraints are evaluated at a time; their columns stay in the cache."""
+from search_spaces.sampling import sample_by_trial, sample_pool
 
 ENUMERABLE = 10_000_000
 """Spaces up to this size may be evaluated whole."""
 
 SAMPLE_FROM_ALL = 1 << 20
 """Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
-
-FRUITLESS_DRAWS = 1 << 22
-"""Random draws in a row without a new feasible configuration after which sampling gives up."""
-
-_FEASIBLE = -1
 
 
 class Space:
@@ -86,11 +79,8 @@ class Space:
         """Encode knob positions, integers (n, number of knobs), into indices int64 (n,)."""
         rows = np.asarray(positions)
         radices = self._codec.radices
-        if (
-            rows.ndim != 2
-            or rows.shape[1] != len(radices)
-            or (rows.size and rows.dtype.kind != "i")
-        ):
+        whole = rows.dtype.kind in "iu" or not rows.size
+        if rows.ndim != 2 or rows.shape[1] != len(radices) or not whole:
             raise SpaceError(
                 f"positions must be integers of shape (n, {len(radices)}), "
                 f"not {rows.dtype} of shape {rows.shape}"
@@ -140,7 +130,7 @@ class Space:
 
     def feasible(self, indices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether each index obeys all constraints; bool (n,)."""
-        return np.equal(self._verdicts(self._indices(indices)), _FEASIBLE)
+        return np.equal(self._verdicts(self._indices(indices)), FEASIBLE)
 
     def rejections(self, indices: npt.ArrayLike | None = None) -> dict[str, int]:
         """Count, per constraint, the indices (by default: all) it rejects.
@@ -163,27 +153,11 @@ class Space:
         self._check_enumerable(limit)
         return self._whole[0]
 
-    def _verdicts(self, indices: IntArray) -> npt.NDArray[np.int16]:
-        """For each index the number of the first constraint it breaks, or -1; int16 (n,)."""
-        verdicts = np.full(len(indices), _FEASIBLE, dtype=np.int16)
-        if not self.constraints:
-            return verdicts
-        for start in range(0, len(indices), CHUNK):
-            columns = LazyColumns(self._codec, indices[start : start + CHUNK])
-            alive = np.arange(start, min(start + CHUNK, len(indices)))
-            for number, constraint in enumerate(self.constraints):
-                holds = constraint.holds(columns, len(alive))
-                if holds.all():
-                    continue
-                verdicts[alive[~holds]] = number
-                alive = alive[holds]
-                if not alive.size:
-                    break
-                columns = columns.rows(holds)
-        return verdicts
+    def _verdicts(self, indices: IntArray) -> Verdicts:
+        return first_broken(self.constraints, self._codec, indices)
 
-    def _count(self, verdicts: npt.NDArray[np.int16]) -> IntArray:
-        rejected = verdicts[verdicts != _FEASIBLE]
+    def _count(self, verdicts: Verdicts) -> IntArray:
+        rejected = verdicts[verdicts != FEASIBLE]
         return np.bincount(rejected, minlength=len(self.constraints)).astype(np.int64)
 
     @cached_property
@@ -195,7 +169,7 @@ class Space:
             indices = np.arange(start, min(start + CHUNK, len(self)), dtype=np.int64)
             verdicts = self._verdicts(indices)
             counts += self._count(verdicts)
-            found.append(indices[verdicts == _FEASIBLE])
+            found.append(indices[verdicts == FEASIBLE])
         feasible = np.concatenate(found)
         feasible.setflags(write=False)
         return feasible, counts
@@ -213,36 +187,13 @@ class Space:
             raise SpaceError(f"cannot sample {n} configurations; the number must be 0 or more")
         barred = np.fromiter(exclude, dtype=np.int64)
         if len(self) <= SAMPLE_FROM_ALL:
-            return self._sample_from_all(n, rng, barred)
-        found = self._sample_by_trial(n, rng, barred)
+            return sample_pool(self.feasible_indices(), n, rng, barred)
+        found = sample_by_trial(len(self), self.feasible, n, rng, barred)
         if len(found) < n and len(self) <= ENUMERABLE:
             barred = np.concatenate([barred, found])
-            found = np.concatenate([found, self._sample_from_all(n - len(found), rng, barred)])
+            rest = sample_pool(self.feasible_indices(), n - len(found), rng, barred)
+            found = np.concatenate([found, rest])
         return found
-
-    def _sample_from_all(self, n: int, rng: np.random.Generator, barred: IntArray) -> IntArray:
-        pool = self.feasible_indices()
-        keep = np.ones(len(pool), dtype=bool)
-        at = np.searchsorted(pool, barred)
-        inside = at < len(pool)
-        at, barred = at[inside], barred[inside]
-        keep[at[pool[at] == barred]] = False
-        pool = pool[keep]
-        return pool[rng.choice(len(pool), size=min(n, len(pool)), replace=False)]
-
-    def _sample_by_trial(self, n: int, rng: np.random.Generator, barred: IntArray) -> IntArray:
-        taken = set(barred.tolist())
-        found: list[int] = []
-        fruitless = 0
-        while len(found) < n and fruitless < FRUITLESS_DRAWS:
-            draws = rng.integers(len(self), size=min(max(1024, 2 * (n - len(found))), CHUNK))
-            before = len(found)
-            for index in draws[self.feasible(draws)].tolist():
-                if len(found) < n and index not in taken:
-                    taken.add(index)
-                    found.append(index)
-            fruitless = 0 if len(found) > before else fruitless + len(draws)
-        return np.array(found, dtype=np.int64)
 
     def neighbors(self, i: int) -> IntArray:
         """Feasible indices that differ from `i` by one step of one knob, knob by knob; int64."""
@@ -303,12 +254,14 @@ class Space:
         the one fewest steps from the knobs' defaults. Above 10^7 configurations it speaks of a
         fixed sample.
         """
-        indices, asked = np.arange(len(self), dtype=np.int64), f"{len(self)} configurations"
-        if len(self) > ENUMERABLE:
+        if len(self) <= ENUMERABLE:
+            indices = np.arange(len(self), dtype=np.int64)
+            asked = f"{len(indices)} configurations"
+        else:
             indices = np.random.default_rng(0).integers(len(self), size=SAMPLE_FROM_ALL)
             asked = f"{len(indices)} configurations drawn from {len(self)}"
         verdicts = self._verdicts(indices)
-        feasible = int(np.count_nonzero(verdicts == _FEASIBLE))
+        feasible = int(np.count_nonzero(verdicts == FEASIBLE))
         counts = self._count(verdicts).tolist()
         charged = ", ".join(
             f"{rule.name} rejects {count}" + (f" ({rule.message})" if rule.message else "")
