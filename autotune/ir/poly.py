@@ -1,0 +1,102 @@
+"""Polynomials with integer coefficients over atoms: the normal form of bound inference.
+
+Extents of symbolic tiles are products of knobs; `xo*f + f - xo*f` must come out as `f`. An
+atom is any expression that is not a sum or a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir import dtypes
+from autotune.ir.expr import Binary, Const, Expr
+from autotune.ir.ops import const, fold
+
+Monomial = tuple[Expr, ...]
+Poly = dict[Monomial, int]
+
+
+def to_poly(node: Expr) -> Poly:
+    """Return the polynomial of an integer expression; zero terms are dropped."""
+    if isinstance(node, Const):
+        return {(): int(node.value)} if node.value else {}
+    if isinstance(node, Binary) and node.op in ("+", "-", "*"):
+        a, b = to_poly(node.a), to_poly(node.b)
+        return multiply(a, b) if node.op == "*" else add(a, b, 1 if node.op == "+" else -1)
+    children = tuple(
+        normal(c) if dtypes.is_integer(c.dtype) else c for c in node.children
+    )
+    if isinstance(node, Binary):
+        rebuilt = fold(node.op, *children)
+        if rebuilt is not node and not _is_atom(rebuilt):
+            return to_poly(rebuilt)
+        return {(rebuilt,): 1}
+    return {(node.with_children(children),): 1}
+
+
+def _is_atom(node: Expr) -> bool:
+    return not isinstance(node, Const) and not (
+        isinstance(node, Binary) and node.op in ("+", "-", "*")
+    )
+
+
+def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
+    """Return a + factor * b."""
+    total = dict(a)
+    for monomial, coefficient in b.items():
+        value = total.get(monomial, 0) + factor * coefficient
+        if value:
+            total[monomial] = value
+        else:
+            total.pop(monomial, None)
+    return total
+
+
+def multiply(a: Poly, b: Poly) -> Poly:
+    """Return a * b."""
+    product: Poly = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            key = tuple(sorted((*m, *n), key=_order))
+            value = product.get(key, 0) + c * d
+            if value:
+                product[key] = value
+            else:
+                product.pop(key, None)
+    return product
+
+
+def _order(node: Expr) -> tuple[int, int]:
+    """Order of atoms in a monomial: variables by age, then the others by identity."""
+    return (0, node.id) if hasattr(node, "id") else (1, id(node))
+
+
+def to_expr(poly: Poly, dtype: str = dtypes.INDEX) -> Expr:
+    """Return the expression of a polynomial, positive terms first, the constant last."""
+    total: Expr | None = None
+    ordered = sorted(poly.items(), key=lambda item: (item[1] < 0, item[0] == ()))
+    for monomial, coefficient in ordered:
+        term: Expr = const(abs(coefficient), dtype)
+        for position, atom in enumerate(monomial):
+            term = atom if position == 0 and abs(coefficient) == 1 else fold("*", term, atom)
+        if total is None:
+            total = term if coefficient > 0 else fold("-", const(0, dtype), term)
+        else:
+            total = fold("+" if coefficient > 0 else "-", total, term)
+    return const(0, dtype) if total is None else total
+
+
+def normal(node: Expr) -> Expr:
+    """Return an integer expression in polynomial normal form."""
+    return to_expr(to_poly(node), node.dtype)
+
+
+def substitute_poly(poly: Poly, mapping: Mapping[Expr, Poly]) -> Poly:
+    """Replace atoms by polynomials."""
+    total: Poly = {}
+    for monomial, coefficient in poly.items():
+        term: Poly = {(): coefficient}
+        for atom in monomial:
+            term = multiply(term, mapping.get(atom, {(atom,): 1}))
+        total = add(total, term)
+    return total

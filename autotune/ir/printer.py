@@ -1,0 +1,116 @@
+"""Text of expressions, statements and functions, in the style of TVM's simple-mode listings."""
+
+from __future__ import annotations
+
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Read,
+    Reduce,
+    Select,
+    Var,
+)
+from autotune.ir.stmt import (
+    Allocate,
+    Evaluate,
+    For,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+)
+
+_INFIX = {"*": "{}*{}", "/": "{}/{}", "and": "{} && {}", "or": "{} || {}"}
+_PREFIX = {"//": "floordiv", "%": "floormod", "min": "min", "max": "max"}
+_LOOP = {
+    LoopKind.SERIAL: "for",
+    LoopKind.PARALLEL: "parallel",
+    LoopKind.VECTORIZED: "vectorized",
+    LoopKind.UNROLLED: "unrolled",
+}
+
+
+def _float_text(value: float, dtype: str) -> str:
+    text = f"{value:.6g}" if dtype == "float32" else f"{value:.15g}"
+    return text + "f" if dtype == "float32" else text
+
+
+def expr_text(node: Expr) -> str:
+    """Return the text of an expression, parenthesised so that its tree can be read off."""
+    match node:
+        case Const():
+            if dtypes.is_float(node.dtype):
+                return _float_text(float(node.value), node.dtype)
+            return str(node.value)
+        case Var():
+            return node.name
+        case Binary():
+            a, b = expr_text(node.a), expr_text(node.b)
+            if node.op in _PREFIX:
+                return f"{_PREFIX[node.op]}({a}, {b})"
+            return "(" + _INFIX.get(node.op, f"{{}} {node.op} {{}}").format(a, b) + ")"
+        case Not():
+            return f"!{expr_text(node.a)}"
+        case Select():
+            return f"select({', '.join(map(expr_text, node.children))})"
+        case Cast():
+            return f"{node.dtype}({expr_text(node.a)})"
+        case Call():
+            return f"{node.name}({', '.join(map(expr_text, node.children))})"
+        case Read():
+            return f"{node.tensor.name}[{', '.join(map(expr_text, node.children))}]"
+        case Reduce():
+            axes = ", ".join(axis.name for axis in node.axes)
+            return f"{node.combiner.name}({', '.join(map(expr_text, node.sources))}, axis=[{axes}])"
+        case Load():
+            return f"{node.buffer.name}[{expr_text(node.index)}]"
+        case Ramp():
+            return f"ramp({expr_text(node.base)}, {expr_text(node.stride)}, {node.lanes})"
+        case Broadcast():
+            return f"x{node.lanes}({expr_text(node.value)})"
+        case _:
+            raise TypeError(f"unknown expression {type(node).__name__}")
+
+
+def stmt_text(node: Stmt, indent: int = 0) -> str:
+    """Return the listing of a statement, each line indented by `indent` spaces."""
+    pad = " " * indent
+    match node:
+        case Store(buffer, index, value):
+            return f"{pad}{buffer.name}[{expr_text(index)}] = {expr_text(value)}\n"
+        case For(var, extent, LoopKind.THREAD, body, tag):
+            head = f"{pad}// attr [iter_var({var.name}, , {tag})] thread_extent = "
+            return f"{head}{expr_text(extent)}\n{stmt_text(body, indent)}"
+        case For(var, extent, LoopKind.VTHREAD, body, tag):
+            head = f"{pad}// attr [iter_var({var.name}, , {tag})] virtual_thread = "
+            return f"{head}{expr_text(extent)}\n{stmt_text(body, indent)}"
+        case For(var, extent, kind, body):
+            head = f"{pad}{_LOOP[kind]} ({var.name}, 0, {expr_text(extent)}) {{\n"
+            return f"{head}{stmt_text(body, indent + 2)}{pad}}}\n"
+        case If(condition, then, orelse):
+            text = f"{pad}if ({expr_text(condition)}) {{\n{stmt_text(then, indent + 2)}{pad}}}"
+            if orelse is not None:
+                text += f" else {{\n{stmt_text(orelse, indent + 2)}{pad}}}"
+            return text + "\n"
+        case Seq(stmts):
+            return "".join(stmt_text(stmt, indent) for stmt in stmts)
+        case Allocate(buffer, body):
+            sizes = " * ".join([buffer.dtype, *map(expr_text, buffer.shape)])
+            head = f'{pad}// attr [{buffer.name}] storage_scope = "{buffer.scope}"\n'
+            return f"{head}{pad}allocate {buffer.name}[{sizes}]\n{stmt_text(body, indent)}"
+        case Produce(name, body):
+            return f"{pad}produce {name} {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
+        case Evaluate(value):
+            return f"{pad}{expr_text(value)}\n"
+        case _:
+            raise TypeError(f"unknown statement {type(node).__name__}")

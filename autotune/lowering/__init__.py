@@ -1,0 +1,1 @@
+"""From schedules to loops: bound inference, loop nests, flattening and finalising."""

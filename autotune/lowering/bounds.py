@@ -1,0 +1,216 @@
+"""Bound inference: the range of every axis, from what the readers of each stage need.
+
+Nothing is decided on a knob's value: extents are expressions over knobs and sizes, inner ones
+min(factor, extent), and what may overshoot is left to guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Expr, SizeVar, Var
+from autotune.ir.itervar import IterVar, Range
+from autotune.ir.ops import binary, const
+from autotune.ir.poly import normal
+from autotune.ir.simplify import Simplifier
+from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.lowering.regions import Relaxer, union
+from autotune.schedule.relations import Split
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Attach, Stage
+from autotune.te.tensor import ComputeOp, Tensor
+
+Ranges = dict[IterVar, Range]
+
+
+class Bounds:
+    """Ranges of all axes of a schedule's stages.
+
+    Attributes
+    ----------
+    ranges : dict of IterVar to Range
+        Range of every axis: root axes where their region lies, derived ones from 0.
+    bodies : dict of Stage to tuple of Expr
+        Bodies of the computed stages, inlined ones substituted.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.bodies = schedule.bodies()
+        self.ranges: Ranges = {}
+        self._simplifier = Simplifier()
+        for stage in reversed(list(self.bodies)):
+            self._infer(stage)
+
+    # -- one stage -------------------------------------------------------------------------
+
+    def _infer(self, stage: Stage) -> None:
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        for axis, span in zip(op.axis, self._region(stage, op), strict=True):
+            self.ranges[axis] = span
+        for axis in op.reduce_axis:
+            assert axis.dom is not None
+            self.ranges[axis] = axis.dom
+        self._pass_down(stage)
+
+    def _pass_down(self, stage: Stage) -> None:
+        """Derive the ranges of split and fused axes from those they came from."""
+        bound = _ancestors_of_bound(stage)
+        zero = const(0)
+        for relation in stage.relations:
+            if isinstance(relation, Split):
+                extent = self.ranges[relation.parent].extent
+                keep = relation.parent in bound
+                given = relation.factor if relation.factor is not None else relation.nparts
+                assert given is not None
+                size = given if keep else _fitting(given, extent)
+                rest = ceildiv(extent, given)
+                outer, inner = (rest, size) if relation.nparts is None else (size, rest)
+                self.ranges[relation.outer] = Range(zero, outer)
+                self.ranges[relation.inner] = Range(zero, inner)
+            else:
+                product = binary(
+                    "*", self.ranges[relation.outer].extent, self.ranges[relation.inner].extent
+                )
+                self.ranges[relation.fused] = Range(zero, product)
+
+    def root_values(self, stage: Stage) -> dict[Var, Expr]:
+        """Return the value of each axis of the operation, over the stage's loop variables.
+
+        Values include the start of the axis' region.
+        """
+        values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
+        for relation in reversed(stage.relations):
+            if isinstance(relation, Split):
+                inner = self.ranges[relation.inner].extent
+                outer = binary("*", values[relation.outer], inner)
+                value = binary("+", outer, values[relation.inner])
+                values[relation.parent] = self._from(relation.parent, value)
+            else:
+                fused, inner = values[relation.fused], self.ranges[relation.inner].extent
+                values[relation.outer] = self._from(relation.outer, binary("//", fused, inner))
+                values[relation.inner] = self._from(relation.inner, binary("%", fused, inner))
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        untouched = {leaf for leaf in stage.leaf_axes}
+        return {
+            axis.var: self._from(axis, values[axis]) if axis in untouched else values[axis]
+            for axis in (*op.axis, *op.reduce_axis)
+        }
+
+    def _from(self, axis: IterVar, value: Expr) -> Expr:
+        return binary("+", value, self.ranges[axis].min)
+
+    # -- what readers need -----------------------------------------------------------------
+
+    def _region(self, stage: Stage, op: ComputeOp) -> list[Range]:
+        whole = [axis.dom for axis in op.axis if axis.dom is not None]
+        if stage.is_output:
+            return whole
+        needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
+        regions = []
+        for position, span in enumerate(whole):
+            found = union(need[position] for need in needs) if needs else None
+            if found is None:
+                regions.append(span)
+                continue
+            low, extent = found.low, normal(found.width + 1)
+            if self._simplifier.bounds(low)[0] < 0:
+                low = binary("max", low, const(0, low.dtype))
+            regions.append(Range(low, self._clipped(extent, span.extent)))
+        return regions
+
+    def _clipped(self, extent: Expr, size: Expr) -> Expr:
+        """Return min(extent, size): no region is larger than its tensor."""
+        if extent is size:
+            return extent
+        return binary("min", extent, size)
+
+    def _reads_of(self, stage: Stage) -> Iterator[tuple[Stage, Tensor]]:
+        for reader, body in self.bodies.items():
+            for tensor in stage.outputs:
+                if any(read.tensor is tensor for expr in body for read in reads(expr)):
+                    yield reader, tensor
+
+    def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[object]:
+        relaxer = Relaxer(self._relaxed(stage, reader))
+        values = self.root_values(reader)
+        indices = [
+            tuple(normal(substitute(index, values)) for index in read.children)
+            for expr in self.bodies[reader]
+            for read in reads(expr)
+            if read.tensor is tensor
+        ]
+        return [
+            union(relaxer.interval(index[position]) for index in indices)
+            for position in range(tensor.ndim)
+        ]
+
+    def _relaxed(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
+        """Return the loop variables around the read that range within the point of attachment."""
+        point = stage.attach_point if stage.attach is Attach.AT else None
+        relaxed: dict[Var, Expr] = {}
+        found = False
+        for owner, axis in loop_path(reader):
+            found = found or (point is not None and axis is point.axis and owner is point.stage)
+            if not found or _shared_across(stage.scope, owner, axis):
+                relaxed[axis.var] = self.ranges[axis].extent
+        if point is not None and not found:
+            raise LoweringError(
+                f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "
+                f"{point.stage.name!r}, but its reader {reader.name!r} is not inside that loop; "
+                f"move the reader there too, or compute {stage.name!r} further out"
+            )
+        return relaxed
+
+
+def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
+    """Yield the loops around a stage's body, innermost first, those it is attached in included."""
+    for axis in reversed(stage.leaf_axes):
+        yield stage, axis
+    seen = {stage}
+    while stage.attach is Attach.AT:
+        assert stage.attach_point is not None
+        stage, at = stage.attach_point
+        if stage in seen:
+            raise LoweringError(f"stage {stage.name!r} is computed inside itself")
+        seen.add(stage)
+        inside = True
+        for axis in reversed(stage.leaf_axes):
+            inside = inside and axis is not at
+            if not inside:
+                yield stage, axis
+
+
+def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
+    """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
+    thread = owner.bindings.get(axis)
+    if thread is None or thread.thread_tag == "vthread":
+        return False
+    return scope == "global" or (scope == "shared" and thread.thread_tag.startswith("threadIdx"))
+
+
+def _ancestors_of_bound(stage: Stage) -> set[IterVar]:
+    """Return the axes from which some loop bound to a thread derives."""
+    bound = {axis for axis in stage.bindings}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            if relation.outer in bound or relation.inner in bound:
+                bound.add(relation.parent)
+        elif relation.fused in bound:
+            bound.update((relation.outer, relation.inner))
+    return bound
+
+
+def _fitting(factor: Expr, extent: Expr) -> Expr:
+    """Return min(factor, extent); a size known only at run time does not shorten a tile."""
+    if any(isinstance(v, SizeVar) for v in free_vars(extent)):
+        return factor
+    return binary("min", factor, extent)
+
+
+def ceildiv(a: Expr, b: Expr) -> Expr:
+    """Return a / b rounded up."""
+    return binary("//", binary("+", a, binary("-", b, const(1, b.dtype))), b)

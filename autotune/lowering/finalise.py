@@ -1,0 +1,70 @@
+"""From loops over symbolic knobs to loops a backend can emit, once the knobs have values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.errors import InstantiationError
+from autotune.ir.expr import Const, Knob, Var
+from autotune.ir.simplify import Bounds, Simplifier
+from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
+from autotune.ir.visitor import Rewriter
+from autotune.lowering.vectorize import vectorize
+
+
+def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Function:
+    """Substitute knob values and simplify: guards that always hold vanish, loops all stay.
+
+    This is the form that features and listings are made from. Variables of loops of length 1
+    are 0 in it.
+
+    Raises
+    ------
+    InstantiationError
+        If the values break one of the function's requirements.
+    """
+    values = dict(knobs or {})
+    ranges: dict[Var, Bounds] = {knob: (value, value) for knob, value in values.items()}
+    simplifier = Simplifier(ranges)
+    for condition, message in function.attrs.get("requirements", ()):
+        verdict = simplifier.expr(condition)
+        if isinstance(verdict, Const) and not verdict.value:
+            raise InstantiationError(message)
+    body = simplifier.stmt(function.body)
+    attrs = {**function.attrs, "knobs": {knob.name: value for knob, value in values.items()}}
+    return Function(
+        function.name, function.params, function.outputs, body, function.sizes, attrs
+    )
+
+
+def listing(function: Function) -> Function:
+    """Return the analysed function without loops of length 1."""
+    return function.with_body(_DropUnitLoops().stmt(function.body))
+
+
+def finalise(function: Function) -> Function:
+    """Turn an analysed function into what backends take: no unit loops, vectors explicit."""
+    flat = _DropMarks().stmt(listing(function).body)
+    return vectorize(function.with_body(flat))
+
+
+class _DropUnitLoops(Rewriter):
+    """Removes loops of length 1, whose variables simplification has replaced by 0."""
+
+    def visit_For(self, node: For) -> Stmt:
+        body = self.stmt(node.body)
+        unit = isinstance(node.extent, Const) and node.extent.value == 1
+        if unit and node.kind is not LoopKind.THREAD:
+            return body
+        if body is node.body:
+            return node
+        return For(node.var, node.extent, node.kind, body, node.thread_tag)
+
+
+class _DropMarks(Rewriter):
+    """Removes producer marks, which only listings need."""
+
+    def visit_Produce(self, node: Produce) -> Stmt:
+        return self.stmt(node.body)
+
+

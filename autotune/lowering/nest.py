@@ -1,0 +1,387 @@
+"""Loop nests: every stage's loops, guards and stores, over flat buffers.
+
+Guards are all emitted here, and axes of length 1 keep their loops; `finalise` decides later,
+when the knobs have values, which of them are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Buffer, Const, Expr, Load, Read, Reduce, SizeVar, Var
+from autotune.ir.itervar import AxisKind, IterVar
+from autotune.ir.ops import binary, const, likely
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
+from autotune.ir.visitor import Rewriter, free_vars, substitute
+from autotune.lowering.bounds import Bounds
+from autotune.schedule.relations import Fuse, Split
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Attach, Stage
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+
+
+def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "main") -> Function:
+    """Return the loops of a schedule, knobs still symbolic.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        What to lower.
+    tensors : sequence of Tensor
+        Parameters of the function: inputs, then outputs.
+    name : str
+        Name of the function.
+    """
+    return _Lowering(schedule, tensors, name).function()
+
+
+class _Lowering:
+    def __init__(self, schedule: Schedule, tensors: Sequence[Tensor], name: str) -> None:
+        self.schedule = schedule
+        self.tensors = list(tensors)
+        self.parameters = set(tensors)
+        self.name = name
+        self.bounds = Bounds(schedule)
+        self.stages = list(self.bounds.bodies)
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.requirements: list[tuple[Expr, str]] = []
+        self.threads: dict[Var, Expr] = {}
+        self._names: set[str] = set()
+        self._flatten = _Flatten(self)
+
+    def function(self) -> Function:
+        self._declare_parameters()
+        for stage in self.stages:
+            for tensor in stage.outputs:
+                if tensor not in self.buffers:
+                    self.buffers[tensor] = self._buffer(tensor, self._region_shape(stage), stage)
+        body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
+        if self.threads:
+            body = _Threads(self.threads).stmt(body)
+        params = tuple(self.buffers[t] for t in self.tensors)
+        outputs = frozenset(
+            self.buffers[t] for t in self.tensors if not isinstance(t.op, PlaceholderOp)
+        )
+        sizes = _sizes(params)
+        attrs = {"requirements": tuple(self.requirements)}
+        return Function(self.name, params, outputs, body, sizes, attrs)
+
+    # -- buffers ---------------------------------------------------------------------------
+
+    def _declare_parameters(self) -> None:
+        for tensor in self.tensors:
+            if tensor in self.buffers:
+                raise LoweringError(f"tensor {tensor.name!r} is listed twice as a parameter")
+            self.buffers[tensor] = self._buffer(tensor, tensor.extents, None)
+        for stage in self.stages:
+            if stage.is_output and not any(t in self.buffers for t in stage.outputs):
+                raise LoweringError(
+                    f"output {stage.name!r} of the schedule is missing from the list of tensors"
+                )
+            for tensor in stage.outputs:
+                if tensor in self.buffers and not stage.is_output:
+                    raise LoweringError(
+                        f"tensor {tensor.name!r} is an intermediate result; give its operation "
+                        "to create_schedule too if it shall be returned"
+                    )
+        for stage in self.schedule.stages:
+            tensor = stage.outputs[0]
+            if isinstance(stage.op, PlaceholderOp) and tensor not in self.buffers:
+                raise LoweringError(
+                    f"placeholder {tensor.name!r} is read but missing from the list of tensors"
+                )
+
+    def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
+        assert isinstance(stage.op, ComputeOp)
+        return tuple(self.bounds.ranges[axis].extent for axis in stage.op.axis)
+
+    def _buffer(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> Buffer:
+        name, count = tensor.name, 0
+        while name in self._names:
+            count += 1
+            name = f"{tensor.name}_{count}"
+        self._names.add(name)
+        return Buffer(name, tensor.dtype, shape, "global" if stage is None else stage.scope)
+
+    def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
+        """Return the buffer and the flat row-major index of an element."""
+        buffer = self.buffers.get(tensor)
+        if buffer is None:
+            raise LoweringError(
+                f"tensor {tensor.name!r} is read but neither computed nor a parameter"
+            )
+        op = self.schedule[tensor].op
+        flat: Expr = const(0)
+        stride: Expr = const(1)
+        for position in reversed(range(tensor.ndim)):
+            index = indices[position]
+            if isinstance(op, ComputeOp):
+                index = binary("-", index, self.bounds.ranges[op.axis[position]].min)
+            flat = binary("+", binary("*", index, stride), flat)
+            stride = binary("*", stride, buffer.shape[position])
+        return buffer, flat
+
+    # -- stages ----------------------------------------------------------------------------
+
+    def _pipeline(
+        self, stages: Sequence[Stage], rest: Stmt | None, open_threads: dict[str, Var]
+    ) -> Stmt:
+        """Return the stages in order, then `rest`, each temporary allocated around its use."""
+        body = rest
+        for stage in reversed(stages):
+            produced: Stmt = Produce(stage.name, self._nest(stage, open_threads))
+            body = produced if body is None else seq(produced, body)
+            for tensor in stage.outputs:
+                if tensor not in self.parameters:
+                    body = Allocate(self.buffers[tensor], body)
+        return Seq(()) if body is None else body
+
+    def _nest(self, stage: Stage, open_threads: dict[str, Var]) -> Stmt:
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        values = self.bounds.root_values(stage)
+        body = self.bounds.bodies[stage]
+        threads = dict(open_threads)
+        opened = self._open_threads(stage, threads)
+        spatial = [self.element(t, [values[a.var] for a in op.axis]) for t in stage.outputs]
+        leaves = stage.leaf_axes
+        if not op.reduce_axis:
+            stores = [
+                Store(buffer, index, self._flatten.expr(substitute(expr, values)))
+                for (buffer, index), expr in zip(spatial, body, strict=True)
+            ]
+            inner = _guarded(self._guards(stage, values), seq(*stores))
+            return self._loops(stage, leaves, inner, threads, opened)
+        first = next(i for i, leaf in enumerate(leaves) if leaf.kind is AxisKind.REDUCE)
+        init = self._init(stage, values, spatial, leaves[first:], threads, opened)
+        update = self._update(stage, values, spatial)
+        main = self._loops(stage, leaves[first:], update, threads, opened)
+        return self._loops(stage, leaves[:first], seq(init, main), threads, opened)
+
+    def _init(
+        self,
+        stage: Stage,
+        values: dict[Var, Expr],
+        spatial: Sequence[tuple[Buffer, Expr]],
+        leaves: Sequence[IterVar],
+        threads: dict[str, Var],
+        opened: set[IterVar],
+    ) -> Stmt:
+        """Return the loops that set the accumulators to the identity of the reduction."""
+        reduction = self.bounds.bodies[stage][0]
+        assert isinstance(reduction, Reduce)
+        stores: Stmt = seq(
+            *(
+                Store(buffer, index, identity)
+                for (buffer, index), identity in zip(
+                    spatial, reduction.combiner.identity, strict=True
+                )
+            )
+        )
+        guards = self._guards(stage, values, skip_reduce=True)
+        inner = _guarded(guards, stores)
+        kept = [leaf for leaf in leaves if leaf.kind is not AxisKind.REDUCE]
+        nest = self._loops(stage, kept, inner, threads, opened, attached=False)
+        fresh = {
+            leaf.var: Var(f"{leaf.name}.init") for leaf in kept if leaf not in stage.bindings
+        }
+        return _Rename(fresh).stmt(nest) if fresh else nest
+
+    def _update(
+        self, stage: Stage, values: dict[Var, Expr], spatial: Sequence[tuple[Buffer, Expr]]
+    ) -> Stmt:
+        reduction = self.bounds.bodies[stage][0]
+        assert isinstance(reduction, Reduce)
+        sources = [self._flatten.expr(substitute(s, values)) for s in reduction.sources]
+        current = [Load(buffer, index) for buffer, index in spatial]
+        combined = reduction.combiner.combine(current, sources)
+        store: Stmt = seq(
+            *(
+                Store(buffer, index, value)
+                for (buffer, index), value in zip(spatial, combined, strict=True)
+            )
+        )
+        condition = self._flatten.expr(substitute(reduction.condition, values))
+        if not isinstance(condition, Const):
+            store = If(condition, store)
+        return _guarded(self._guards(stage, values), store)
+
+    # -- loops -----------------------------------------------------------------------------
+
+    def _loops(
+        self,
+        stage: Stage,
+        leaves: Sequence[IterVar],
+        body: Stmt,
+        threads: dict[str, Var],
+        opened: set[IterVar],
+        attached: bool = True,
+    ) -> Stmt:
+        """Wrap `body` in the loops `leaves`, computing the stages attached to them inside."""
+        for leaf in reversed(leaves):
+            if attached:
+                inside = [
+                    s
+                    for s in self.stages
+                    if s.attach_point is not None
+                    and s.attach is Attach.AT
+                    and s.attach_point.stage is stage
+                    and s.attach_point.axis is leaf
+                ]
+                if inside:
+                    body = self._pipeline(inside, body, threads)
+            body = self._loop(stage, leaf, body, threads, opened)
+        return body
+
+    def _loop(
+        self,
+        stage: Stage,
+        leaf: IterVar,
+        body: Stmt,
+        threads: dict[str, Var],
+        opened: set[IterVar],
+    ) -> Stmt:
+        extent = self.bounds.ranges[leaf].extent
+        thread = stage.bindings.get(leaf)
+        if thread is None:
+            kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
+            return For(leaf.var, extent, kind, body)
+        if thread.thread_tag == "vthread":
+            virtual = Var(thread.name)
+            self.threads[leaf.var] = virtual
+            return For(virtual, extent, LoopKind.VTHREAD, body, thread.thread_tag)
+        var = threads[thread.thread_tag]
+        self.threads[leaf.var] = var
+        if leaf not in opened:
+            return _guarded([_below(var, extent)], body)
+        if thread.dom is not None:
+            self.requirements.append(
+                (
+                    binary("==", extent, thread.dom.extent),
+                    f"stage {stage.name!r}: axis {leaf.name!r} bound to {thread.thread_tag} must "
+                    f"have the thread axis' extent",
+                )
+            )
+        return For(var, extent, LoopKind.THREAD, body, thread.thread_tag)
+
+    def _open_threads(self, stage: Stage, threads: dict[str, Var]) -> set[IterVar]:
+        """Give each bound loop its thread variable; return those that this stage opens."""
+        opened = set()
+        for leaf in stage.leaf_axes:
+            thread = stage.bindings.get(leaf)
+            if thread is None or thread.thread_tag == "vthread":
+                continue
+            if thread.thread_tag not in threads:
+                threads[thread.thread_tag] = Var(thread.thread_tag)
+                opened.add(leaf)
+        return opened
+
+    # -- guards ----------------------------------------------------------------------------
+
+    def _guards(
+        self, stage: Stage, values: dict[Var, Expr], skip_reduce: bool = False
+    ) -> list[Expr]:
+        """Return the conditions under which an iteration is one that the stage needs."""
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        guards = []
+        for axis, value in self._split_values(stage):
+            if skip_reduce and axis.kind is AxisKind.REDUCE:
+                continue
+            guards.append(_below(value, self.bounds.ranges[axis].extent))
+        for axis in op.axis:
+            span, dom = self.bounds.ranges[axis], axis.dom
+            assert dom is not None
+            if span.min is not dom.min or span.extent is not dom.extent:
+                value = values[axis.var]
+                guards.append(binary("<=", const(0), value))
+                guards.append(_below(value, dom.extent))
+        return [g for g in guards if not isinstance(g, Const) or not g.value]
+
+    def _split_values(self, stage: Stage) -> list[tuple[IterVar, Expr]]:
+        """Return the axes whose loops may overshoot, with their values counted from 0."""
+        ranges = self.bounds.ranges
+        values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
+        loose: dict[IterVar, bool] = {leaf: False for leaf in stage.leaf_axes}
+        for relation in reversed(stage.relations):
+            if isinstance(relation, Split):
+                inner = ranges[relation.inner].extent
+                outer = binary("*", values[relation.outer], inner)
+                values[relation.parent] = binary("+", outer, values[relation.inner])
+                exact = _divides(relation, ranges[relation.parent].extent)
+                loose[relation.parent] = (
+                    loose[relation.outer] or loose[relation.inner] or not exact
+                )
+            else:
+                assert isinstance(relation, Fuse)
+                fused, inner = values[relation.fused], ranges[relation.inner].extent
+                values[relation.outer] = binary("//", fused, inner)
+                values[relation.inner] = binary("%", fused, inner)
+                loose[relation.outer] = loose[relation.inner] = loose[relation.fused]
+        return [(axis, values[axis]) for axis in stage.all_axes if loose[axis]]
+
+
+def _divides(split: Split, extent: Expr) -> bool:
+    """Whether a split certainly leaves no remainder."""
+    given = split.factor if split.factor is not None else split.nparts
+    if given is extent:
+        return True
+    if isinstance(given, Const):
+        if given.value == 1:
+            return True
+        return isinstance(extent, Const) and extent.value % given.value == 0
+    return False
+
+
+def _below(value: Expr, extent: Expr) -> Expr:
+    return binary("<", value, extent)
+
+
+def _guarded(guards: Sequence[Expr], body: Stmt) -> Stmt:
+    for guard in reversed(guards):
+        body = If(likely(guard), body)
+    return body
+
+
+def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
+    found: dict[SizeVar, None] = {}
+    for buffer in params:
+        for extent in buffer.shape:
+            for var in free_vars(extent):
+                if isinstance(var, SizeVar):
+                    found.setdefault(var)
+    return tuple(found)
+
+
+class _Flatten(Rewriter):
+    """Replaces reads of tensors by loads of flat buffers."""
+
+    def __init__(self, lowering: _Lowering) -> None:
+        super().__init__()
+        self.lowering = lowering
+
+    def visit_Read(self, node: Read) -> Expr:
+        indices = [self.expr(index) for index in node.children]
+        return Load(*self.lowering.element(node.tensor, indices))
+
+
+class _Rename(Rewriter):
+    """Gives loops other variables."""
+
+    def __init__(self, mapping: dict[Var, Var]) -> None:
+        super().__init__()
+        self.mapping = mapping
+        self._memo.update(mapping)
+
+    def visit_For(self, node: For) -> Stmt:
+        var = self.mapping.get(node.var, node.var)
+        return For(var, self.expr(node.extent), node.kind, self.stmt(node.body), node.thread_tag)
+
+
+class _Threads(Rewriter):
+    """Replaces loop variables of bound axes by the thread variables."""
+
+    def __init__(self, mapping: dict[Var, Expr]) -> None:
+        super().__init__()
+        self._memo.update(mapping)

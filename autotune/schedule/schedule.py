@@ -1,0 +1,209 @@
+"""A schedule: the stages of a computation in order, and the primitives that add stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.errors import ScheduleError
+from autotune.ir.expr import Expr, Read, Var
+from autotune.ir.itervar import AxisKind, IterVar, Range
+from autotune.ir.ops import const
+from autotune.ir.visitor import Rewriter, substitute
+from autotune.schedule.stage import Attach, Stage
+from autotune.schedule.steps import Step
+from autotune.te.tensor import ComputeOp, Operation, Tensor
+
+SCOPES = ("global", "shared", "local")
+
+
+class Schedule:
+    """Stages in an order in which each comes after those it reads.
+
+    Attributes
+    ----------
+    outputs : tuple of Operation
+        What is computed.
+    stages : list of Stage
+        One per operation, producers first.
+    steps : list of Step
+        The primitives applied so far.
+    """
+
+    def __init__(self, outputs: Sequence[Operation]) -> None:
+        self.outputs = tuple(outputs)
+        self.steps: list[Step] = []
+        self.stages = [
+            Stage(op, self.steps, any(op is out for out in self.outputs))
+            for op in _post_order(self.outputs)
+        ]
+        self._stage_of: dict[Operation, Stage] = {stage.op: stage for stage in self.stages}
+
+    def __getitem__(self, key: Tensor | Operation) -> Stage:
+        """Return the stage of a tensor or an operation."""
+        op = key.op if isinstance(key, Tensor) else key
+        stage = self._stage_of.get(op) if isinstance(op, Operation) else None
+        if stage is None:
+            names = ", ".join(stage.name for stage in self.stages)
+            what = getattr(op, "name", repr(key))
+            raise ScheduleError(f"{what!r} is not a stage of this schedule; it has: {names}")
+        return stage
+
+    def readers(self, tensor: Tensor) -> list[Stage]:
+        """Return the stages that read a tensor."""
+        return [
+            stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)
+        ]
+
+    def _set_op(self, stage: Stage, op: ComputeOp) -> None:
+        stage.op = op
+        self._stage_of[op] = stage
+
+    def _add_stage(self, op: ComputeOp, scope: str, position: int) -> Stage:
+        stage = Stage(op, self.steps, is_output=False)
+        stage.scope = scope
+        self.stages.insert(position, stage)
+        self._stage_of[op] = stage
+        return stage
+
+    def cache_read(
+        self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]
+    ) -> Tensor:
+        """Add a stage that copies `tensor` to `scope`, and let `readers` read the copy.
+
+        ::
+
+            B[i] = f(A[i])     ->     A.shared[i] = A[i]
+                                      B[i] = f(A.shared[i])
+        """
+        _check_scope("cache_read", scope)
+        producer = self[tensor]
+        reader_stages = [self[r] for r in _listed(readers)]
+        if not reader_stages:
+            producer.fail("cache_read", "at least one reader is needed")
+        for stage in reader_stages:
+            if not any(t is tensor for t in stage.op.input_tensors):
+                stage.fail("cache_read", f"it does not read {tensor.name!r}")
+        axis = tuple(
+            IterVar(Var(f"ax{i}"), Range(const(0), extent), AxisKind.SPATIAL)
+            for i, extent in enumerate(tensor.extents)
+        )
+        body = Read(tensor, tuple(a.var for a in axis))
+        op = ComputeOp(f"{tensor.name}.{scope}", axis, (body,))
+        self._add_stage(op, scope, self.stages.index(producer) + 1).note(
+            "cache_read", tensor, scope, *(stage.name for stage in reader_stages)
+        )
+        redirect = _Redirect(tensor, op.output())
+        for stage in reader_stages:
+            assert isinstance(stage.op, ComputeOp)
+            self._set_op(stage, stage.op.with_body(tuple(map(redirect.expr, stage.op.body))))
+        return op.output()
+
+    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
+        """Add a stage that computes `tensor` in `scope`; its own stage then only copies.
+
+        ::
+
+            C[i] = f(i)     ->     C.local[i.c] = f(i.c)
+                                   C[i] = C.local[i]
+        """
+        _check_scope("cache_write", scope)
+        stage = self[tensor]
+        op = stage.op
+        if not isinstance(op, ComputeOp):
+            stage.fail("cache_write", "a placeholder is given by the caller and not computed")
+        if len(op.outputs) != 1:
+            stage.fail("cache_write", "only computes of a single output can be cached")
+        if stage.relations or stage.loop_kinds or stage.bindings:
+            stage.fail("cache_write", "it must come before the stage's loops are changed")
+        axis = tuple(IterVar(Var(f"{a.name}.c"), a.dom, a.kind) for a in op.axis)
+        mapping = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
+        cache = ComputeOp(f"{op.name}.{scope}", axis, (substitute(op.body[0], mapping),))
+        self._add_stage(cache, scope, self.stages.index(stage)).note("cache_write", tensor, scope)
+        copy = Read(cache.output(), tuple(a.var for a in op.axis))
+        self._set_op(stage, op.with_body((copy,)))
+        stage.reset_axes()
+        return cache.output()
+
+    def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
+        """Return the bodies of the stages that are computed, inlined ones substituted."""
+        bodies = {
+            stage: stage.op.body for stage in self.stages if isinstance(stage.op, ComputeOp)
+        }
+        for stage in self.stages:
+            if stage.attach is Attach.INLINE:
+                inline = _Inline(stage, bodies.pop(stage))
+                for other, body in bodies.items():
+                    bodies[other] = tuple(map(inline.expr, body))
+        return bodies
+
+
+def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
+    """Return the default schedule that computes `ops`: each stage whole, in plain loops."""
+    listed = [ops] if isinstance(ops, Operation) else list(ops)
+    for op in listed:
+        if not isinstance(op, ComputeOp):
+            raise ScheduleError(
+                f"create_schedule takes operations to compute, as in create_schedule(C.op), "
+                f"got {op!r}"
+            )
+    return Schedule(listed)
+
+
+def _listed(readers: Any) -> list[Any]:
+    return list(readers) if isinstance(readers, (list, tuple)) else [readers]
+
+
+def _check_scope(primitive: str, scope: str) -> None:
+    if scope not in SCOPES:
+        raise ScheduleError(
+            f"{primitive}: unknown scope {scope!r}; expected one of {', '.join(SCOPES)}"
+        )
+
+
+def _post_order(outputs: Sequence[Operation]) -> list[Operation]:
+    order: list[Operation] = []
+    done: set[int] = set()
+
+    def visit(op: Operation) -> None:
+        if id(op) in done:
+            return
+        done.add(id(op))
+        for tensor in op.input_tensors:
+            visit(tensor.op)
+        order.append(op)
+
+    for op in outputs:
+        visit(op)
+    return order
+
+
+class _Redirect(Rewriter):
+    """Replaces reads of one tensor by reads of another of the same shape."""
+
+    def __init__(self, old: Tensor, new: Tensor) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+
+    def visit_Read(self, node: Read) -> Expr:
+        rebuilt = self.rebuild(node)
+        assert isinstance(rebuilt, Read)
+        return Read(self.new, rebuilt.children) if rebuilt.tensor is self.old else rebuilt
+
+
+class _Inline(Rewriter):
+    """Replaces reads of a stage's outputs by its body."""
+
+    def __init__(self, stage: Stage, body: tuple[Expr, ...]) -> None:
+        super().__init__()
+        assert isinstance(stage.op, ComputeOp)
+        self.axis = stage.op.axis
+        self.bodies = dict(zip(stage.outputs, body, strict=True))
+
+    def visit_Read(self, node: Read) -> Expr:
+        rebuilt = self.rebuild(node)
+        body = self.bodies.get(node.tensor)
+        if body is None:
+            return rebuilt
+        mapping = {a.var: i for a, i in zip(self.axis, rebuilt.children, strict=True)}
+        return substitute(body, mapping)

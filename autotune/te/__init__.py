@@ -1,0 +1,77 @@
+"""Tensor expressions: what to compute, without saying how."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotune.ir.ops import cast, const, if_then_else, select
+from autotune.te.compute import (
+    compute,
+    max,
+    min,
+    placeholder,
+    reduce_axis,
+    sum,
+    thread_axis,
+    var,
+)
+from autotune.te.intrinsics import (
+    abs,
+    all,
+    any,
+    ceil,
+    exp,
+    floor,
+    log,
+    power,
+    sigmoid,
+    sqrt,
+    tanh,
+)
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+
+if TYPE_CHECKING:
+    from autotune.schedule.schedule import Schedule
+
+__all__ = [
+    "ComputeOp",
+    "Operation",
+    "PlaceholderOp",
+    "Tensor",
+    "abs",
+    "all",
+    "any",
+    "cast",
+    "ceil",
+    "compute",
+    "const",
+    "create_schedule",
+    "exp",
+    "floor",
+    "if_then_else",
+    "log",
+    "max",
+    "min",
+    "placeholder",
+    "power",
+    "reduce_axis",
+    "select",
+    "sigmoid",
+    "sqrt",
+    "sum",
+    "tanh",
+    "thread_axis",
+    "var",
+]
+
+
+def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
+    """Return the default schedule that computes `ops`.
+
+    The field spells it ``te.create_schedule``, though schedules stand above te: so it is handed
+    on by name when it is called.
+    """
+    schedule: Schedule = importlib.import_module("autotune.schedule.schedule").create_schedule(ops)
+    return schedule

@@ -1,0 +1,178 @@
+"""The words of the tensor-expression language: placeholder, compute, axes and reductions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from autotune.errors import IRError
+from autotune.ir import dtypes
+from autotune.ir.expr import Const, Expr, Operators, Reduce, SizeVar, Var
+from autotune.ir.itervar import AxisKind, Combiner, IterVar, Range
+from autotune.ir.ops import binary, const, convert
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor, as_size
+
+_THREAD_TAGS = (
+    *(f"{level}Idx.{dim}" for level in ("block", "thread") for dim in "xyz"),
+    "vthread",
+)
+
+
+def var(name: str = "n", dtype: str = dtypes.INDEX) -> SizeVar:
+    """Return a size that is known only when the built function is called; it is at least 0."""
+    if not dtypes.is_integer(dtype):
+        raise IRError(f"var {name!r}: a size is an integer, not {dtype}")
+    size: SizeVar = SizeVar(name, dtype)
+    return size
+
+
+def _shape(shape: Any, what: str) -> tuple[Expr, ...]:
+    if isinstance(shape, (int, Operators)) and not isinstance(shape, Tensor):
+        shape = (shape,)
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
+        raise IRError(f"{what}: the shape must be a tuple of sizes, got {shape!r}")
+    return tuple(as_size(size, f"{what}: dimension {i}") for i, size in enumerate(shape))
+
+
+def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """Return a tensor that the caller of the built function gives.
+
+    Parameters
+    ----------
+    shape : tuple of int, knob or size
+        Its sizes.
+    dtype : str
+        Element type.
+    name : str
+        Name in listings.
+    """
+    return PlaceholderOp(name, _shape(shape, f"placeholder {name!r}"), dtype).output()
+
+
+def compute(
+    shape: Any, fcompute: Callable[..., Any], name: str = "compute"
+) -> Any:
+    """Return the tensor whose element at (i, j, ...) is ``fcompute(i, j, ...)``.
+
+    Parameters
+    ----------
+    shape : tuple of int, knob or size
+        Its sizes.
+    fcompute : callable
+        Takes one index per dimension, named as the axes shall be called; returns an expression,
+        or a tuple of them for several tensors of this shape.
+    name : str
+        Name in listings.
+
+    Returns
+    -------
+    Tensor or list of Tensor
+    """
+    extents = _shape(shape, f"compute {name!r}")
+    axis = tuple(
+        IterVar(Var(axis_name), Range(const(0), extent), AxisKind.SPATIAL)
+        for axis_name, extent in zip(_axis_names(fcompute, len(extents), name), extents, strict=True)
+    )
+    value = fcompute(*(a.var for a in axis))
+    body = tuple(convert(v) for v in value) if isinstance(value, (tuple, list)) else (
+        convert(value),
+    )
+    op = ComputeOp(name, axis, body)
+    return op.output() if len(body) == 1 else list(op.outputs)
+
+
+def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str) -> list[str]:
+    params = list(inspect.signature(fcompute).parameters.values())
+    names = [p.name for p in params if p.kind is not inspect.Parameter.VAR_POSITIONAL]
+    if len(names) < len(params):
+        names += [f"i{i}" for i in range(len(names), ndim)]
+    if len(names) != ndim:
+        raise IRError(
+            f"compute {name!r}: the shape has {ndim} dimensions, but the function takes "
+            f"{len(names)} indices"
+        )
+    return names
+
+
+def reduce_axis(dom: tuple[Any, Any], name: str = "rv") -> IterVar:
+    """Return an axis to reduce over the integers dom[0], ..., dom[1] - 1."""
+    try:
+        low, high = dom
+    except (TypeError, ValueError):
+        raise IRError(f"reduce_axis {name!r}: expected (first, end), got {dom!r}") from None
+    first = as_size(low, f"reduce_axis {name!r}: start")
+    extent = as_size(binary("-", convert(high), first), f"reduce_axis {name!r}: extent")
+    return IterVar(Var(name), Range(first, extent), AxisKind.REDUCE)
+
+
+def thread_axis(dom: Any, tag: str | None = None, name: str | None = None) -> IterVar:
+    """Return a GPU axis: ``thread_axis("threadIdx.x")`` or ``thread_axis((0, n), "threadIdx.x")``.
+
+    Without a range, the extent is that of the axis bound to it.
+    """
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    if tag not in _THREAD_TAGS:
+        raise IRError(f"unknown thread axis {tag!r}: expected one of {', '.join(_THREAD_TAGS)}")
+    span: Range | None = None
+    if dom is not None:
+        low, high = dom if isinstance(dom, tuple) else (0, dom)
+        first = as_size(low, f"thread axis {tag}: start")
+        if not isinstance(first, Const) or first.value != 0:
+            raise IRError(f"thread axis {tag} must start at 0, got `{first}`")
+        span = Range(first, as_size(high, f"thread axis {tag}: extent"))
+    return IterVar(Var(name or tag), span, AxisKind.THREAD, tag)
+
+
+@lru_cache(maxsize=64)
+def _combiner(name: str, dtype: str) -> Combiner:
+    x, y = Var("x", dtype), Var("y", dtype)
+    op, identity = {
+        "sum": ("+", const(0, dtype)),
+        "max": ("max", const(dtypes.min_value(dtype), dtype)),
+        "min": ("min", const(dtypes.max_value(dtype), dtype)),
+    }[name]
+    return Combiner(name, [x], [y], [binary(op, x, y)], [identity])
+
+
+def _reduce(name: str, expr: Any, axis: Any, where: Any) -> Expr:
+    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    for one in axes:
+        if not (isinstance(one, IterVar) and one.kind is AxisKind.REDUCE):
+            raise IRError(f"{name}: axis must be made by te.reduce_axis, got {one!r}")
+    source = convert(expr)
+    if source.dtype == dtypes.BOOL:
+        raise IRError(f"{name}: cannot reduce conditions; use .astype('int32') first")
+    condition = const(True) if where is None else convert(where)
+    return Reduce(_combiner(name, source.dtype), (source,), axes, condition)
+
+
+def sum(expr: Any, axis: Any, where: Any = None) -> Expr:
+    """Sum of `expr` over one or several reduction axes, where the condition holds."""
+    return _reduce("sum", expr, axis, where)
+
+
+def _extremum(name: str, a: Any, b: Any, axis: Any, where: Any) -> Any:
+    if axis is not None:
+        if b is not None:
+            raise IRError(f"te.{name}: give either a second value or an axis, not both")
+        return _reduce(name, a, axis, where)
+    if b is None:
+        raise IRError(f"te.{name}: a second value or axis= is missing")
+    # A symbolic knob answers with a symbolic knob, so that a template can still branch on it.
+    for this, other, swap in ((a, b, False), (b, a, True)):
+        if isinstance(this, Operators) and not isinstance(this, Expr):
+            return this._binary(name, other, swap)
+    return binary(name, a, b)
+
+
+def max(a: Any, b: Any = None, axis: Any = None, where: Any = None) -> Any:
+    """Maximum of `a` over reduction axes (``axis=``), or of two values."""
+    return _extremum("max", a, b, axis, where)
+
+
+def min(a: Any, b: Any = None, axis: Any = None, where: Any = None) -> Any:
+    """Minimum of `a` over reduction axes (``axis=``), or of two values."""
+    return _extremum("min", a, b, axis, where)

@@ -1,0 +1,182 @@
+"""Tensors and the operations that define them: placeholders and element-wise computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.errors import IRError
+from autotune.ir import dtypes
+from autotune.ir.expr import Const, Expr, Operators, Read, Reduce
+from autotune.ir.itervar import IterVar
+from autotune.ir.ops import convert
+from autotune.ir.visitor import reads, walk_expr
+
+#: A size: a Python int where it is constant, else an expression over sizes and knobs.
+Size = int | Expr
+
+
+def as_size(value: Any, what: str) -> Expr:
+    """Return a dimension as an integer expression, refusing what cannot be one."""
+    expr = convert(value)
+    if not dtypes.is_integer(expr.dtype):
+        raise IRError(f"{what} must be an integer, got {value!r} of type {expr.dtype}")
+    if isinstance(expr, Const) and expr.value < 0:
+        raise IRError(f"{what} must not be negative, got {expr.value}")
+    return expr
+
+
+class Operation:
+    """What defines tensors.
+
+    Attributes
+    ----------
+    name : str
+        Name of the operation and of its first output.
+    outputs : tuple of Tensor
+        Tensors it defines.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outputs: tuple[Tensor, ...] = ()
+
+    def output(self, index: int = 0) -> Tensor:
+        """Return one of the tensors it defines."""
+        return self.outputs[index]
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors it reads, in order of first appearance."""
+        return []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class PlaceholderOp(Operation):
+    """An array given by the caller."""
+
+    def __init__(self, name: str, shape: tuple[Expr, ...], dtype: str) -> None:
+        super().__init__(name)
+        self.outputs = (Tensor(self, 0, shape, dtype, name),)
+
+
+class ComputeOp(Operation):
+    """Elements given by one expression each over the axes.
+
+    Attributes
+    ----------
+    axis : tuple of IterVar
+        One spatial axis per dimension.
+    reduce_axis : tuple of IterVar
+        Axes that the body reduces over.
+    body : tuple of Expr
+        One expression per output.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        axis: tuple[IterVar, ...],
+        body: tuple[Expr, ...],
+        outputs: tuple[Tensor, ...] | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.axis = axis
+        self.body = body
+        self.reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
+        _check_body(name, body)
+        shape = tuple(a.dom.extent for a in axis if a.dom is not None)
+        self.outputs = outputs or tuple(
+            Tensor(self, i, shape, e.dtype, name if len(body) == 1 else f"{name}.v{i}")
+            for i, e in enumerate(body)
+        )
+
+    def with_body(self, body: tuple[Expr, ...]) -> ComputeOp:
+        """Return the operation that defines the same tensors by another body."""
+        return ComputeOp(self.name, self.axis, body, self.outputs)
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """Tensors it reads, in order of first appearance."""
+        found: dict[int, Tensor] = {}
+        for expr in self.body:
+            for read in reads(expr):
+                found.setdefault(id(read.tensor), read.tensor)
+        return list(found.values())
+
+
+def _check_body(name: str, body: tuple[Expr, ...]) -> None:
+    for expr in body:
+        inner = list(walk_expr(expr))[1:]
+        if any(isinstance(node, Reduce) for node in inner):
+            raise IRError(
+                f"compute {name!r}: a reduction must be the whole expression of a compute; "
+                "give it a compute of its own and read that"
+            )
+
+
+class Tensor(Operators):
+    """A multi-dimensional array defined by an operation.
+
+    Attributes
+    ----------
+    op : Operation
+        What defines it.
+    value_index : int
+        Which output of `op` it is.
+    shape : tuple of int or Expr
+        Its sizes; ints where they are constant.
+    dtype : str
+        Element type.
+    """
+
+    def __init__(
+        self, op: Operation, value_index: int, shape: tuple[Expr, ...], dtype: str, name: str
+    ) -> None:
+        self.op = op
+        self.value_index = value_index
+        self.extents = shape
+        self.dtype = dtypes.check(dtype)
+        self.name = name
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """Sizes, as ints where they are constant."""
+        return tuple(int(e.value) if isinstance(e, Const) else e for e in self.extents)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.extents)
+
+    def __expr__(self) -> Expr:
+        if self.ndim:
+            raise IRError(
+                f"tensor {self.name!r} has {self.ndim} dimensions: index it, as in "
+                f"{self.name}[{', '.join('ijklmn'[: self.ndim])}]"
+            )
+        return Read(self, ())
+
+    def __getitem__(self, indices: Any) -> Expr:
+        return self(*(indices if isinstance(indices, tuple) else (indices,)))
+
+    def __call__(self, *indices: Any) -> Expr:
+        """Return the element at `indices` (integers, axes or expressions)."""
+        if len(indices) != self.ndim:
+            raise IRError(
+                f"tensor {self.name!r} has {self.ndim} dimensions, got {len(indices)} indices"
+            )
+        exprs = tuple(convert(index) for index in indices)
+        for position, expr in enumerate(exprs):
+            if not dtypes.is_integer(expr.dtype):
+                raise IRError(
+                    f"index {position} of tensor {self.name!r} must be an integer, "
+                    f"got `{expr}` of type {expr.dtype}"
+                )
+        return Read(self, exprs)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.name}: {self.dtype} {list(self.shape)}>"
