@@ -59,7 +59,7 @@ class Record:
     ------
     RecordError
         If a field is missing, of the wrong type, or not expressible in JSON. Tuples become
-        lists and NumPy scalars Python numbers, so that a record equals its reread line.
+        lists and NumPy's numbers Python's, so that a record equals its reread line.
     """
 
     workload: Mapping[str, Any]
@@ -229,7 +229,7 @@ def _expect(name: str, value: object, kind: type) -> None:
 
 
 def to_plain(value: object, where: str) -> Any:
-    """Copy into what JSON holds: tuples become lists, NumPy scalars Python numbers.
+    """Copy into what JSON holds: tuples become lists, NumPy's numbers Python's.
 
     RecordError, naming `where`, if something else or a number that is not finite is in there.
     """
@@ -246,8 +246,8 @@ def to_plain(value: object, where: str) -> Any:
         return {key: to_plain(item, where) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(item, where) for item in value]
-    if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
-        return to_plain(cast(Any, value).item(), where)
+    if hasattr(value, "tolist"):
+        return to_plain(value.tolist(), where)
     raise RecordError(f"{where} holds {_short(value)}, which JSON cannot express")
 
 

@@ -153,12 +153,11 @@ def _heal(fd: int, path: Path) -> None:
         return
     tail = os.pread(fd, end - start, start)
     try:
-        Record.from_json(_loads(tail))
-        whole = True
+        _loads(tail)
+        torn = False
     except (ValueError, RecursionError):
-        whole = False
-    ours = tail.startswith(b"{") or not tail.strip(b"\0")
-    if whole or not ours:
+        torn = tail.startswith(b"{") or not tail.strip(b"\0")
+    if not torn:
         os.pwrite(fd, b"\n", end)
     else:
         os.ftruncate(fd, start)

@@ -41,6 +41,10 @@ class Codec:
         return [index // s % r for s, r in zip(self.strides, self.radices, strict=True)]
 
 
+class UnknownColumnError(KeyError):
+    """A column that no knob contributes."""
+
+
 class LazyColumns(Mapping[str, Column]):
     """Columns of the given indices, decoded at first reading and kept."""
 
@@ -52,6 +56,8 @@ class LazyColumns(Mapping[str, Column]):
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._read:
+            if name not in self._codec.owners:
+                raise UnknownColumnError(name)
             k = self._codec.owners[name]
             if k not in self._positions:
                 self._positions[k] = self._codec.digit(self._indices, k)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.columns import Codec, LazyColumns
+from search_spaces.columns import Codec, LazyColumns, UnknownColumnError
 from search_spaces.errors import SpaceError
 from search_spaces.knob import IntArray
 
@@ -56,12 +56,9 @@ class Constraint:
         """
         try:
             verdict = np.asarray(self.predicate(columns))
-        except KeyError as error:
-            name = error.args[0] if error.args else None
-            if name in columns:
-                raise
+        except UnknownColumnError as error:
             raise SpaceError(
-                f"constraint {self.name!r} reads column {name!r}; "
+                f"constraint {self.name!r} reads column {error}; "
                 f"the columns are {', '.join(columns)}"
             ) from error
         if verdict.dtype != np.bool_ or verdict.shape not in ((), (n,)):
