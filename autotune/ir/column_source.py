@@ -39,11 +39,13 @@ class ColumnSource:
         if max(-low, high) >= LIMIT:
             raise IRError(f"`{node}` reaches {max(-low, high)}: columns hold values below 2^52")
 
-    def root(self, index: int, expr: Expr) -> int | bool | None:
+    def root(self, expr: Expr) -> int | bool | None:
         """Write the evaluation of an expression; return its value if that is constant."""
         value = self._constant(expr)
         if value is not None:
             return bool(value) if expr.dtype == dtypes.BOOL else value
+        if not self.names:
+            raise IRError(f"`{expr}` divides by zero")
         name = self._value(expr)
         target = f"o{self.targets}"
         self.targets += 1
@@ -71,12 +73,24 @@ class ColumnSource:
         """Whether the value may be a division by zero in some row: NaN, also for a condition."""
         found = self.maybe_undefined.get(node)
         if found is None:
-            found = any(self._undefined(child) for child in node.children)
-            if isinstance(node, Binary) and node.op in ("//", "%"):
-                low, high = self.intervals.bounds(node.b)
-                found = found or low <= 0 <= high
-            self.maybe_undefined[node] = found
+            found = self.maybe_undefined[node] = self._decide_undefined(node)
         return found
+
+    def _decide_undefined(self, node: Expr) -> bool:
+        match node:
+            case Select() | Call(name="if_then_else"):
+                decided = self._constant(node.children[0])
+                if decided is not None:
+                    return self._undefined(node.children[1 if decided else 2])
+            case Binary(op="and" | "or"):
+                decisive = int(node.op == "or")
+                if any(self._constant(child) == decisive for child in node.children):
+                    return False
+            case Binary(op="//" | "%"):
+                low, high = self.intervals.bounds(node.b)
+                if low <= 0 <= high:
+                    return True
+        return any(self._undefined(child) for child in node.children)
 
     def _constant(self, node: Expr) -> int | None:
         low, high = self.intervals.bounds(node)

@@ -56,7 +56,7 @@ class ColumnProgram:
         self._knobs = tuple(knobs)
         self.knobs = tuple(dict.fromkeys(knob.name for knob in self._knobs))
         writer = ColumnSource(self._knobs)
-        self.constants = tuple(writer.root(k, expr) for k, expr in enumerate(self.exprs))
+        self.constants = tuple(writer.root(expr) for expr in self.exprs)
         self._run, self._scratch = writer.compile()
 
     def __call__(
@@ -70,7 +70,8 @@ class ColumnProgram:
             Values of each knob, within the knob's range.
         out : sequence of ndarray, shape (n,), optional
             One array per expression to write to, of any strides (columns of a feature matrix,
-            say): float32 or float64, or bool for conditions.
+            say; contiguous ones are filled twice as fast): float32 or float64, or bool for
+            conditions.
 
         Returns
         -------

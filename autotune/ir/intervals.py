@@ -6,6 +6,8 @@ zero is bounded over the divisors that are not.
 
 from __future__ import annotations
 
+import math
+
 from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
@@ -89,6 +91,8 @@ def _union(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _gcd(a: Bounds, b: Bounds) -> Bounds:
+    if a[0] == a[1] and b[0] == b[1]:
+        return math.gcd(a[0], b[0]), math.gcd(a[0], b[0])
     largest = [max(abs(low), abs(high)) for low, high in (a, b)]
     nonzero = [low > 0 or high < 0 for low, high in (a, b)]
     high = min(largest) if all(nonzero) else max(largest)
@@ -120,6 +124,8 @@ def _binary(op: str, a: Bounds, b: Bounds) -> Bounds:
         case "%":
             if a[0] >= 0 and a[1] < b[0]:
                 return a
+            if a[0] == a[1] and b[0] == b[1] != 0:
+                return a[0] % b[0], a[0] % b[0]
             return min(b[0] + 1, 0), max(b[1] - 1, 0)
         case _:
             raise IRError(f"`{op}` has no bounds over integers")
