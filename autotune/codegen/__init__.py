@@ -1,0 +1,1 @@
+"""Backends: text of a program in another language from a lowered function."""

@@ -1,0 +1,461 @@
+"""Statements: stores, loops, branches, allocations; parallel loops become functions of their own.
+
+A kernel is `i32 NAME(ptr arrays..., i64 sizes..., i32 threads)`; the result is 0, or 1 when
+scratch memory could not be allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autotune.codegen.llvm.linear import Linear, constant
+from autotune.codegen.llvm.types import memory_type
+from autotune.codegen.llvm.values import Values
+from autotune.errors import CodegenError
+from autotune.ir import dtypes
+from autotune.ir.expr import Buffer, Call, Load, Var
+from autotune.ir.stmt import (
+    Allocate,
+    Evaluate,
+    For,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+)
+from autotune.ir.visitor import stmt_exprs, walk, walk_expr
+
+#: Constant allocations up to this many bytes live on the stack, where they can become registers.
+STACK_BYTES = 16 * 1024
+#: All of a function's stack allocations together.
+TOTAL_STACK_BYTES = 64 * 1024
+#: Alignment of allocations in bytes: a cache line, and the widest vector.
+ALIGNMENT = 64
+#: Most iterations that nested unrolled loops expand to; beyond, they stay loops.
+UNROLL_LIMIT = 2048
+
+
+@dataclass
+class ModuleText:
+    """What the functions of a module share, and their texts.
+
+    Attributes
+    ----------
+    declarations : dict
+        Text by symbol, for external functions and intrinsics.
+    math : dict
+        Math functions used: (name, dtype, lanes) by symbol.
+    functions : list of str
+        Finished functions, helpers before their callers.
+    uses_threads : bool
+        Whether any loop is parallel.
+    uses_hints : bool
+        Whether a branch refers to the weights !0.
+    """
+
+    declarations: dict[str, str] = field(default_factory=dict)
+    math: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+    uses_threads: bool = False
+    uses_hints: bool = False
+
+
+class Body(Values):
+    """One LLVM function under construction: `Values` plus statements.
+
+    Parameters
+    ----------
+    module : ModuleText
+        Where declarations and outlined functions go.
+    name : str
+        Symbol of this function, from which those of its parallel bodies derive.
+    threads : str
+        Operand that holds the number of threads, empty where loops must stay serial.
+    """
+
+    def __init__(self, module: ModuleText, name: str, threads: str = "") -> None:
+        super().__init__()
+        self.module = module
+        self.name = name
+        self.threads = threads
+        self.functions = module.math
+        self.stack: list[str] = []
+        self.stack_bytes = 0
+        self.heap: list[tuple[str, str]] = []
+        self.parallel_loops = 0
+        self.expansion = 1
+
+    def declare(self, name: str, text: str) -> None:
+        """Note that the module needs the declaration `text` of the symbol `name`."""
+        self.module.declarations[name] = text
+
+    # -- the function as a whole -----------------------------------------------------------------
+
+    def finish(self, parameters: list[str], linkage: str, write: Callable[[], None]) -> str:
+        """Return the text of the function whose statements `write` emits."""
+        with self.region("body"):
+            body = self.code
+            write()
+        lines = [f"define {linkage}i32 @{self.name}({', '.join(parameters)}) nounwind {{", "entry:"]
+        lines += self.stack
+        fails = bool(self.heap) or self.parallel_loops > 0
+        if fails:
+            lines += ["  %status = alloca i32", "  store i32 0, ptr %status"]
+        lines += self.scopes[0].code.lines
+        lines += self._allocations()
+        lines += body.lines
+        lines += ["  br label %end", "end:"]
+        for pointer, _ in self.heap:
+            lines.append(f"  call void @free(ptr {pointer})")
+        if fails:
+            lines.append("  %result = load i32, ptr %status")
+        lines += [f"  ret i32 {'%result' if fails else '0'}", "}"]
+        return "\n".join(lines)
+
+    def _allocations(self) -> list[str]:
+        if not self.heap:
+            return ["  br label %body"]
+        self.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64) nounwind")
+        self.declare("free", "declare void @free(ptr) nounwind")
+        lines, failed = [], "false"
+        for number, (pointer, size) in enumerate(self.heap):
+            lines.append(f"  {pointer} = call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})")
+            lines.append(f"  %null.{number} = icmp eq ptr {pointer}, null")
+            lines.append(f"  %failed.{number} = or i1 {failed}, %null.{number}")
+            failed = f"%failed.{number}"
+        lines += [
+            f"  br i1 {failed}, label %exhausted, label %body",
+            "exhausted:",
+            "  store i32 1, ptr %status",
+            "  br label %end",
+        ]
+        return lines
+
+    # -- statements --------------------------------------------------------------------------------
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Emit one statement."""
+        match stmt:
+            case Store():
+                self._store(stmt)
+            case For():
+                self._loop(stmt)
+            case If():
+                self._branch(stmt)
+            case Seq():
+                for inner in stmt.stmts:
+                    self.stmt(inner)
+            case Allocate():
+                self._allocate(stmt.buffer)
+                self.stmt(stmt.body)
+            case Produce():
+                self.stmt(stmt.body)
+            case Evaluate(value=Call(name=name)):
+                raise CodegenError(f"{name!r} has no meaning on the CPU")
+            case _:
+                raise CodegenError(f"cannot compile a {type(stmt).__name__}")
+
+    def _store(self, store: Store) -> None:
+        buffer, lanes, dtype = store.buffer, store.index.lanes, store.buffer.dtype
+        if store.value.dtype != dtype:
+            raise CodegenError(
+                f"a {store.value.dtype} is stored in {buffer.name!r}, which holds {dtype}"
+            )
+        value = self.to_memory(self.widened(store.value, lanes), dtype, lanes)
+        align, kind = dtypes.itemsize(dtype), memory_type(dtype, lanes)
+        forms = self.lanes(store.index)
+        if self.contiguous(forms):
+            pointer = self.address(buffer, forms[0])
+            self.line(f"store {kind} {value}, ptr {pointer}, align {align}")
+        else:
+            scalar = memory_type(dtype)
+            for lane, form in enumerate(forms):
+                one = self.define(f"extractelement {kind} {value}, i64 {lane}")
+                pointer = self.address(buffer, form)
+                self.line(f"store {scalar} {one}, ptr {pointer}, align {align}")
+        self.epoch += 1
+
+    def _branch(self, stmt: If) -> None:
+        condition = self.value(stmt.condition)
+        if condition in ("true", "false"):
+            chosen = stmt.then if condition == "true" else stmt.orelse
+            if chosen is not None:
+                with self.region():
+                    self.stmt(chosen)
+            return
+        join, labels, branches = self.fresh("join"), [], []
+        for part in (stmt.then, stmt.orelse):
+            if part is None:
+                labels.append(join)
+                continue
+            labels.append(self.fresh("then" if part is stmt.then else "else"))
+            with self.region(labels[-1]) as branch:
+                self.stmt(part)
+                self.line(f"br label %{join}")
+            branches.append(branch)
+        hint = ""
+        if isinstance(stmt.condition, Call) and stmt.condition.name == "likely":
+            hint = ", !prof !0"
+            self.module.uses_hints = True
+        self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}{hint}")
+        for branch in branches:
+            self.code.append(branch)
+        self.code.begin(join)
+        self.epoch += 1
+
+    def _allocate(self, buffer: Buffer) -> None:
+        size = constant(dtypes.itemsize(buffer.dtype))
+        for extent in buffer.shape:
+            size = self._product(size, self.form(extent))
+        pointer = "%" + self.fresh(symbol(buffer.name))
+        self.buffers[buffer] = pointer
+        fits = size.is_const and size.const <= STACK_BYTES
+        if fits and self.stack_bytes + size.const <= TOTAL_STACK_BYTES:
+            self.stack_bytes += size.const
+            kind = memory_type(buffer.dtype)
+            count = max(1, size.const // dtypes.itemsize(buffer.dtype))
+            self.stack.append(f"  {pointer} = alloca [{count} x {kind}], align {ALIGNMENT}")
+            return
+        if any(atom.depth > 0 for atom in size.terms):
+            raise CodegenError(f"the size of buffer {buffer.name!r} depends on a loop")
+        # aligned_alloc takes multiples of the alignment; 0 bytes would be a null pointer.
+        padded = size + constant(2 * ALIGNMENT - 1)
+        rounded = self._floor("//", padded, constant(ALIGNMENT)).scaled(ALIGNMENT)
+        self.heap.append((pointer, self.materialise(rounded)))
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def _loop(self, loop: For) -> None:
+        if loop.kind in (LoopKind.THREAD, LoopKind.VTHREAD):
+            raise CodegenError(
+                f"loop {loop.var.name} is bound to {loop.thread_tag}, which a CPU does not have"
+            )
+        if loop.kind is LoopKind.VECTORIZED:
+            raise CodegenError(f"loop {loop.var.name} was to become vectors before code generation")
+        extent = self.form(loop.extent)
+        if extent.is_const and extent.const <= 0:
+            return
+        if extent.is_const and extent.const == 1:
+            self._iteration(loop, 0)
+        elif loop.kind is LoopKind.PARALLEL and self.threads:
+            self._parallel(loop, extent)
+        elif (
+            loop.kind is LoopKind.UNROLLED
+            and extent.is_const
+            and self.expansion * extent.const <= UNROLL_LIMIT
+        ):
+            self.expansion *= extent.const
+            for i in range(extent.const):
+                self._iteration(loop, i)
+            self.expansion //= extent.const
+        else:
+            self.count(loop.var, constant(0), extent, lambda: self.stmt(loop.body))
+
+    def _iteration(self, loop: For, i: int) -> None:
+        with self.region():
+            self.env[loop.var] = constant(i)
+            self.stmt(loop.body)
+
+    def count(self, var: Var, start: Linear, stop: Linear, body: Callable[[], None]) -> None:
+        """Emit a loop of `var` over [start, stop), tested at the end."""
+        name = symbol(var.name)
+        label, done = self.fresh(f"loop.{name}"), self.fresh(f"end.{name}")
+        index, following = "%" + self.fresh(name), "%" + self.fresh(f"{name}.next")
+        lower, upper = self.materialise(start), self.materialise(stop)
+        low, high = start.bounds[0], stop.bounds[1]
+        self.epoch += 1
+        with self.region(label) as inner:
+            # Where the loop is entered from is known when all hoisted code has been written.
+            at = len(inner.lines)
+            self.env[var] = self.atom(index, low, None if high is None else high - 1)
+            body()
+            self.line(f"{following} = add nuw nsw i64 {index}, 1")
+            again = self.define(f"icmp slt i64 {following}, {upper}")
+            self.line(f"br i1 {again}, label %{label}, label %{done}")
+        outer = self.code
+        inner.lines.insert(
+            at,
+            f"  {index} = phi i64 [ {lower}, %{outer.label} ], [ {following}, %{inner.label} ]",
+        )
+        least = (stop - start).bounds[0]
+        if least is not None and least > 0:
+            self.line(f"br label %{label}")
+        else:
+            runs = self.define(f"icmp slt i64 {lower}, {upper}")
+            self.line(f"br i1 {runs}, label %{label}, label %{done}")
+        outer.append(inner)
+        outer.begin(done)
+        self.epoch += 1
+
+    def _parallel(self, loop: For, extent: Linear) -> None:
+        """Call the loop's body through GOMP_parallel; each thread takes one contiguous part."""
+        self.parallel_loops += 1
+        self.module.uses_threads = True
+        name = f"{self.name}.parallel{self.parallel_loops}"
+        captured = Captured(self, loop)
+        low, high = extent.bounds
+        captured.write_body(name, loop, None if high is None else high - 1)
+        captured.write_launcher(name)
+        count = self.materialise(extent)
+        fields = ", ".join(captured.arguments)
+        self.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+        wide = self.define(f"sext i32 {self.threads} to i64")
+        asked = self.define(f"call i64 @llvm.smin.i64(i64 {wide}, i64 {count})")
+        labels = [self.fresh(text) for text in ("alone", "team", "joined")]
+        alone = self.define(f"icmp sle i64 {asked}, 1")
+        self.line(f"br i1 {alone}, label %{labels[0]}, label %{labels[1]}")
+        self.code.begin(labels[0])
+        separator = ", " if fields else ""
+        own = self.define(f"call i32 @{name}({fields}{separator}i64 0, i64 {count})")
+        self.line(f"br label %{labels[2]}")
+        self.code.begin(labels[1])
+        context = captured.store_context(count)
+        threads = self.define(f"trunc i64 {asked} to i32")
+        self.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
+        self.line(f"call void @GOMP_parallel(ptr @{name}.launch, ptr {context}, i32 {threads}, i32 0)")
+        theirs = self.define(f"load i32, ptr {context}, align 8")
+        self.line(f"br label %{labels[2]}")
+        self.code.begin(labels[2])
+        status = self.define(f"phi i32 [ {own}, %{labels[0]} ], [ {theirs}, %{labels[1]} ]")
+        bad = self.define(f"icmp ne i32 {status}, 0")
+        ok, failed = self.fresh("ok"), self.fresh("failed")
+        self.line(f"br i1 {bad}, label %{failed}, label %{ok}")
+        self.code.begin(failed)
+        self.line(f"store i32 {status}, ptr %status")
+        self.line("br label %end")
+        self.code.begin(ok)
+        self.epoch += 1
+
+
+class Captured:
+    """What the body of a parallel loop takes from the function around it.
+
+    Attributes
+    ----------
+    names, arguments : list of str
+        Parameter names inside, and typed operands outside, in one order.
+    """
+
+    def __init__(self, outer: Body, loop: For) -> None:
+        self.outer = outer
+        buffers, variables = _free(loop)
+        self.buffers = [b for b in buffers if b in outer.buffers]
+        self.stored = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Store)}
+        self.variables: list[Var] = []
+        self.constants: dict[Var, Linear] = {}
+        for var in variables:
+            form = outer.form(var)
+            if form.is_const:
+                self.constants[var] = form
+            else:
+                self.variables.append(var)
+        self.names = [f"%{symbol(b.name)}" for b in self.buffers] + [
+            f"%{symbol(v.name)}" for v in self.variables
+        ]
+        self.names = [f"{name}.c{i}" for i, name in enumerate(self.names)]
+        self.arguments = [f"ptr {outer.buffers[b]}" for b in self.buffers] + [
+            f"i64 {outer.materialise(outer.form(v))}" for v in self.variables
+        ]
+
+    @property
+    def struct(self) -> str:
+        """Type of the context: the status, the extent, then what was captured."""
+        return f"{{ {', '.join(['i64', 'i64', *(a.split()[0] for a in self.arguments)])} }}"
+
+    def write_body(self, name: str, loop: For, high: int | None) -> None:
+        """Add the function that runs the iterations [%from, %to)."""
+        outer = self.outer
+        inner = Body(outer.module, name)
+        parameters = []
+        for buffer, ref in zip(self.buffers, self.names[: len(self.buffers)], strict=True):
+            inner.buffers[buffer] = ref
+            access = "" if buffer in self.stored else " readonly"
+            parameters.append(f"ptr noalias{access} {ref}")
+        for var, ref in zip(self.variables, self.names[len(self.buffers) :], strict=True):
+            low, top = outer.form(var).bounds
+            inner.env[var] = inner.atom(ref, low, top)
+            parameters.append(f"i64 {ref}")
+        inner.env.update(self.constants)
+        start = inner.atom("%from", 0, None)
+        stop = inner.atom("%to", None, None if high is None else high + 1)
+        text = inner.finish(
+            [*parameters, "i64 %from", "i64 %to"],
+            "internal ",
+            lambda: inner.count(loop.var, start, stop, lambda: inner.stmt(loop.body)),
+        )
+        outer.module.functions.append(text.replace(") nounwind {", ") noinline nounwind {", 1))
+
+    def write_launcher(self, name: str) -> None:
+        """Add the function that each thread starts in: it finds its part and runs the body."""
+        outer = self.outer
+        outer.declare("omp_get_thread_num", "declare i32 @omp_get_thread_num()")
+        outer.declare("omp_get_num_threads", "declare i32 @omp_get_num_threads()")
+        lines = [f"define internal void @{name}.launch(ptr %context) nounwind {{"]
+        operands = []
+        for i, argument in enumerate(["i64 %count", *self.arguments]):
+            kind = argument.split()[0]
+            lines.append(f"  %at.{i} = getelementptr {self.struct}, ptr %context, i64 0, i32 {i + 1}")
+            lines.append(f"  %field.{i} = load {kind}, ptr %at.{i}, align 8")
+            operands.append(f"{kind} %field.{i}")
+        operands = operands[1:]
+        lines += [
+            "  %me.32 = call i32 @omp_get_thread_num()",
+            "  %all.32 = call i32 @omp_get_num_threads()",
+            "  %me = sext i32 %me.32 to i64",
+            "  %all = sext i32 %all.32 to i64",
+            "  %before = mul i64 %field.0, %me",
+            "  %from = udiv i64 %before, %all",
+            "  %until = add i64 %before, %field.0",
+            "  %to = udiv i64 %until, %all",
+            f"  %status = call i32 @{name}({', '.join([*operands, 'i64 %from', 'i64 %to'])})",
+            "  %bad = icmp ne i32 %status, 0",
+            "  br i1 %bad, label %report, label %done",
+            "report:",
+            "  store atomic i32 %status, ptr %context monotonic, align 8",
+            "  br label %done",
+            "done:",
+            "  ret void",
+            "}",
+        ]
+        outer.module.functions.append("\n".join(lines))
+
+    def store_context(self, count: str) -> str:
+        """Fill the context in the calling function and return its address."""
+        outer, struct = self.outer, self.struct
+        context = "%" + outer.fresh("context")
+        outer.stack.append(f"  {context} = alloca {struct}, align 8")
+        for i, argument in enumerate(["i64 0", f"i64 {count}", *self.arguments]):
+            field_at = outer.define(f"getelementptr {struct}, ptr {context}, i64 0, i32 {i}", "p")
+            outer.line(f"store {argument}, ptr {field_at}, align 8")
+        return context
+
+
+def _free(loop: For) -> tuple[list[Buffer], list[Var]]:
+    """Buffers and variables that the body of `loop` uses and does not define, in order."""
+    buffers: dict[Buffer, None] = {}
+    variables: dict[Var, None] = {}
+    bound: set[Var] = {loop.var}
+    own: set[Buffer] = set()
+    for stmt in walk(loop.body):
+        if isinstance(stmt, For):
+            bound.add(stmt.var)
+        if isinstance(stmt, Allocate):
+            own.add(stmt.buffer)
+        if isinstance(stmt, Store):
+            buffers[stmt.buffer] = None
+        for expr in stmt_exprs(stmt):
+            for node in walk_expr(expr):
+                if isinstance(node, Load):
+                    buffers[node.buffer] = None
+                elif isinstance(node, Var):
+                    variables[node] = None
+    return [b for b in buffers if b not in own], [v for v in variables if v not in bound]
+
+
+def symbol(name: str) -> str:
+    """Turn `name` into characters that LLVM identifiers may have."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "_" for c in name)
+    return plain if plain and not plain[0].isdigit() else f"_{plain}"

@@ -1,0 +1,239 @@
+"""Index expressions of the IR as linear forms: what addresses and loop bounds are made of."""
+
+from __future__ import annotations
+
+from autotune.codegen.llvm.linear import (
+    Linear,
+    constant,
+    non_negative,
+    product_bounds,
+    within,
+)
+from autotune.codegen.llvm.writer import Writer
+from autotune.errors import CodegenError
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    ARITHMETIC,
+    Binary,
+    Broadcast,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    Knob,
+    Load,
+    Ramp,
+    Var,
+)
+
+
+class Indices(Writer):
+    """A writer that knows the variables in scope and evaluates integer expressions in 64 bits.
+
+    Attributes
+    ----------
+    env : dict of Var to Linear
+        Loop and size variables in scope.
+    buffers : dict of Buffer to str
+        Base pointers in scope.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.env: dict[Var, Linear] = {}
+        self.buffers: dict[Buffer, str] = {}
+        self._index_only: dict[Expr, bool] = {}
+
+    def value(self, expr: Expr) -> str:
+        """Operand text of any expression."""
+        raise NotImplementedError
+
+    def load_lane(self, load: Load, index: Linear) -> str:
+        """Operand text of the scalar element `index` of the load's buffer."""
+        raise NotImplementedError
+
+    def is_index(self, expr: Expr) -> bool:
+        """Whether `expr` is integer arithmetic over variables and constants only."""
+        known = self._index_only.get(expr)
+        if known is None:
+            match expr:
+                case Const() | Var():
+                    known = dtypes.is_integer(expr.dtype)
+                case Binary(op=op):
+                    known = op in ARITHMETIC and all(map(self.is_index, expr.children))
+                case Cast():
+                    known = dtypes.is_integer(expr.dtype) and self.is_index(expr.a)
+                case Ramp() | Broadcast():
+                    known = all(map(self.is_index, expr.children))
+                case _:
+                    known = False
+            self._index_only[expr] = known
+        return known
+
+    def form(self, expr: Expr, lane: int = 0) -> Linear:
+        """Linear form of lane `lane` of an integer expression."""
+        key = (expr, lane)
+        if self.is_index(expr):
+            found = self.recall(key)
+            if isinstance(found, Linear):
+                return found
+            result = self._form(expr, lane)
+            self.remember(key, result)
+            return result
+        return self._form(expr, lane)
+
+    def lanes(self, expr: Expr) -> list[Linear]:
+        """Linear form of every lane of an integer expression."""
+        return [self.form(expr, lane) for lane in range(expr.lanes)]
+
+    def _form(self, expr: Expr, lane: int) -> Linear:
+        match expr:
+            case Const():
+                return constant(int(expr.value))
+            case Var():
+                return self._variable(expr)
+            case Ramp():
+                return self.form(expr.base) + self.form(expr.stride).scaled(lane)
+            case Broadcast():
+                return self.form(expr.value)
+            case Cast() if dtypes.is_integer(expr.a.dtype):
+                return self.form(expr.a, lane)
+            case Binary() if expr.op in ARITHMETIC:
+                return self._arithmetic(expr.op, self.form(expr.a, lane), self.form(expr.b, lane))
+            case Load() if dtypes.is_integer(expr.dtype):
+                return self._widened(self.load_lane(expr, self.form(expr.index, lane)), expr.dtype)
+        if dtypes.is_integer(expr.dtype):
+            return self._widened(self._lane_of(expr, lane), expr.dtype)
+        raise CodegenError(f"an index must be an integer, not {expr.dtype}: {expr}")
+
+    def _variable(self, var: Var) -> Linear:
+        found = self.env.get(var)
+        if found is None:
+            what = "knob without a value" if isinstance(var, Knob) else "variable not in scope"
+            raise CodegenError(f"{what}: {var.name}")
+        return found
+
+    def _lane_of(self, expr: Expr, lane: int) -> str:
+        ref = self.value(expr)
+        if expr.lanes == 1:
+            return ref
+        bits = dtypes.bits(expr.dtype)
+        return self.define(f"extractelement <{expr.lanes} x i{bits}> {ref}, i64 {lane}")
+
+    def _widened(self, ref: str, dtype: str) -> Linear:
+        if dtype != "int64":
+            ref = self.define(f"sext i{dtypes.bits(dtype)} {ref} to i64", "x")
+        low, high = dtypes.min_value(dtype), dtypes.max_value(dtype)
+        return self.atom(ref, int(low), int(high))
+
+    def _arithmetic(self, op: str, a: Linear, b: Linear) -> Linear:
+        match op:
+            case "+":
+                return a + b
+            case "-":
+                return a - b
+            case "*":
+                return self._product(a, b)
+            case "//" | "%":
+                return self._floor(op, a, b)
+            case "min" | "max":
+                return self._extreme(op, a, b)
+        raise CodegenError(f"`{op}` has no meaning in an index")
+
+    def _product(self, a: Linear, b: Linear) -> Linear:
+        if a.is_const:
+            return b.scaled(a.const)
+        if b.is_const:
+            return a.scaled(b.const)
+        # Distribute, so that constants of unrolled loops end in the address's constant part.
+        total = a.scaled(b.const) + b.scaled(a.const) + constant(-a.const * b.const)
+        for x, m in a.terms.items():
+            for y, n in b.terms.items():
+                first, second = sorted((x, y), key=lambda atom: atom.id)
+                one, other = Linear({first: 1}, 0), Linear({second: 1}, 0)
+                low, high = product_bounds(one, other)
+                product = self.pure("mul nsw i64 {0}, {1}", (one, other), low, high)
+                total += product.scaled(m * n)
+        return total
+
+    def _extreme(self, op: str, a: Linear, b: Linear) -> Linear:
+        least, most = (a - b).bounds
+        smaller, larger = (a, b) if op == "min" else (b, a)
+        if most is not None and most <= 0:
+            return smaller
+        if least is not None and least >= 0:
+            return larger
+        pick = min if op == "min" else max
+        (a_low, a_high), (b_low, b_high) = a.bounds, b.bounds
+        low, high = self._meet(pick, a_low, b_low), self._meet(pick, a_high, b_high)
+        # Of two values, one bound caps the minimum from above and the maximum from below.
+        if op == "min" and high is None:
+            high = a_high if a_high is not None else b_high
+        if op == "max" and low is None:
+            low = a_low if a_low is not None else b_low
+        name = f"llvm.s{op}.i64"
+        self.declare(name, f"declare i64 @{name}(i64, i64)")
+        return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), low, high)
+
+    @staticmethod
+    def _meet(pick: object, a: int | None, b: int | None) -> int | None:
+        if a is None or b is None:
+            return None
+        result: int = pick(a, b)  # type: ignore[operator]
+        return result
+
+    def declare(self, name: str, text: str) -> None:
+        """Note that the module needs the declaration `text` of the symbol `name`."""
+        raise NotImplementedError
+
+    def _floor(self, op: str, a: Linear, b: Linear) -> Linear:
+        if not b.is_const:
+            return self._floor_by_variable(op, a, b)
+        divisor = b.const
+        if divisor == 0:
+            raise CodegenError("an index divides by zero")
+        if divisor < 0:
+            result = self._floor(op, a.scaled(-1), constant(-divisor))
+            return result if op == "//" else result.scaled(-1)
+        whole, rest = a.split_by(divisor)
+        if within(rest, 0, divisor - 1):
+            return whole if op == "//" else rest
+        quotient = self._divided(rest, divisor)
+        return whole + quotient if op == "//" else rest - quotient.scaled(divisor)
+
+    def _divided(self, a: Linear, divisor: int) -> Linear:
+        """Floor of `a / divisor` for a positive constant divisor."""
+        low, high = a.bounds
+        bounds = (None if low is None else low // divisor, None if high is None else high // divisor)
+        shift = divisor.bit_length() - 1
+        if divisor == 1 << shift:
+            return self.pure(f"ashr i64 {{0}}, {shift}", (a,), *bounds)
+        if non_negative((a,)):
+            return self.pure(f"udiv i64 {{0}}, {divisor}", (a,), *bounds)
+        # Towards zero for a >= 0; for a < 0 floor(a / d) = -1 - (-1 - a) / d = ~(~a / d).
+        sign = self.pure("ashr i64 {0}, 63", (a,), -1, 0)
+        positive = self.pure("xor i64 {0}, {1}", (a, sign), 0, None)
+        quotient = self.pure(f"udiv i64 {{0}}, {divisor}", (positive,), 0, None)
+        return self.pure("xor i64 {0}, {1}", (quotient, sign), *bounds)
+
+    def _floor_by_variable(self, op: str, a: Linear, b: Linear) -> Linear:
+        # A divisor of 0 can only be an empty size, under which nothing runs: 1 avoids the trap,
+        # also where the division was moved out of the loop that would not have run.
+        zero = "call i64 @llvm.umax.i64(i64 {0}, i64 1)"
+        self.declare("llvm.umax.i64", "declare i64 @llvm.umax.i64(i64, i64)")
+        divisor = self.pure(zero, (b,), 1 if non_negative((b,)) else None, b.bounds[1])
+        if non_negative((a, divisor)):
+            high = a.bounds[1] if op == "//" else None
+            return self.pure(
+                f"u{'div' if op == '//' else 'rem'} i64 {{0}}, {{1}}", (a, divisor), 0, high
+            )
+        towards_zero = self.pure("sdiv i64 {0}, {1}", (a, divisor), None, None)
+        rest = a - self._product(towards_zero, divisor)
+        # Correct by one where the rest and the divisor differ in sign.
+        signs = self.pure("xor i64 {0}, {1}", (rest, divisor), None, None)
+        differ = self.pure("lshr i64 {0}, 63", (signs,), 0, 1)
+        fix = self._product(
+            differ, self.pure("call i64 @llvm.umin.i64(i64 {0}, i64 1)", (rest,), 0, 1)
+        )
+        self.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
+        return towards_zero - fix if op == "//" else rest + self._product(fix, divisor)

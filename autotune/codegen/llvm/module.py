@@ -1,0 +1,74 @@
+"""The whole module of one function: its text, its entry point and what it needs from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.codegen.llvm.body import Body, ModuleText, symbol
+from autotune.codegen.llvm.math import function_text
+from autotune.codegen.llvm.types import llvm_type, suffix
+from autotune.ir.stmt import Function
+
+
+@dataclass(frozen=True)
+class LLVMSource:
+    """LLVM assembly of one function.
+
+    Attributes
+    ----------
+    text : str
+        The module.
+    entry : str
+        Symbol of the kernel, `i32 entry(ptr arrays..., i64 sizes..., i32 threads)`.
+    uses_threads : bool
+        Whether it has a parallel loop and so calls the OpenMP runtime.
+    """
+
+    text: str
+    entry: str
+    uses_threads: bool
+
+
+def emit(function: Function) -> LLVMSource:
+    """Write a function in final form as LLVM assembly.
+
+    Arrays are promised not to overlap (outputs with anything) and to be aligned to their elements
+    only. Float multiplications and additions may be fused; nothing else is reordered.
+
+    Raises
+    ------
+    CodegenError
+        If the function holds something that has no meaning on a CPU: knobs without a value,
+        thread axes, barriers, unknown intrinsics.
+    """
+    module = ModuleText()
+    entry = f"kernel_{symbol(function.name)}"
+    body = Body(module, entry, threads="%threads")
+    parameters = []
+    for number, buffer in enumerate(function.params):
+        ref = f"%{symbol(buffer.name)}.a{number}"
+        body.buffers[buffer] = ref
+        access = "" if buffer in function.outputs else " readonly"
+        parameters.append(f"ptr noalias{access} {ref}")
+    for number, size in enumerate(function.sizes):
+        ref = f"%{symbol(size.name)}.n{number}"
+        body.env[size] = body.atom(ref, 0, None)
+        parameters.append(f"i64 {ref}")
+    parameters.append("i32 %threads")
+    text = body.finish(parameters, "", lambda: body.stmt(function.body))
+    return LLVMSource(_assemble(module, text), entry, module.uses_threads)
+
+
+def _assemble(module: ModuleText, entry_text: str) -> str:
+    math = [function_text(*used) for used in module.math.values()]
+    for name, dtype, lanes in module.math.values():
+        if name == "tanh":
+            kind, short = llvm_type(dtype, lanes), suffix(dtype, lanes)
+            module.declarations[f"llvm.fabs.{short}"] = f"declare {kind} @llvm.fabs.{short}({kind})"
+            module.declarations[f"llvm.copysign.{short}"] = (
+                f"declare {kind} @llvm.copysign.{short}({kind}, {kind})"
+            )
+    parts = [*module.declarations.values(), "", *math, *module.functions, entry_text]
+    if module.uses_hints:
+        parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,1 @@
+"""Running built functions: arguments, threads, compile cache, the LLVM engine."""

@@ -1,0 +1,246 @@
+"""Compiles LLVM assembly for this machine and makes it callable on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from autotune.codegen.llvm import LLVMSource, emit
+from autotune.errors import CodegenError, TargetError
+from autotune.ir.stmt import Function
+from autotune.runtime.arrays import ArgumentChecker
+from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
+from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp, launches
+from autotune.runtime.threads import thread_count
+from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the optimiser does; part of the cache key.
+
+    Attributes
+    ----------
+    level : int
+        Optimisation level of the middle end.
+    loop_vectorizer, slp_vectorizer, unroller : bool
+        Which of LLVM's own transformations run.
+    """
+
+    level: int = 3
+    loop_vectorizer: bool = True
+    slp_vectorizer: bool = False
+    unroller: bool = True
+
+
+class CompiledFunction:
+    """A function compiled for this machine, called with its arrays in order.
+
+    Attributes
+    ----------
+    function : Function
+        What was compiled.
+    source : str
+        Its LLVM assembly.
+    target : Target
+        What it was compiled for.
+    threads : int
+        Threads that its parallel loops ask for.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        source: LLVMSource,
+        target: Target,
+        options: Options,
+        cache: ObjectCache | None,
+    ) -> None:
+        self.function = function
+        self.source = source.text
+        self.target = target
+        self.options = options
+        self._checker = ArgumentChecker(function)
+        self._check = self._checker.check
+        openmp = find_openmp() if source.uses_threads else None
+        self.threads = thread_count(target) if openmp is not None else 1
+        self._engine, address = _load(_object(source, target, options, cache), source, openmp)
+        count = len(function.params)
+        kinds = [ctypes.c_void_p] * count + [ctypes.c_int64] * len(function.sizes)
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int, *kinds, ctypes.c_int)(address)
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run on NumPy arrays, inputs then outputs; outputs are written in place.
+
+        Raises
+        ------
+        ArgumentError
+            If an array does not have the dtype, shape, layout or access that is needed.
+        MemoryError
+            If scratch memory could not be allocated.
+        """
+        values = self._check(arrays)
+        if self.threads == 1:
+            status = self._call(*values, 1)
+        else:
+            with launches.lock:
+                status = self._call(*values, launches.threads(self.threads))
+        if status:
+            raise MemoryError(f"{self.function.name}: scratch memory could not be allocated")
+
+    def assembly(self) -> str:
+        """Return the machine's assembly text that the optimiser arrives at."""
+        machine = _machine(self.target.mcpu)
+        text: str = machine.emit_assembly(_optimised(self.source, machine, self.options))
+        return text
+
+    def optimised(self) -> str:
+        """Return the LLVM assembly after optimisation."""
+        return str(_optimised(self.source, _machine(self.target.mcpu), self.options))
+
+    def __repr__(self) -> str:
+        return f"<{self.function.name} for {self.target}>"
+
+
+def compile_function(
+    function: Function,
+    target: str | Target = "llvm",
+    options: Options | None = None,
+    cache: ObjectCache | None = None,
+) -> CompiledFunction:
+    """Compile a function in final form for this machine.
+
+    Parameters
+    ----------
+    function : Function
+        Without knobs or vectorised loops.
+    target : str or Target
+        Of kind "llvm".
+    options : Options, optional
+        What the optimiser does.
+    cache : ObjectCache, optional
+        Where compiled objects are kept; the process's own (memory and disk) if None.
+
+    Raises
+    ------
+    CodegenError
+        If the function has no meaning on a CPU, or LLVM refuses it.
+    TargetError
+        If the target is no CPU, or one this machine cannot run.
+    """
+    target = Target.of(target)
+    if target.kind != "llvm":
+        raise TargetError(f"target '{target}' is not compiled by LLVM: expected kind llvm")
+    return CompiledFunction(
+        function, emit(function), target, options or Options(), cache or default_cache()
+    )
+
+
+@functools.cache
+def default_cache() -> ObjectCache:
+    """Return the process's object cache: in memory, and in the user's cache folder."""
+    return ObjectCache(cache_folder())
+
+
+# -- LLVM --------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _initialised() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple()
+
+
+@functools.cache
+def _cpu_and_features(mcpu: str) -> tuple[str, str]:
+    """LLVM's CPU name and features; for native those that the processor really has."""
+    if mcpu == "native":
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return mcpu, ""
+
+
+def _new_machine(mcpu: str) -> Any:
+    cpu, features = _cpu_and_features(mcpu)
+    # LLVM prints a warning about a CPU it does not know and goes on with a plain one.
+    return _initialised().create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+    )
+
+
+@functools.cache
+def _machine(mcpu: str) -> Any:
+    return _new_machine(mcpu)
+
+
+def _optimised(source: str, machine: Any, options: Options) -> Any:
+    try:
+        module = llvm.parse_assembly(source)
+        module.verify()
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
+    tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
+    tuning.loop_vectorization = options.loop_vectorizer
+    tuning.loop_interleaving = options.loop_vectorizer
+    tuning.slp_vectorization = options.slp_vectorizer
+    tuning.loop_unrolling = options.unroller
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _object(
+    source: LLVMSource, target: Target, options: Options, cache: ObjectCache | None
+) -> bytes:
+    cpu, features = _cpu_and_features(target.mcpu)
+    version = ".".join(map(str, llvm.llvm_version_info))
+    key = cache_key(source.text, llvmlite.__version__, version, cpu, features, repr(options))
+    found = cache.get(key) if cache is not None else None
+    if found is None:
+        with _lock:
+            machine = _machine(target.mcpu)
+            found = bytes(machine.emit_object(_optimised(source.text, machine, options)))
+        if cache is not None:
+            cache.put(key, found)
+    return found
+
+
+_libraries = 0
+
+
+def _load(data: bytes, source: LLVMSource, openmp: OpenMP | None) -> tuple[Any, int]:
+    """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
+    global _libraries
+    with _lock:
+        _libraries += 1
+        engine = llvm.create_lljit_compiler(_new_machine("native"), suppress_errors=True)
+        builder = llvm.JITLibraryBuilder().add_object_img(data).export_symbol(source.entry)
+        if source.uses_threads:
+            for name, address in _openmp_addresses(openmp).items():
+                builder.import_symbol(name, address)
+        try:
+            tracker = builder.link(engine, f"kernel{_libraries}")
+        except RuntimeError as error:
+            raise CodegenError(f"the compiled code cannot be linked: {_one_line(error)}") from error
+    return (tracker, engine), tracker[source.entry]
+
+
+def _openmp_addresses(openmp: OpenMP | None) -> dict[str, int]:
+    """Addresses of OpenMP's functions; without it abort, which one thread never reaches."""
+    if openmp is not None:
+        return openmp.addresses
+    abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value or 0
+    return dict.fromkeys(SYMBOLS, abort)
+
+
+def _one_line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()

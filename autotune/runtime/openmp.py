@@ -1,0 +1,112 @@
+"""The OpenMP runtime that parallel loops launch through: GNU's libgomp, found without a compiler.
+
+XGBoost's wheel brings one, which is found by path (importing XGBoost is slow, and two copies in
+one process would start two pools); else the system's is used; else loops run on one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import glob
+import importlib.util
+import os
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+SYMBOLS = ("GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
+
+
+class OpenMPWarning(UserWarning):
+    """Parallel loops run on one thread, and why."""
+
+
+@dataclass(frozen=True)
+class OpenMP:
+    """A loaded OpenMP runtime.
+
+    Attributes
+    ----------
+    path : str
+        Where the library was found.
+    addresses : dict of str to int
+        Addresses of `SYMBOLS`.
+    """
+
+    path: str
+    addresses: dict[str, int]
+
+
+def candidates() -> list[str]:
+    """Libraries to try, best first: the one of XGBoost's wheel, then the system's."""
+    found: list[str] = []
+    spec = importlib.util.find_spec("xgboost")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        libraries = Path(folder).parent / "xgboost.libs"
+        found += sorted(glob.glob(str(libraries / "libgomp*.so*")))
+    return [*found, "libgomp.so.1"]
+
+
+def _open(path: str) -> OpenMP | None:
+    try:
+        library = ctypes.CDLL(path)
+        addresses = {
+            name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+            for name in SYMBOLS
+        }
+    except (OSError, AttributeError):
+        return None
+    return OpenMP(path, addresses)
+
+
+@functools.cache
+def find_openmp() -> OpenMP | None:
+    """Load the OpenMP runtime once; None, with one warning, if there is none."""
+    for path in candidates():
+        library = _open(path)
+        if library is not None:
+            return library
+    warnings.warn(
+        "no OpenMP runtime found (libgomp, in XGBoost's wheel or of the system): parallel loops "
+        "run on one thread",
+        OpenMPWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+class _Launches:
+    """Guards launches: one at a time, and none in a forked child.
+
+    libgomp keeps its threads per launching thread and does not survive fork: a child that
+    launches waits for threads that exist only in its parent. Children run on one thread.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.forked = False
+        self.warned = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self) -> None:
+        self.lock = threading.Lock()
+        self.forked = True
+
+    def threads(self, wanted: int) -> int:
+        """Return `wanted`, or 1 with one warning in a forked child."""
+        if not self.forked or wanted == 1:
+            return wanted
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                "parallel loops run on one thread in a forked process: start processes by spawn",
+                OpenMPWarning,
+                stacklevel=3,
+            )
+        return 1
+
+
+launches = _Launches()

@@ -1,0 +1,175 @@
+"""What a kernel is built for: "llvm -mcpu=native", "cuda -arch=sm_90", as data.
+
+A target is a kind and its options; nothing here loads a compiler or touches a device.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from autotune.errors import TargetError
+
+
+def _word(text: str) -> str:
+    return text
+
+
+def _positive(text: str) -> str:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("a whole number of at least 1")
+    return str(int(text))
+
+
+def _arch(text: str) -> str:
+    if not re.fullmatch(r"sm_\d+[a-z]?", text):
+        raise ValueError("a name such as sm_90")
+    return text
+
+
+def _cpu(text: str) -> str:
+    if text != "cpu":
+        raise ValueError("cpu")
+    return text
+
+
+#: Option parsers by kind: each returns the canonical text, or raises ValueError(what it expects).
+_OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
+    "llvm": {"mcpu": _word, "threads": _positive},
+    "cuda": {"arch": _arch, "on": _cpu},
+}
+
+_VECTOR_BYTES_BY_MCPU = {
+    "x86-64": 16, "x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64,
+    "haswell": 32, "broadwell": 32, "skylake": 32, "alderlake": 32,
+    "skylake-avx512": 64, "cascadelake": 64, "icelake-client": 64, "icelake-server": 64,
+    "sapphirerapids": 64, "graniterapids": 64,
+    "znver1": 32, "znver2": 32, "znver3": 32, "znver4": 64, "znver5": 64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of device and the options of its code generator.
+
+    Attributes
+    ----------
+    kind : str
+        "llvm" (the CPU) or "cuda".
+    options : mapping of str to str
+        Options given, without the leading dash. For "llvm": `mcpu` (an LLVM CPU name, default
+        native) and `threads` (most threads a parallel loop may use). For "cuda": `arch`
+        (sm_90, ...) and `on` ("cpu": run the kernel on the CPU with thread semantics kept).
+
+    Examples
+    --------
+    >>> str(Target.parse("llvm  -threads=2 -mcpu=native"))
+    'llvm -mcpu=native -threads=2'
+    """
+
+    kind: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = _OPTIONS.get(self.kind)
+        if known is None:
+            raise TargetError(
+                f"unknown target kind {self.kind!r}: expected one of {', '.join(_OPTIONS)}"
+            )
+        checked = {}
+        for name, value in sorted(self.options.items()):
+            if name not in known:
+                raise TargetError(
+                    f"target {self.kind!r} has no option -{name}: "
+                    f"expected one of {', '.join(f'-{o}=' for o in known)}"
+                )
+            try:
+                checked[name] = known[name](value)
+            except ValueError as expected:
+                raise TargetError(
+                    f"target option -{name} is {value!r}: expected {expected}"
+                ) from None
+        object.__setattr__(self, "options", checked)
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read a target string: a kind, then options of the form -name=value.
+
+        Raises
+        ------
+        TargetError
+            If the kind or an option is not known, or a value is not what the option takes.
+        """
+        kind, *words = text.split() or [""]
+        options: dict[str, str] = {}
+        for word in words:
+            name, equals, value = word.removeprefix("-").partition("=")
+            if not word.startswith("-") or not equals or not value:
+                raise TargetError(f"cannot read {word!r} in target {text!r}: expected -name=value")
+            if name in options:
+                raise TargetError(f"target {text!r} gives the option -{name} twice")
+            options[name] = value
+        return cls(kind, options)
+
+    @classmethod
+    def of(cls, target: str | Target) -> Target:
+        """Return `target` itself, or what its text says."""
+        return target if isinstance(target, Target) else cls.parse(target)
+
+    def __str__(self) -> str:
+        """Canonical text: options in alphabetical order."""
+        return " ".join([self.kind, *(f"-{name}={value}" for name, value in self.options.items())])
+
+    def __hash__(self) -> int:
+        return hash((self.kind, *self.options.items()))
+
+    @property
+    def mcpu(self) -> str:
+        """LLVM CPU name, or "native" for the machine that runs this."""
+        return self.options.get("mcpu", "native")
+
+    @property
+    def threads(self) -> int | None:
+        """Most threads a parallel loop may use, None for as many as the process has."""
+        return int(self.options["threads"]) if "threads" in self.options else None
+
+    @property
+    def max_num_threads(self) -> int:
+        """Most threads of one block (GPU); 1 where there are no blocks."""
+        return 1024 if self.kind == "cuda" else 1
+
+    @property
+    def vector_bytes(self) -> int:
+        """Width of a vector register in bytes: 64 with AVX-512F, 32 with AVX2, else 16."""
+        if self.kind != "llvm":
+            return 16
+        if self.mcpu == "native":
+            return host_vector_bytes()
+        return _VECTOR_BYTES_BY_MCPU.get(self.mcpu, 16)
+
+
+def _cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
+    """Feature flags of the first processor as Linux lists them; empty elsewhere."""
+    if not os.path.exists(path):
+        return frozenset()
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() in ("flags", "Features"):
+                return frozenset(value.split())
+    return frozenset()
+
+
+@functools.cache
+def host_vector_bytes() -> int:
+    """Width of this machine's vector registers in bytes, without asking a compiler."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return 16
+    flags = _cpu_flags()
+    if "avx512f" in flags:
+        return 64
+    return 32 if "avx2" in flags else 16
