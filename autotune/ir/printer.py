@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from autotune.ir import dtypes
 from autotune.ir.expr import (
     Binary,
@@ -42,7 +44,7 @@ _LOOP = {
 
 def _float_text(value: float, dtype: str) -> str:
     text = f"{value:.6g}" if dtype == "float32" else f"{value:.15g}"
-    return text + "f" if dtype == "float32" else text
+    return text + "f" if dtype == "float32" and isfinite(value) else text
 
 
 def expr_text(node: Expr) -> str:

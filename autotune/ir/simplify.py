@@ -139,10 +139,15 @@ class Simplifier(Rewriter):
     ranges
         Inclusive bounds of variables; one whose bounds meet becomes that constant, which is
         also how knob values are substituted.
+    otherwise
+        Bounds of variables that `ranges` does not name.
     """
 
-    def __init__(self, ranges: Mapping[Var, Bounds] | None = None) -> None:
+    def __init__(
+        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = (-INF, INF)
+    ) -> None:
         super().__init__()
+        self._otherwise = otherwise
         self.ranges: dict[Var, Bounds] = dict(ranges or {})
         self._forms: dict[Expr, Sum] = {}
         self._bounds: dict[Expr, Bounds] = {}
@@ -351,7 +356,7 @@ class Simplifier(Rewriter):
             case Knob():
                 return self.ranges.get(node, (float(node.low), float(node.high)))
             case Var():
-                return self.ranges.get(node, (0, INF) if isinstance(node, SizeVar) else (-INF, INF))
+                return self.ranges.get(node, (0, INF) if isinstance(node, SizeVar) else self._otherwise)
             case Binary(op=op) if op in ("+", "-"):
                 return self.sum_bounds(self.form(node))
             case Binary():

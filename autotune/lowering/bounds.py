@@ -13,12 +13,13 @@ from autotune.ir.expr import Expr, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, const
 from autotune.ir.poly import normal
-from autotune.ir.simplify import Simplifier
+from autotune.ir.simplify import INF, Simplifier
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.regions import Relaxer, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
+from autotune.te.compute import ceildiv
 from autotune.te.tensor import ComputeOp, Tensor
 
 Ranges = dict[IterVar, Range]
@@ -39,7 +40,7 @@ class Bounds:
         self.schedule = schedule
         self.bodies = schedule.bodies()
         self.ranges: Ranges = {}
-        self._simplifier = Simplifier()
+        self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
         for stage in reversed(list(self.bodies)):
             self._infer(stage)
 
@@ -66,7 +67,7 @@ class Bounds:
                 given = relation.factor if relation.factor is not None else relation.nparts
                 assert given is not None
                 size = given if keep else _fitting(given, extent)
-                rest = ceildiv(extent, given)
+                rest: Expr = ceildiv(extent, given)
                 outer, inner = (rest, size) if relation.nparts is None else (size, rest)
                 self.ranges[relation.outer] = Range(zero, outer)
                 self.ranges[relation.inner] = Range(zero, inner)
@@ -209,8 +210,3 @@ def _fitting(factor: Expr, extent: Expr) -> Expr:
     if any(isinstance(v, SizeVar) for v in free_vars(extent)):
         return factor
     return binary("min", factor, extent)
-
-
-def ceildiv(a: Expr, b: Expr) -> Expr:
-    """Return a / b rounded up."""
-    return binary("//", binary("+", a, binary("-", b, const(1, b.dtype))), b)

@@ -9,6 +9,7 @@ from autotune.ir.expr import Const, Knob, Var
 from autotune.ir.simplify import Bounds, Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
 from autotune.ir.visitor import Rewriter
+from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.vectorize import vectorize
 
 
@@ -43,9 +44,12 @@ def listing(function: Function) -> Function:
 
 
 def finalise(function: Function) -> Function:
-    """Turn an analysed function into what backends take: no unit loops, vectors explicit."""
+    """Turn an analysed function into what backends take.
+
+    Unit loops and marks are gone, guards stand as far out as they can, vectors are explicit.
+    """
     flat = _DropMarks().stmt(listing(function).body)
-    return vectorize(function.with_body(flat))
+    return vectorize(hoist_guards(function.with_body(flat)))
 
 
 class _DropUnitLoops(Rewriter):

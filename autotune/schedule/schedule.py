@@ -10,12 +10,9 @@ from autotune.ir.expr import Expr, Read, Var
 from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import const
 from autotune.ir.visitor import Rewriter, substitute
-from autotune.schedule.stage import Attach, Stage
+from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
-
-SCOPES = ("global", "shared", "local")
-
 
 class Schedule:
     """Stages in an order in which each comes after those it reads.

@@ -17,6 +17,10 @@ from autotune.schedule.steps import Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 
+#: Kinds of memory a stage's result can live in.
+SCOPES = ("global", "shared", "local")
+
+
 class Attach(StrEnum):
     """Where a stage is computed."""
 
@@ -272,6 +276,14 @@ class Stage:
         self.note("bind", axis, thread.thread_tag)
 
     # -- where it is computed ------------------------------------------------------------
+
+    def set_scope(self, scope: str) -> None:
+        """Choose where the result is stored: "global", "shared" or "local" memory."""
+        if scope not in SCOPES:
+            self.fail("set_scope", f"unknown scope {scope!r}; expected one of {', '.join(SCOPES)}")
+        self._refuse_moving("set_scope")
+        self.scope = scope
+        self.note("set_scope", scope)
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute what one iteration of `axis` of stage `parent` needs, inside that loop.

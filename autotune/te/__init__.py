@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.ir.ops import cast, const, if_then_else, select
 from autotune.te.compute import (
+    ceildiv,
     compute,
     max,
     min,
@@ -45,6 +46,7 @@ __all__ = [
     "any",
     "cast",
     "ceil",
+    "ceildiv",
     "compute",
     "const",
     "create_schedule",

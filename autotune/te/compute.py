@@ -176,3 +176,8 @@ def max(a: Any, b: Any = None, axis: Any = None, where: Any = None) -> Any:
 def min(a: Any, b: Any = None, axis: Any = None, where: Any = None) -> Any:
     """Minimum of `a` over reduction axes (``axis=``), or of two values."""
     return _extremum("min", a, b, axis, where)
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """Return a / b rounded up, for integers, symbolic knobs and expressions."""
+    return (a + b - 1) // b

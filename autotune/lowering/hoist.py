@@ -1,0 +1,81 @@
+"""Moves guards out of the loops they do not depend on, so that inner loops run unguarded."""
+
+from __future__ import annotations
+
+from autotune.ir.expr import Expr, Load, Read
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, seq
+from autotune.ir.visitor import Rewriter, walk_expr
+
+
+def hoist_guards(function: Function) -> Function:
+    """Return the function with every guard as far out as its variables allow."""
+    return function.with_body(_Hoist().stmt(function.body))
+
+
+def _split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:
+    """Return the conditions that guard the whole of a statement, and what they guard."""
+    guards: list[Expr] = []
+    while isinstance(stmt, If) and stmt.orelse is None:
+        guards.append(stmt.condition)
+        stmt = stmt.then
+    return guards, stmt
+
+
+def _guard(guards: list[Expr], body: Stmt) -> Stmt:
+    for guard in reversed(guards):
+        body = If(guard, body)
+    return body
+
+
+def _movable(guard: Expr) -> bool:
+    """Whether a condition reads no memory, so that it means the same anywhere in scope."""
+    return not any(isinstance(node, (Load, Read)) for node in walk_expr(guard))
+
+
+class _Hoist(Rewriter):
+    def visit_For(self, node: For) -> Stmt:
+        guards, body = _split_guards(self.stmt(node.body))
+        fixed = [
+            g
+            for g in guards
+            if _movable(g) and not any(v is node.var for v in walk_expr(g))
+        ]
+        # A thread axis stays outermost: its body must be one that all threads of a block enter.
+        if node.kind in (LoopKind.THREAD, LoopKind.VTHREAD):
+            fixed = []
+        own = [g for g in guards if not any(g is f for f in fixed)]
+        inner = _guard(own, body)
+        if not fixed and inner is node.body:
+            return node
+        return _guard(fixed, For(node.var, node.extent, node.kind, inner, node.thread_tag))
+
+    def visit_Seq(self, node: Seq) -> Stmt:
+        parts = [_split_guards(self.stmt(stmt)) for stmt in node.stmts]
+        if not parts:
+            return node
+        common = [
+            g
+            for g in parts[0][0]
+            if _movable(g) and all(any(g is h for h in guards) for guards, _ in parts[1:])
+        ]
+        stmts = [
+            _guard([g for g in guards if not any(g is c for c in common)], body)
+            for guards, body in parts
+        ]
+        if not common and all(a is b for a, b in zip(stmts, node.stmts, strict=True)):
+            return node
+        return _guard(common, seq(*stmts))
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        guards, body = _split_guards(self.stmt(node.body))
+        return node if body is node.body else _guard(guards, Allocate(node.buffer, body))
+
+    def visit_Produce(self, node: Produce) -> Stmt:
+        guards, body = _split_guards(self.stmt(node.body))
+        return node if body is node.body else _guard(guards, Produce(node.name, body))
+
+    def visit_If(self, node: If) -> Stmt:
+        rebuilt = self.rebuild_stmt(node)
+        guards, body = _split_guards(rebuilt)
+        unique = [g for i, g in enumerate(guards) if not any(g is h for h in guards[:i])]
+        return rebuilt if len(unique) == len(guards) else _guard(unique, body)

@@ -1,0 +1,50 @@
+"""Broadcast addition on CPUs: C[i, j] = A[i, 0] + B[i, j], bound by memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.template import Knobs, template
+
+
+def _flops(n: int, dtype: str = "float32") -> float:
+    return float(n) * n
+
+
+@template("broadcast_add", target="llvm", reference=np.add, flops=_flops)
+def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
+    """C[n, n] = A[n, 1] + B[n, n].
+
+    Knobs
+    -----
+    lanes
+        Elements added by one vector statement.
+    unroll
+        Vector statements written out.
+    rows
+        Rows that one parallel task walks through.
+    """
+    vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
+    lanes = cfg.define_knob("lanes", [1, vector, 2 * vector, 4 * vector])
+    unroll = cfg.define_knob("unroll", [1, 2, 4, 8])
+    rows = cfg.define_knob("rows", [1, 4, 16, 64, 256])
+    cfg.add_constraint(lanes * unroll <= max(n, vector), "one statement fits in a row")
+
+    A = te.placeholder((n, 1), dtype, name="A")
+    B = te.placeholder((n, n), dtype, name="B")
+    C = te.compute((n, n), lambda x, y: A[x, 0] + B[x, y], name="C")
+    s = te.create_schedule(C.op)
+    x, y = s[C].op.axis
+    xo, _ = s[C].split(x, factor=rows)
+    s[C].parallel(xo)
+    y, yv = s[C].split(y, factor=lanes)
+    _, yu = s[C].split(y, factor=unroll)
+    if n % (lanes * unroll) == 0:
+        s[C].unroll(yu)
+    if n % lanes == 0:
+        s[C].vectorize(yv)
+    return s, [A, B, C]
