@@ -1,1 +1,36 @@
-"""autotune: schedules, features, search and measurement for kernels on CPUs and GPUs."""
+"""autotune: schedules, features, search and measurement for kernels on CPUs and GPUs.
+
+Names are loaded when they are first used, so that `import autotune` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotune import te as te
+    from autotune.builder import build as build
+    from autotune.builder import lower as lower
+    from autotune.target import Target as Target
+
+__version__ = "0.1.0"
+__all__ = ["Target", "__version__", "build", "lower", "te"]
+
+_HOMES = {
+    "build": "autotune.builder",
+    "lower": "autotune.builder",
+    "Target": "autotune.target",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "te":
+        return importlib.import_module("autotune.te")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'autotune' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

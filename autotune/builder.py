@@ -1,0 +1,185 @@
+"""The library's face: lower a schedule to loops, build it, or build a template from its records."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from autotune.errors import InstantiationError, UsageError
+from autotune.ir.stmt import Function
+from autotune.lowering.finalise import analyse, finalise, listing
+from autotune.lowering.nest import lower_schedule
+from autotune.schedule.schedule import Schedule
+from autotune.target import Target
+from autotune.task import Task, Workload
+from autotune.te.tensor import Tensor
+from records import Record, RecordStore, best, select
+from search_spaces import Config, SpaceError
+
+log = logging.getLogger(__name__)
+
+
+def lower(
+    schedule: Schedule, tensors: Sequence[Tensor], simple_mode: bool = False, name: str = "main"
+) -> Function:
+    """Return the loops of a schedule; ``str()`` of the result is its listing.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        What to lower.
+    tensors : sequence of Tensor
+        Parameters: inputs, then outputs.
+    simple_mode : bool
+        Stop after simplification, so that the listing shows the schedule's own loops; otherwise
+        vector statements are explicit and guards stand outside the loops they hold for.
+    name : str
+        Name of the function.
+    """
+    analysed = analyse(lower_schedule(schedule, tensors, name))
+    return listing(analysed) if simple_mode else finalise(analysed)
+
+
+class BuiltFunction:
+    """A compiled function, called with its arrays in order; outputs are written in place.
+
+    Attributes
+    ----------
+    source : str
+        Text that was compiled.
+    record : Record or None
+        The measurement whose configuration was used.
+    workload : Workload or None
+        Template and arguments, where it was built from a template.
+    config : Config or None
+        The knobs' values, where it was built from a template.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        target: Target,
+        workload: Workload | None = None,
+        config: Config | None = None,
+        record: Record | None = None,
+    ) -> None:
+        # Imported here, so that listings and search spaces need no compiler.
+        from autotune.runtime.llvm import compile_function
+
+        self._compiled = compile_function(function, target)
+        self.function = function
+        self.target = target
+        self.workload = workload
+        self.config = config
+        self.record = record
+
+    @property
+    def source(self) -> str:
+        """Text that was compiled."""
+        return self._compiled.source
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run on NumPy arrays, inputs then outputs, which are written in place.
+
+        Raises
+        ------
+        ArgumentError
+            If an array does not have the dtype, shape, layout or access that is needed.
+        """
+        self._compiled(*arrays)
+
+    def __repr__(self) -> str:
+        what = self.function.name if self.workload is None else self.workload.key
+        return f"<built {what} for {self.target}>"
+
+
+def build(
+    what: Schedule | str,
+    arguments: Sequence[Tensor] | Mapping[str, Any],
+    target: str | Target = "llvm",
+    name: str = "main",
+    records: str | PathLike[str] | RecordStore | Iterable[Record] | None = None,
+) -> BuiltFunction:
+    """Compile a schedule, or a template with the best configuration that records know.
+
+    Parameters
+    ----------
+    what : Schedule or str
+        A schedule, or a template: its name, or ``path/to/file.py:function``.
+    arguments : sequence of Tensor, or mapping
+        The schedule's tensors, inputs then outputs; or the template's arguments by name.
+    target : str or Target
+        What to build for.
+    name : str
+        Name of the function (schedules only).
+    records : path, RecordStore or iterable of Record, optional
+        Where to look for measurements (templates only). Without a matching one the default
+        configuration of the space is used, with one warning.
+
+    Examples
+    --------
+    >>> f = build("matmul", {"m": 512, "n": 512, "k": 512}, records="matmul.jsonl")
+    >>> f(a, b, c)
+    """
+    target = Target.of(target)
+    if isinstance(what, Schedule):
+        if isinstance(arguments, Mapping):
+            raise UsageError("build: a schedule takes the list of its tensors, not a mapping")
+        return BuiltFunction(lower(what, list(arguments), name=name), target)
+    if not isinstance(what, str):
+        raise UsageError(
+            f"build: expected a schedule or the name of a template, got {type(what).__name__}"
+        )
+    if not isinstance(arguments, Mapping):
+        raise UsageError(
+            f"build: template {what!r} takes its arguments as a mapping, such as {{'n': 512}}"
+        )
+    task = Task.from_reference(what, arguments, target)
+    record, config = best_config(task, _loaded(records))
+    if config is None:
+        config = task.space.config(task.default_index)
+        if records is not None or record is None:
+            warnings.warn(
+                f"no record of {task.workload.key} for {target}: building the default "
+                "configuration; run `autotune run` to tune it",
+                stacklevel=2,
+            )
+    return BuiltFunction(task.final(config.index), target, task.workload, config, record)
+
+
+def _loaded(records: Any) -> list[Record]:
+    if records is None:
+        return []
+    if isinstance(records, RecordStore):
+        return records.load()
+    if isinstance(records, (str, PathLike)):
+        return RecordStore(fspath(records)).load(must_exist=True)
+    return list(records)
+
+
+def best_config(task: Task, records: Sequence[Record]) -> tuple[Record | None, Config | None]:
+    """Return the fastest record of this workload and target, and its place in today's space.
+
+    Records are matched by the knobs' values, so that a space that has grown since still finds
+    them; one that today's space does not hold or allow is passed over with a log message.
+    """
+    candidates = select(
+        records, template=task.workload.template, args=task.workload.args, target=str(task.target)
+    )
+    while candidates:
+        record = best(candidates)
+        if record is None:
+            break
+        try:
+            index = task.space.index_of(record.config.values)
+            if task.space.feasible([index]).all():
+                return record, task.space.config(index)
+            problem = "its configuration is no longer allowed"
+        except (SpaceError, InstantiationError) as error:
+            problem = str(error)
+        log.warning("record of %s passed over: %s", task.workload.key, problem)
+        candidates = [r for r in candidates if r is not record]
+    return None, None
