@@ -6,7 +6,7 @@ again after its last use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,16 @@ class ColumnSource:
 
     def root(self, expr: Expr) -> int | bool | None:
         """Write the evaluation of an expression; return its value if that is constant."""
+        for node in _operands_first(expr, lambda node: node.children):
+            self.intervals.bounds(node)
+            self._undefined(node)
         value = self._constant(expr)
         if value is not None:
             return bool(value) if expr.dtype == dtypes.BOOL else value
         if not self.names:
             raise IRError(f"`{expr}` divides by zero")
+        for node in _operands_first(expr, self._operands):
+            self._value(node)
         name = self._value(expr)
         target = f"o{self.targets}"
         self.targets += 1
@@ -95,6 +100,16 @@ class ColumnSource:
     def _constant(self, node: Expr) -> int | None:
         low, high = self.intervals.bounds(node)
         return low if low == high and not self._undefined(node) else None
+
+    def _operands(self, node: Expr) -> tuple[Expr, ...]:
+        """Nodes that the step of `node` reads."""
+        if self._constant(node) is not None:
+            return ()
+        if isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else"):
+            decided = self._constant(node.children[0])
+            if decided is not None:
+                return (node.children[1 if decided else 2],)
+        return node.children
 
     def _value(self, node: Expr) -> str:
         """Return the name of the value of `node`, writing the steps that compute it."""
@@ -171,9 +186,8 @@ class ColumnSource:
 
     def _select(self, node: Expr) -> str:
         test = node.children[0]
-        decided = self._constant(test)
-        if decided is not None:
-            return self._value(node.children[1 if decided else 2])
+        if self._constant(test) is not None:
+            return self._value(self._operands(node)[0])
         choose = "maybe_where" if self._undefined(test) else "where"
         return self._step(node, f"{{r}} = {choose}({{0}}, {{1}}, {{2}})", *node.children)
 
@@ -207,6 +221,20 @@ class ColumnSource:
         exec(compile(text, "<columns>", "exec"), self.space)
         kinds = [np.bool_ if name[0] == "m" else np.float64 for name in registers.names]
         return self.space["run"], kinds
+
+
+def _operands_first(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Expr]:
+    """Yield the nodes that `root` needs, each once and after its operands, however deep."""
+    seen: set[int] = set()
+    stack = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in reversed(operands(node)))
 
 
 class _Registers:

@@ -137,7 +137,7 @@ class ColumnProgram:
             if stop - start < size:
                 scratch = [array[: stop - start] for array in scratch]
                 large = large[: stop - start]
-            part = [column[start:stop] for column in inputs]
+            part = [column[start:stop].astype(np.float64, copy=False) for column in inputs]
             outs = [target[start:stop] for target in targets]
             # Rows that an earlier operation made too large may overflow or divide by anything.
             with np.errstate(all="ignore"):
