@@ -7,13 +7,18 @@ import numpy as np
 from autotune.tuner.base import Tuner
 from search_spaces.space import Space
 
-WINDOW = 8192
+WINDOW = 1 << 15
+"""Candidates looked at in one go."""
+
+FRUITLESS = 10_000_000
+"""Infeasible candidates in a row after which a walk through a huge space ends."""
 
 
 class GridTuner(Tuner):
     """Walks through the space from index 0 on, in the order of the knobs' values.
 
-    The space is looked at through a window, so one of any size costs no memory.
+    The space is looked at through a window, so one of any size costs no memory. The walk ends
+    at the end of the space, or after ten million infeasible candidates in a row.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -30,8 +35,9 @@ class GridTuner(Tuner):
         return proposals
 
     def _fill(self) -> bool:
-        """Make sure the window holds a candidate; False at the end of the space."""
-        while not self._window and self._next < len(self.space):
+        """Make sure the window holds a candidate; False where the walk ends."""
+        last = min(len(self.space), self._next + FRUITLESS)
+        while not self._window and self._next < last:
             stop = min(self._next + WINDOW, len(self.space))
             indices = np.arange(self._next, stop, dtype=np.int64)
             self._window = indices[self.space.feasible(indices)][::-1].tolist()

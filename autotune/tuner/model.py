@@ -46,13 +46,13 @@ class ModelSettings:
     ranking : RankingSettings
     """
 
-    start: int = 16
+    start: int = 8
     start_valid: int = 3
-    explore_share: float = 0.1
+    explore_share: float = 0.05
     neighbor_share: float = 0.25
     incumbents: int = 3
-    kappa: float = 0.5
-    start_pool: int = 4
+    kappa: float = 1.0
+    start_pool: int = 32
     ranking: RankingSettings = field(default_factory=RankingSettings)
 
 

@@ -1,0 +1,112 @@
+"""The XGBoost ranking model: what it learns, what it promises, what it refuses."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from autotune.cost_model.metrics import rank_correlation, recall_at_k
+from autotune.cost_model.xgb import XGBCostModel, XGBSettings
+
+
+def problem(n: int, width: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows whose throughput peaks in column 0, falls with column 1, fails by column 2."""
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 16, size=(n, width)).astype(np.float32)
+    cost = 1.0 + (features[:, 0] - 7.0) ** 2 + 3.0 * features[:, 1]
+    return features, np.where(features[:, 2] >= 12.0, 0.0, 1.0 / cost)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> XGBCostModel:
+    model = XGBCostModel(seed=3)
+    model.fit(*problem(300))
+    return model
+
+
+def test_unmeasured_candidates_are_ordered_by_throughput(fitted: XGBCostModel):
+    features, throughput = problem(2000, seed=1)
+    scores = fitted.predict(features)
+    working = throughput > 0.0
+    assert rank_correlation(scores[working], throughput[working]) > 0.7
+    assert recall_at_k(scores, throughput, 100) > 0.6
+
+
+def test_failures_are_ranked_below_what_works(fitted: XGBCostModel):
+    features, throughput = problem(2000, seed=2)
+    scores = fitted.predict(features)
+    assert np.median(scores[throughput == 0.0]) < np.quantile(scores[throughput > 0.0], 0.05)
+
+
+def test_the_first_member_is_the_model_and_members_differ(fitted: XGBCostModel):
+    features, _ = problem(50, seed=4)
+    members = fitted.predict_members(features)
+    assert members.shape == (XGBSettings().members, 50)
+    assert members[0].tolist() == fitted.predict(features).tolist()
+    assert all((members[0] != other).any() for other in members[1:])
+
+
+def test_members_share_one_scale_on_the_training_rows(fitted: XGBCostModel):
+    members = fitted.predict_members(problem(300)[0])
+    assert members.mean(axis=1) == pytest.approx(np.zeros(len(members)), abs=1e-5)
+    assert members.std(axis=1) == pytest.approx(np.ones(len(members)), abs=1e-5)
+
+
+def test_scores_depend_on_the_seed_but_not_on_threads():
+    features, throughput = problem(80, width=30)
+    scores = []
+    for seed, threads in ((5, 1), (5, 2), (6, 1)):
+        model = XGBCostModel(seed, XGBSettings(threads=threads, columns_per_tree=10))
+        model.fit(features, throughput)
+        scores.append(model.predict_members(features).tolist())
+    assert scores[0] == scores[1]
+    assert scores[0] != scores[2]
+
+
+def test_only_the_ratio_of_throughputs_matters():
+    features, throughput = problem(60)
+    one, other = XGBCostModel(), XGBCostModel()
+    one.fit(features, throughput)
+    other.fit(features, throughput * 1024.0)
+    assert one.predict(features).tolist() == other.predict(features).tolist()
+
+
+def test_a_new_fit_forgets_the_last():
+    features, throughput = problem(60)
+    used, fresh = XGBCostModel(), XGBCostModel()
+    used.fit(features, throughput[::-1].copy())
+    used.fit(features, throughput)
+    fresh.fit(features, throughput)
+    assert used.predict(features).tolist() == fresh.predict(features).tolist()
+
+
+@pytest.mark.parametrize("value", [0.0, 2.5])
+def test_equal_throughputs_teach_nothing_and_do_no_harm(value: float):
+    features, _ = problem(20)
+    model = XGBCostModel()
+    model.fit(features, np.full(20, value))
+    assert np.ptp(model.predict_members(features)) < 1e-6
+
+
+def test_predicting_before_fitting_is_refused():
+    with pytest.raises(RuntimeError, match="before it was fitted"):
+        XGBCostModel().predict(problem(3)[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "throughput"),
+    [(3, [1.0, 2.0]), (0, []), (2, [1.0, -1.0]), (2, [1.0, np.nan]), (2, [1.0, np.inf])],
+)
+def test_training_data_that_makes_no_sense_is_refused(rows: int, throughput: list[float]):
+    with pytest.raises(ValueError, match="throughput"):
+        XGBCostModel().fit(np.zeros((rows, 2), np.float32), np.array(throughput))
+
+
+def test_importing_tuners_and_models_does_not_load_xgboost():
+    code = (
+        "import sys, autotune.tuner.factory, autotune.cost_model.xgb as home\n"
+        "home.XGBCostModel()\n"
+        "assert not {'xgboost', 'pandas', 'scipy'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,183 @@
+"""The model tuner's parts: ranking a space, keeping batches diverse, finding the optimum."""
+
+import numpy as np
+import pytest
+
+from autotune.cost_model.base import CostModel
+from autotune.tuner.base import Observation
+from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
+from autotune.tuner.knob_features import KnobFeatures
+from autotune.tuner.model import ModelSettings, ModelTuner
+from autotune.tuner.ranking import RankingSettings, SpaceRanker
+from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
+
+SMALL = RankingSettings(pool_share=0.1, pool_min=3, pool_max=50, always_rows=500, chunk_rows=64)
+
+
+def grid_space(side: int, knobs: int = 2) -> Space:
+    return Space([ChoiceKnob(f"k{i}", list(range(side))) for i in range(knobs)])
+
+
+class SumModel(CostModel):
+    """Scores a row by its sum, without learning."""
+
+    def fit(self, features: np.ndarray, throughput: np.ndarray) -> None:
+        pass
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return features.sum(axis=1).astype(np.float64)
+
+
+class Columns:
+    """The plain knob values as features; counts the rows it was asked for."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.names = space.column_names
+        self.rows = 0
+
+    def matrix(self, indices: np.ndarray) -> np.ndarray:
+        self.rows += len(indices)
+        return np.stack(list(self._space.columns(indices).values()), axis=1).astype(np.float32)
+
+
+def best(ranker: SpaceRanker, known: int, seen: tuple[int, ...] = ()) -> list[int]:
+    rng = np.random.default_rng(known)
+    return ranker.best(SumModel(), np.array(seen, dtype=np.int64), known, rng).tolist()
+
+
+def test_the_pool_is_the_best_scored_share_of_the_whole_space():
+    space = grid_space(20)
+    pool = best(SpaceRanker(space, Columns(space), SMALL), known=8)
+    sums = space.positions(np.arange(400)).sum(axis=1)
+    assert len(pool) == 40
+    assert sums[pool].min() >= np.sort(sums)[-40]
+
+
+def test_a_seen_candidate_leaves_the_pool_and_the_next_best_takes_its_place():
+    space = grid_space(20)
+    ranker = SpaceRanker(space, Columns(space), SMALL)
+    assert 399 in best(ranker, known=8)
+    again = best(ranker, known=9, seen=(399,))
+    assert 399 not in again
+    assert len(again) == 40
+
+
+def test_infeasible_candidates_are_never_ranked():
+    knobs = [ChoiceKnob(f"k{i}", list(range(20))) for i in range(2)]
+    space = Space(knobs, [Constraint("low", lambda c: c["k0"] + c["k1"] < 10)])
+    pool = best(SpaceRanker(space, Columns(space), SMALL), known=8)
+    assert space.positions(pool).sum(axis=1).tolist() == [9] * 6
+
+
+def test_a_small_space_keeps_its_features():
+    space = grid_space(20)
+    features = Columns(space)
+    ranker = SpaceRanker(space, features, SMALL)
+    best(ranker, known=8)
+    best(ranker, known=9)
+    assert features.rows == 400
+
+
+def test_a_larger_space_is_ranked_again_when_twice_as_much_is_known():
+    space = grid_space(30)
+    features = Columns(space)
+    settings = RankingSettings(pool_max=50, always_rows=500, cache_bytes=0)
+    ranker = SpaceRanker(space, features, settings)
+    ranked_rows = []
+    for known in (8, 12, 15, 16, 24, 32):
+        best(ranker, known)
+        ranked_rows.append(features.rows)
+    assert ranked_rows == [900, 900, 900, 1800, 1800, 2700]
+
+
+def test_between_rankings_the_pool_only_loses_what_was_seen():
+    space = grid_space(30)
+    ranker = SpaceRanker(space, Columns(space), SMALL)
+    pool = best(ranker, known=8)
+    assert best(ranker, known=9, seen=(pool[0], pool[3])) == pool[1:3] + pool[4:]
+
+
+def test_a_huge_space_is_sampled_and_the_pool_improves():
+    space = grid_space(10, knobs=9)
+    settings = RankingSettings(whole_limit=10**6, sample_rows=500, pool_min=50)
+    ranker = SpaceRanker(space, Columns(space), settings)
+    means = [space.positions(best(ranker, known)).sum(axis=1).mean() for known in (8, 16, 24)]
+    assert 40.5 < means[0] < means[1] < means[2]
+
+
+def test_spreading_out_takes_the_far_corners():
+    space = grid_space(5)
+    picked = spread_out(Geometry(space), list(range(25)), taken=[0], n=2)
+    assert picked[0] == 24
+    assert picked[1] in (4, 20)
+
+
+def test_categories_are_equally_far_and_numbers_are_far_on_a_logarithmic_scale():
+    knobs = [ChoiceKnob("size", [0, 1, 3, 7]), AnnotateKnob("how", ["i"], ["none", "a", "b"])]
+    space = Space(knobs)
+    geometry = Geometry(space)
+    positions = geometry.positions([space.index_of({"size": 0, "how": ["none"]}), *range(12)])
+    distances = geometry.distance(positions[0], positions[1:]).reshape(4, 3)
+    assert distances[:, 0].tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert distances[0].tolist() == [0.0, 1.0, 1.0]
+
+
+def test_near_copies_are_passed_over_until_nothing_else_is_left():
+    space = grid_space(5)
+    ranked = np.array([12, 13, 18, 0])  # 13 differs from 12 in one knob
+    scores = np.array([[4.0, 3.0, 2.0, 1.0]])
+    assert pick_unlike(Geometry(space), ranked, scores, 2) == [12, 18]
+    assert pick_unlike(Geometry(space), ranked, scores, 4) == [12, 18, 0, 13]
+
+
+def test_candidates_that_no_member_tells_apart_count_as_copies():
+    space = grid_space(5)
+    scores = np.array([[4.0, 4.0, 2.0], [1.0, 1.0, 1.0]])
+    assert pick_unlike(Geometry(space), np.array([0, 6, 12]), scores, 2) == [0, 12]
+
+
+def test_the_first_proposal_is_the_default_configuration():
+    space = grid_space(9)
+    assert ModelTuner(space, seed=7).ask(8)[0] == space.default_index
+
+
+def test_knob_features_name_their_columns():
+    space = Space([ChoiceKnob("nt", [32, 64]), AnnotateKnob("how", ["i"], ["none", "unroll"])])
+    source = KnobFeatures(space)
+    matrix = source.matrix(np.arange(4))
+    assert matrix.dtype == np.float32
+    assert matrix.shape == (4, len(source.names))
+    assert matrix[:, source.names.index("nt")].tolist() == [32, 32, 64, 64]
+    assert matrix[:, source.names.index("how/is_1")].tolist() == [0, 1, 0, 1]
+
+
+def test_informed_batches_hold_the_best_scored_and_a_neighbour_of_the_incumbent():
+    space = grid_space(30, knobs=3)
+    settings = ModelSettings(explore_share=0.0, neighbor_share=0.25, incumbents=1)
+    tuner = ModelTuner(space, 0, Columns(space), lambda seed: SumModel(), settings)
+    told = [space.index_of({"k0": i, "k1": 3, "k2": 3}) for i in range(1, 17)]
+    tuner.tell(Observation(index, cost_s=1.0 + n) for n, index in enumerate(told))
+    asked = tuner.ask(4)
+    assert asked[0] == len(space) - 1
+    assert asked[3] in space.neighbors(told[0])
+
+
+def test_the_optimum_of_a_space_with_a_cliff_is_found_in_few_measurements():
+    space = grid_space(16, knobs=3)
+
+    def measure(index: int) -> Observation:
+        a, b, c = space.positions([index])[0].tolist()
+        if a * b > 120:
+            return Observation(index, None, "launch")
+        return Observation(index, 1.0 + abs(a - 9) + 2 * abs(b - 12) + (c - 4) ** 2)
+
+    within = []
+    for seed in range(3):
+        tuner = ModelTuner(space, seed)
+        while len(tuner.observations) < 80:
+            tuner.tell(map(measure, tuner.ask(8)))
+        assert tuner.best is not None
+        within.append(tuner.best.cost_s)
+    # The optimum is 1; random search needs some 4,096 / 27 measurements to come below 5.
+    assert np.mean(within) <= 2.5
