@@ -1,0 +1,1 @@
+"""Measuring: worker processes build, check and time candidates on behalf of the tuning process."""

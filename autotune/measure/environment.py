@@ -1,0 +1,61 @@
+"""What a measurement was made on and with: device and versions, as records keep them.
+
+Nothing here imports a heavy library: versions come from the installed packages' metadata.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+from autotune.runtime.threads import available_cpus, thread_count
+from autotune.target import Target
+
+_PACKAGES = {
+    "numpy": "numpy",
+    "llvmlite": "llvmlite",
+    "xgboost": "xgboost",
+    "autotune": "kernel-autotune",
+}
+
+
+def device(target: Target) -> dict[str, Any]:
+    """Describe the device that candidates for `target` run on.
+
+    Returns
+    -------
+    dict
+        "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
+        parallel loop uses, "vector_bytes".
+    """
+    return {
+        "kind": "cpu",
+        "name": _processor(),
+        "cores": available_cpus(),
+        "threads": thread_count(target),
+        "vector_bytes": target.vector_bytes,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that shape a measurement; those installed only."""
+    found = {"python": platform.python_version()}
+    for name, package in _PACKAGES.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor(path: str = "/proc/cpuinfo") -> str:
+    """Name of the processor as Linux tells it, else what Python knows."""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                key, _, value = line.partition(":")
+                if key.strip() == "model name" and value.strip():
+                    return value.strip()
+    return platform.processor() or platform.machine()

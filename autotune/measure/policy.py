@@ -1,0 +1,61 @@
+"""How a candidate is timed, as data: it goes to the worker and into every record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from autotune.errors import UsageError
+
+
+@dataclass(frozen=True)
+class TimingPolicy:
+    """How a candidate is timed.
+
+    Attributes
+    ----------
+    warmup : int
+        Calls before the first timed one, >= 1; the checked call is the first of them.
+    repeats : int
+        Costs to take, >= 1; a candidate counts by their median.
+    min_repeat_ms : float
+        A repeat calls the kernel in a loop that lasts at least this long; its cost is the mean.
+    budget_ms : float
+        No further repeat begins after this much timed running, so that slow candidates, whose
+        timing is relatively exact anyway, do not hold up the run.
+    """
+
+    warmup: int = 1
+    repeats: int = 5
+    min_repeat_ms: float = 8.0
+    budget_ms: float = 250.0
+
+    def __post_init__(self) -> None:
+        for name in ("warmup", "repeats"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"timing policy: {name} must be a whole number >= 1, not {value}")
+        for name in ("min_repeat_ms", "budget_ms"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+                raise UsageError(f"timing policy: {name} must be milliseconds >= 0, not {value}")
+
+    def to_json(self) -> dict[str, int | float]:
+        """Return the policy as records keep it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TimingPolicy:
+        """Rebuild a policy from what `to_json` returned.
+
+        Raises
+        ------
+        UsageError
+            If a setting is unknown or out of range.
+        """
+        unknown = sorted(set(data) - {f.name for f in fields(cls)})
+        if unknown:
+            raise UsageError(f"timing policy: unknown setting(s) {', '.join(unknown)}")
+        return cls(**data)

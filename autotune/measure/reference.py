@@ -1,0 +1,135 @@
+"""What a kernel should compute: a template's NumPy reference, else the program with no schedule.
+
+Computed once per workload. Both see the same inputs as the candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import UsageError
+from autotune.ir.expr import Const, Expr, Knob
+from autotune.ir.interpreter import evaluate
+from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.measure.accuracy import Array
+from autotune.runtime.llvm import compile_function
+from autotune.target import Target
+from autotune.te.tensor import ComputeOp, Operation, Tensor
+
+LARGEST_UNSCHEDULED = 3 * 10**8
+"""Element operations that a program without a schedule does in about a second."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The computation itself, without a schedule.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Inputs, then outputs.
+    knobs : mapping of Knob to int
+        Values for knobs that the definitions mention.
+    """
+
+    tensors: Sequence[Tensor]
+    knobs: Mapping[Knob, int]
+
+    def operations(self) -> list[ComputeOp]:
+        """Return the computed operations, producers first."""
+        found: dict[Operation, None] = {}
+
+        def visit(op: Operation) -> None:
+            if op not in found:
+                for tensor in op.input_tensors:
+                    visit(tensor.op)
+                found[op] = None
+
+        for tensor in self.tensors:
+            visit(tensor.op)
+        return [op for op in found if isinstance(op, ComputeOp)]
+
+    def reduction_length(self) -> int:
+        """Return how many terms an output element accumulates, along the longest chain."""
+        length: dict[Operation, int] = {}
+        for op in self.operations():
+            own = self._product(op.reduce_axis)
+            fed = max((length.get(t.op, 1) for t in op.input_tensors), default=1)
+            length[op] = fed if own == 1 else own if fed == 1 else own + fed
+        return max(length.values(), default=1)
+
+    def work(self) -> int:
+        """Return the number of elements computed, every term of a reduction counted."""
+        return sum(self._product((*op.axis, *op.reduce_axis)) for op in self.operations())
+
+    def run(self, arrays: Sequence[Array], target: Target) -> None:
+        """Run the program, unscheduled, on arrays: inputs, then outputs, which are written."""
+        outputs = [t.op for t in self.tensors if isinstance(t.op, ComputeOp)]
+        schedule = te.create_schedule(outputs)
+        function = lower_schedule(schedule, list(self.tensors), "unscheduled")
+        compile_function(finalise(analyse(function, self.knobs)), target)(*arrays)
+
+    def _product(self, axes: Sequence[Any]) -> int:
+        return math.prod(self._value(axis.dom.extent) for axis in axes)
+
+    def _value(self, extent: Expr) -> int:
+        if isinstance(extent, Const):
+            return int(extent.value)
+        return int(evaluate(extent, self.knobs))
+
+
+def expected_outputs(
+    reference: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array], name: str
+) -> list[Array]:
+    """Call a template's reference, and check that it returns arrays like the outputs.
+
+    Parameters
+    ----------
+    reference : callable
+        Takes the input arrays, returns the output array or a sequence of them.
+    inputs, outputs : sequence of ndarray
+        Outputs give shapes and dtypes only.
+    name : str
+        The template's name, for messages.
+
+    Returns
+    -------
+    list of ndarray
+        C-contiguous, of the outputs' dtypes.
+
+    Raises
+    ------
+    UsageError
+        If it fails, or returns something of another number or shape.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            returned = reference(*inputs)
+    except Exception as error:
+        raise UsageError(
+            f"the reference of template {name!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    found = list(returned) if isinstance(returned, list | tuple) else [returned]
+    if len(found) != len(outputs):
+        raise UsageError(
+            f"the reference of template {name!r} returned {len(found)} arrays, "
+            f"but the template has {len(outputs)} outputs"
+        )
+    for number, (got, output) in enumerate(zip(found, outputs, strict=True)):
+        if np.shape(got) != output.shape:
+            raise UsageError(
+                f"the reference of template {name!r} returned shape {np.shape(got)} "
+                f"for output {number}, which has shape {output.shape}"
+            )
+    with np.errstate(all="ignore"):
+        return [
+            np.ascontiguousarray(got, dtype=output.dtype)
+            for got, output in zip(found, outputs, strict=True)
+        ]

@@ -1,0 +1,141 @@
+"""What goes into a measurement and what comes out: costs or an error, never a number for a failure.
+
+These are plain data, as they cross the pipe between the tuning process and its workers.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from autotune.measure.policy import TimingPolicy
+from search_spaces import Config
+
+
+class MeasureErrorNo(StrEnum):
+    """Why a candidate has no costs (the kinds of AutoTVM's enumeration of this name)."""
+
+    INSTANTIATION_ERROR = "INSTANTIATION_ERROR"
+    """The template or its lowering refused the knob values."""
+    COMPILE_HOST = "COMPILE_HOST"
+    """Compiling for the CPU failed, or the process died while building."""
+    COMPILE_DEVICE = "COMPILE_DEVICE"
+    """Compiling for another device failed."""
+    RUNTIME_DEVICE = "RUNTIME_DEVICE"
+    """The kernel failed, or the process died while running it."""
+    WRONG_ANSWER = "WRONG_ANSWER"
+    """The kernel ran and computed something else than the reference."""
+    BUILD_TIMEOUT = "BUILD_TIMEOUT"
+    RUN_TIMEOUT = "RUN_TIMEOUT"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class MeasureError:
+    """Why a candidate has no costs.
+
+    Attributes
+    ----------
+    code : MeasureErrorNo
+    stage : str
+        Where it happened: "instantiate", "compile", "run" or "check"; "build" where a death or a
+        time-out leaves open which of the first two it was.
+    message : str
+        One line.
+    """
+
+    code: MeasureErrorNo
+    stage: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return the form records have: ``{"code", "stage", "message"}``."""
+        return {"code": str(self.code), "stage": self.stage, "message": self.message}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MeasureError:
+        """Rebuild an error from what `to_json` returned; unknown codes become UNKNOWN."""
+        known = data["code"] in list(MeasureErrorNo)
+        code = MeasureErrorNo(data["code"]) if known else MeasureErrorNo.UNKNOWN
+        return cls(code, str(data["stage"]), str(data["message"]))
+
+
+@dataclass(frozen=True)
+class MeasureInput:
+    """A candidate to measure; workload and target belong to the measurer."""
+
+    config: Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureResult:
+    """What became of one candidate: costs or an error.
+
+    Attributes
+    ----------
+    costs_s : tuple of float or None
+        Seconds per call, one number per repeat.
+    error : MeasureError or None
+        Exactly one of `costs_s` and `error` is given.
+    build_s, run_s : float or None
+        Seconds the worker spent instantiating and compiling, and checking and timing; None where
+        it did not get to an end.
+    code_hash : str or None
+        Digest of the finalised code; equal for candidates that are one and the same kernel.
+    max_error : float or None
+        Largest absolute error of any output element (NaN or infinite included); None if unchecked.
+    reused : bool
+        Whether the costs (or the error) are those of an identical kernel measured earlier.
+    timestamp : float
+        Unix time in seconds when it was finished.
+    """
+
+    costs_s: tuple[float, ...] | None = None
+    error: MeasureError | None = None
+    build_s: float | None = None
+    run_s: float | None = None
+    code_hash: str | None = None
+    max_error: float | None = None
+    reused: bool = False
+    timestamp: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        if (self.costs_s is None) == (self.error is None):
+            raise ValueError("a measurement has either costs or an error")
+        if self.costs_s is not None and not self.costs_s:
+            raise ValueError("a successful measurement has at least one cost")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the candidate built, ran, and computed the right answer."""
+        return self.costs_s is not None
+
+    @property
+    def cost_s(self) -> float | None:
+        """Median of the costs in seconds, None for a failure."""
+        return None if self.costs_s is None else statistics.median(self.costs_s)
+
+    def as_reused(self, build_s: float | None) -> MeasureResult:
+        """Return this result for another candidate that is the same kernel."""
+        return replace(self, build_s=build_s, run_s=None, reused=True, timestamp=time.time())
+
+
+class Measurer(Protocol):
+    """Measures candidates of one workload on one target."""
+
+    @property
+    def policy(self) -> TimingPolicy:
+        """How candidates are timed."""
+        ...
+
+    def remember(self, result: MeasureResult) -> None:
+        """Let candidates with the code hash of this result have it without being measured."""
+        ...
+
+    def measure(self, inputs: Iterable[MeasureInput]) -> Iterator[MeasureResult]:
+        """Yield one result per input, in their order, each as soon as it is known."""
+        ...

@@ -1,0 +1,130 @@
+"""The worker process: ``python -m autotune.measure.worker READ_FD WRITE_FD PARENT_PID``.
+
+It runs code nobody has run before, so it expects to be killed at any moment: it owns nothing but
+memory, speaks on pipes of its own (1 and 2 lead nowhere), and never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from autotune.measure.protocol import Channel, ChannelClosedError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> None:
+    """Answer requests until the parent closes its end or dies."""
+    read_fd, write_fd, parent = (int(argument) for argument in arguments)
+    _die_with(parent, read_fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    channel = Channel(read_fd, write_fd)
+    os.register_at_fork(after_in_child=lambda: _leave_to_parent(channel))
+    server = Server()
+    os.dup2(1, 2)  # what comes now are the templates' words: to fd 1, which leads nowhere
+    channel.send({"ready": os.getpid()})
+    while True:
+        try:
+            request = channel.receive()
+        except ChannelClosedError:
+            return
+        channel.send(server.answer(request))
+
+
+def _die_with(parent: int, read_fd: int) -> None:
+    """See to it that this process, and what it starts, ends when the parent does."""
+    _die_by_signal()
+    if os.getppid() != parent:  # it was faster
+        os._exit(1)
+    threading.Thread(target=_watch, args=(read_fd,), daemon=True).start()
+
+
+def _die_by_signal() -> None:
+    """Let the system kill this process when its parent dies; it works even if Python is stuck."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _watch(read_fd: int) -> None:
+    """Kill the process group once nobody holds the other end of the request pipe."""
+    poller = select.poll()
+    poller.register(read_fd, 0)  # hang-up is reported unasked
+    poller.poll()
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+def _leave_to_parent(channel: Channel) -> None:
+    """In a process forked by a template: die with the worker, and never answer in its place."""
+    _die_by_signal()
+    channel.close()
+
+
+class Server:
+    """Answers one request after the other; keeps the workbench between them."""
+
+    def __init__(self) -> None:
+        # The heavy imports, before the first request rather than within its time.
+        from autotune.measure import workbench
+        from autotune.task import Task
+
+        self._module = workbench
+        self._task = Task
+        self._bench: workbench.Workbench | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request: "open", "build" or "run"."""
+        operations = {"open": self._open, "build": self._build, "run": self._run}
+        begin = time.perf_counter()
+        try:
+            reply = operations[request["op"]](request)
+        except self._module.CandidateError as error:
+            failure = {"code": error.code, "stage": error.stage, "message": error.message}
+            reply = {"error": failure, "max_error": error.max_error}
+        reply["seconds"] = time.perf_counter() - begin
+        return reply
+
+    def _open(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Trace the template, draw inputs, compute the right answer."""
+        from autotune.errors import AutotuneError
+        from autotune.measure.policy import TimingPolicy
+
+        try:
+            task = self._task.from_reference(
+                request["template"], request["args"], request["target"]
+            )
+            self._bench = self._module.Workbench(
+                task,
+                TimingPolicy.from_json(request["policy"]),
+                request["seed"],
+                request["known"],
+            )
+        except AutotuneError as error:
+            return {"refused": str(error)}
+        except (Exception, SystemExit) as error:
+            return {"refused": self._module.describe(error)}
+        return {"reference": self._bench.reference}
+
+    def _build(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._bench is not None
+        built = self._bench.build(request["values"])
+        return {"code_hash": built.code_hash, "fresh": built.fresh}
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._bench is not None
+        ran = self._bench.run()
+        return {"costs_s": ran.costs_s, "max_error": ran.max_error}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

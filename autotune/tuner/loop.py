@@ -1,0 +1,299 @@
+"""The tuning loop: asks the tuner, has candidates measured, records, tells the tuner; resumes.
+
+The log is the only memory between runs: what it holds counts as trials and is told to the tuner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.measure import environment
+from autotune.measure.result import MeasureInput, Measurer, MeasureResult
+from autotune.task import Task
+from autotune.tuner.base import Observation, Tuner
+from records import Record, RecordStore
+from records.query import best, select
+from search_spaces import SpaceError
+
+BATCH = 8
+"""Candidates asked for at once: the model learns after each batch."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """The loop begins: `trials` in all, of which `recorded` were found in the log."""
+
+    trials: int
+    recorded: int
+    best: Record | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One candidate was measured and recorded.
+
+    Attributes
+    ----------
+    trial, trials : int
+        Its number, counted from 1 over all records of the workload, and how many there will be.
+    record : Record
+    result : MeasureResult
+    best : Record or None
+        The fastest so far, this one included.
+    """
+
+    trial: int
+    trials: int
+    record: Record
+    result: MeasureResult
+    best: Record | None
+
+
+@dataclass(frozen=True)
+class TuneSummary:
+    """What a run achieved.
+
+    Attributes
+    ----------
+    trials : int
+        Records of the workload in the log now; fewer than asked for if `exhausted`.
+    measured : int
+        How many of them this run added.
+    failures : mapping of str to int
+        Failed records by error code.
+    best : Record or None
+        The fastest.
+    default_cost_s : float or None
+        Time of the space's default configuration; None if it failed or was not timed.
+    exhausted : bool
+        Whether the tuner had nothing more to propose.
+    elapsed_s : float
+        Wall time of this run.
+    """
+
+    trials: int
+    measured: int
+    failures: Mapping[str, int]
+    best: Record | None
+    default_cost_s: float | None
+    exhausted: bool
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The loop ended by itself."""
+
+    summary: TuneSummary
+
+
+Event = Started | Measured | Finished
+
+
+def tune(
+    task: Task,
+    measurer: Measurer,
+    tuner: Tuner,
+    store: RecordStore,
+    trials: int,
+    seed: int,
+    on_event: Callable[[Event], None] | None = None,
+    batch: int = BATCH,
+) -> TuneSummary:
+    """Measure until the log holds `trials` records of this workload and target.
+
+    Each measurement is appended to the log before the next one begins, so that a run that is
+    interrupted or killed loses at most the candidate it was at.
+
+    Parameters
+    ----------
+    task : Task
+    measurer : Measurer
+        Measures candidates of this task; the caller closes it.
+    tuner : Tuner
+        A new one, over the task's space.
+    store : RecordStore
+        Earlier records of the workload count as trials, failures included, and are never repeated.
+    trials : int
+        Records wanted in all.
+    seed : int
+        Recorded with each measurement.
+    on_event : callable, optional
+        Called with `Started`, `Measured` and `Finished` events, for display.
+    batch : int
+        Candidates asked for at once.
+
+    Raises
+    ------
+    UsageError
+        If `trials` is negative or `batch` less than 1, or the template cannot be measured.
+    """
+    if trials < 0 or batch < 1:
+        raise UsageError(f"trials must be >= 0 and batch >= 1, not {trials} and {batch}")
+    run = _Run(task, measurer, tuner, store, trials, seed, on_event or _ignore)
+    return run.go(batch)
+
+
+def _ignore(event: Event) -> None:
+    """Nobody watches."""
+
+
+class _Run:
+    """State of one call of `tune`."""
+
+    def __init__(
+        self,
+        task: Task,
+        measurer: Measurer,
+        tuner: Tuner,
+        store: RecordStore,
+        trials: int,
+        seed: int,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        self.task = task
+        self.measurer = measurer
+        self.tuner = tuner
+        self.store = store
+        self.trials = trials
+        self.seed = seed
+        self.on_event = on_event
+        self.begin = time.monotonic()
+        self.workload = task.workload.to_json()
+        self.common: dict[str, Any] = {
+            "workload": self.workload,
+            "target": str(task.target),
+            "policy": measurer.policy.to_json(),
+            "device": environment.device(task.target),
+            "versions": environment.versions(),
+            "seed": seed,
+        }
+        self.records = select(
+            store.load(), self.workload["template"], self.workload["args"], str(task.target)
+        )
+        self.best = best(self.records)
+        self.measured = 0
+
+    def go(self, batch: int) -> TuneSummary:
+        """Run to the end."""
+        self._recall()
+        self.on_event(Started(self.trials, len(self.records), self.best))
+        exhausted = False
+        while len(self.records) < self.trials and not exhausted:
+            indices = self.tuner.ask(min(batch, self.trials - len(self.records)))
+            exhausted = not indices
+            self.tuner.tell(self._measure(indices))
+        summary = self._summary(exhausted)
+        self.on_event(Finished(summary))
+        return summary
+
+    def _recall(self) -> None:
+        """Tell the tuner what the log knows, and the measurer what was measured just as now."""
+        observations = []
+        for record in self.records:
+            index = self._index(record)
+            if index is not None:
+                observations.append(_observation(index, record))
+            if record.ok and self._comparable(record):
+                self.measurer.remember(_result(record))
+        self.tuner.tell(observations)
+
+    def _comparable(self, record: Record) -> bool:
+        same = ("policy", "device", "versions")
+        return all(getattr(record, name) == self.common[name] for name in same)
+
+    def _index(self, record: Record) -> int | None:
+        """Return a record's candidate in today's space: values count, as indices may have moved."""
+        try:
+            return self.task.space.index_of(record.config["values"])
+        except SpaceError:
+            return None
+
+    def _measure(self, indices: Sequence[int]) -> list[Observation]:
+        observations = []
+        inputs = [MeasureInput(self.task.space.config(index)) for index in indices]
+        with contextlib.closing(self._results(inputs)) as results:
+            for candidate, result in zip(inputs, results, strict=True):
+                record = self._record(candidate, result)
+                self.store.append([record])
+                observations.append(_observation(candidate.config.index, record))
+                self._note(record, result)
+        return observations
+
+    def _results(self, inputs: Sequence[MeasureInput]) -> Generator[MeasureResult, None, None]:
+        """Measure; a generator whatever the measurer returns, so that it can be closed."""
+        yield from self.measurer.measure(inputs)
+
+    def _record(self, candidate: MeasureInput, result: MeasureResult) -> Record:
+        fingerprints = dict(self.task.fingerprints)
+        if result.code_hash is not None:
+            fingerprints["code"] = result.code_hash
+        return Record(
+            **self.common,
+            config=candidate.config.to_json(),
+            costs_s=result.costs_s,
+            error=None if result.error is None else result.error.to_json(),
+            timestamp=result.timestamp,
+            fingerprints=fingerprints,
+            build_s=result.build_s,
+            max_error=result.max_error,
+        )
+
+    def _note(self, record: Record, result: MeasureResult) -> None:
+        self.records.append(record)
+        self.measured += 1
+        if record.ok and (self.best is None or record.cost_s < self.best.cost_s):
+            self.best = record
+        trial = len(self.records)
+        self.on_event(Measured(trial, max(self.trials, trial), record, result, self.best))
+
+    def _summary(self, exhausted: bool) -> TuneSummary:
+        failures = Counter(r.error["code"] for r in self.records if r.error is not None)
+        return TuneSummary(
+            trials=len(self.records),
+            measured=self.measured,
+            failures=dict(failures),
+            best=self.best,
+            default_cost_s=self._default_cost(),
+            exhausted=exhausted,
+            elapsed_s=time.monotonic() - self.begin,
+        )
+
+    def _default_cost(self) -> float | None:
+        """Time of the default configuration: its record's, else measured now if anything was.
+
+        A baseline that is measured here is no record: nobody proposed it.
+        """
+        try:
+            default = self.task.default_index
+        except SpaceError:  # no configuration is feasible
+            return None
+        for record in self.records:
+            if self._index(record) == default:
+                return record.cost_s if record.ok else None
+        if not self.measured:
+            return None
+        (result,) = self.measurer.measure([MeasureInput(self.task.space.config(default))])
+        return result.cost_s
+
+
+def _observation(index: int, record: Record) -> Observation:
+    if record.error is not None:
+        return Observation(index, None, record.error["code"])
+    return Observation(index, record.cost_s)
+
+
+def _result(record: Record) -> MeasureResult:
+    return MeasureResult(
+        costs_s=record.costs_s,
+        build_s=record.build_s,
+        code_hash=(record.fingerprints or {}).get("code"),
+        max_error=record.max_error,
+        timestamp=record.timestamp,
+    )

@@ -1,0 +1,109 @@
+"""What is drawn, what is poisoned, and which errors a kernel may make."""
+
+import math
+
+import numpy as np
+import pytest
+
+from autotune.measure.accuracy import Comparison, draw, poison
+
+DTYPES = ["float32", "float64", "int32", "int64", "bool"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inputs_have_both_signs_and_are_never_zero(dtype):
+    values = draw((40, 50), dtype, np.random.default_rng(0))
+    assert values.dtype == dtype
+    assert values.shape == (40, 50)
+    assert values.flags.c_contiguous
+    if dtype == "bool":
+        assert 0.4 < values.mean() < 0.6
+    else:
+        assert 0.4 < (values < 0).mean() < 0.6
+        least, most = (1, 8) if dtype.startswith("int") else (0.1, 1.0)
+        assert least <= np.abs(values).min()
+        assert np.abs(values).max() <= most
+        assert len(np.unique(values)) >= (16 if dtype.startswith("int") else 1900)
+
+
+def test_unsigned_inputs_are_positive_and_a_seed_gives_the_same_again():
+    first = draw((100,), "float32", np.random.default_rng(3), signed=False)
+    assert (first > 0).all()
+    again = draw((100,), "float32", np.random.default_rng(3), signed=False)
+    assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_poison_is_wrong_in_every_element(dtype):
+    expected = draw((3000,), dtype, np.random.default_rng(0))
+    if dtype.startswith("float"):
+        expected[5] = np.nan
+    output = expected.copy()
+    poison(output, expected)
+    assert Comparison(expected).check(output).wrong == expected.size
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_single_wrong_element_is_found_and_located(dtype):
+    expected = draw((300, 500), dtype, np.random.default_rng(0))
+    output = expected.copy()
+    output[211, 17] = not output[211, 17] if dtype == "bool" else output[211, 17] + 1
+    verdict = Comparison(expected, reduction_length=500).check(output)
+    assert (verdict.wrong, verdict.first) == (1, (211, 17))
+    assert verdict.max_error == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [1, 30, 1000])
+def test_rounding_passes_and_one_forgotten_term_does_not(dtype, length):
+    rng = np.random.default_rng(length)
+    a, b = draw((64, length), dtype, rng), draw((length, 64), dtype, rng)
+    exact = (a.astype(np.longdouble) @ b.astype(np.longdouble)).astype(dtype)
+    comparison = Comparison(exact, length)
+    in_order = np.zeros_like(exact)
+    for k in range(length):  # one term after the other: the largest errors
+        in_order += np.outer(a[:, k], b[k])
+    fine = comparison.check(in_order)
+    assert fine.wrong == 0
+    assert fine.max_error <= comparison.absolute / 3  # far from the edge
+    in_order[7, 9] -= a[7, 0] * b[0, 9]
+    assert comparison.check(in_order).first == (7, 9)
+
+
+def test_large_elements_may_be_off_by_more_than_small_ones():
+    expected = np.array([1.0] * 1000 + [1e6], dtype=np.float32)
+    comparison = Comparison(expected)
+    nearly = expected.copy()
+    nearly[-1] += 1.0
+    assert comparison.check(nearly).wrong == 0
+    nearly[0] += 1.0
+    assert comparison.check(nearly).first == (0,)
+
+
+def test_integers_must_be_equal_however_large():
+    expected = np.array([2**62, -(2**62)], dtype=np.int64)
+    verdict = Comparison(expected, 10**6).check(np.array([2**62 + 1, -(2**62)]))
+    assert (verdict.wrong, verdict.first, verdict.max_error) == (1, (0,), 1.0)
+
+
+def test_infinities_and_nan_count_as_right_only_where_they_are_expected():
+    expected = np.array([np.inf, -np.inf, np.nan, 1.0], dtype=np.float32)
+    comparison = Comparison(expected)
+    right = comparison.check(expected.copy())
+    assert (right.wrong, right.max_error) == (0, 0.0)
+    wrong = comparison.check(np.array([-np.inf, -np.inf, 1.0, np.nan], dtype=np.float32))
+    assert wrong.wrong == 3
+    assert wrong.first == (0,)
+    assert not math.isfinite(wrong.max_error)
+
+
+def test_nothing_to_compare_is_right():
+    empty = np.zeros((0, 3), dtype=np.float32)
+    assert Comparison(empty).check(empty).wrong == 0
+    poison(empty, empty)
+
+
+def test_a_zero_dimensional_output_is_compared():
+    expected = np.array(2.0, dtype=np.float32)
+    assert Comparison(expected).check(np.array(2.0, dtype=np.float32)).wrong == 0
+    assert Comparison(expected).check(np.array(3.0, dtype=np.float32)).first == ()

@@ -1,0 +1,200 @@
+"""The plain data of measuring: results, errors, policies, the device, and messages about them."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from autotune.errors import UsageError
+from autotune.measure import environment
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.protocol import (
+    Channel,
+    ChannelClosedError,
+    ChannelTimeoutError,
+    GarbledMessageError,
+)
+from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.measure.timing import time_kernel
+from autotune.target import Target
+
+ERROR = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "too slow")
+
+
+def test_a_result_is_costs_or_an_error_and_never_both():
+    with pytest.raises(ValueError, match="either costs or an error"):
+        MeasureResult()
+    with pytest.raises(ValueError, match="either costs or an error"):
+        MeasureResult(costs_s=(1.0,), error=ERROR)
+    with pytest.raises(ValueError, match="at least one cost"):
+        MeasureResult(costs_s=())
+
+
+def test_the_cost_of_a_result_is_the_median_and_a_failure_has_none():
+    assert MeasureResult(costs_s=(9.0, 1.0, 2.0)).cost_s == 2.0
+    assert MeasureResult(error=ERROR).cost_s is None
+
+
+def test_a_reused_result_keeps_the_costs_but_not_the_times_of_the_worker():
+    first = MeasureResult(costs_s=(1.0,), build_s=0.5, run_s=0.2, code_hash="ab", timestamp=5.0)
+    again = first.as_reused(build_s=0.1)
+    assert (again.costs_s, again.code_hash, again.reused) == ((1.0,), "ab", True)
+    assert (again.build_s, again.run_s) == (0.1, None)
+    assert again.timestamp > first.timestamp
+
+
+def test_an_error_survives_json_and_a_code_of_a_later_version_is_unknown():
+    assert MeasureError.from_json(json.loads(json.dumps(ERROR.to_json()))) == ERROR
+    later = MeasureError.from_json({**ERROR.to_json(), "code": "MELTED"})
+    assert later.code is MeasureErrorNo.UNKNOWN
+
+
+def test_a_policy_survives_json():
+    policy = TimingPolicy(warmup=2, repeats=3, min_repeat_ms=1.5, budget_ms=10)
+    assert TimingPolicy.from_json(json.loads(json.dumps(policy.to_json()))) == policy
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"warmup": 0}, "warmup must be a whole number >= 1, not 0"),
+        ({"repeats": 2.5}, "repeats must be a whole number >= 1, not 2.5"),
+        ({"min_repeat_ms": -1.0}, "min_repeat_ms must be milliseconds >= 0, not -1.0"),
+        ({"budget_ms": float("inf")}, "budget_ms must be milliseconds >= 0, not inf"),
+        ({"patience": 3}, "unknown setting.s. patience"),
+    ],
+)
+def test_a_policy_refuses_what_makes_no_sense(settings, words):
+    with pytest.raises(UsageError, match=words):
+        TimingPolicy.from_json(settings)
+
+
+def test_the_device_names_what_a_time_depends_on():
+    device = environment.device(Target("llvm", {"mcpu": "haswell", "threads": "3"}))
+    assert device["kind"] == "cpu"
+    assert device["name"]
+    assert device["cores"] >= 1
+    assert (device["threads"], device["vector_bytes"]) == (3, 32)
+
+
+def test_versions_are_known_without_loading_the_libraries():
+    code = (
+        "import sys; from autotune.measure import environment; found = environment.versions();"
+        "assert found['python'] and found['numpy'] and found['llvmlite'] and found['xgboost'];"
+        "print(*{'llvmlite', 'xgboost', 'numpy.linalg'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "llvmlite" not in done.stdout
+    assert "xgboost" not in done.stdout
+
+
+class Kernel:
+    """A kernel and a clock that agree on how long calls take."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds = list(seconds)
+        self.now_ns = 0
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        last = len(self.seconds) == 1
+        self.now_ns += round(1e9 * (self.seconds[0] if last else self.seconds.pop(0)))
+
+    def clock(self) -> int:
+        return self.now_ns
+
+
+def test_a_fast_kernel_is_called_until_a_repeat_is_long_enough():
+    kernel = Kernel(1e-5)
+    policy = TimingPolicy(repeats=3, min_repeat_ms=8)
+    assert time_kernel(kernel, policy, kernel.clock) == pytest.approx([1e-5] * 3)
+    assert 3 * 800 <= kernel.calls < 3 * 1000 + 300
+
+
+def test_one_very_fast_call_does_not_make_the_loop_endless():
+    kernel = Kernel(1e-9, 1e-3)
+    policy = TimingPolicy(repeats=2, min_repeat_ms=8)
+    assert time_kernel(kernel, policy, kernel.clock) == pytest.approx([1e-3] * 2)
+    assert kernel.calls < 1000
+
+
+def test_a_slow_kernel_is_repeated_only_within_the_budget():
+    kernel = Kernel(0.1)
+    assert time_kernel(kernel, TimingPolicy(repeats=9, budget_ms=250), kernel.clock) == (0.1,) * 3
+    kernel = Kernel(1.0)
+    assert len(time_kernel(kernel, TimingPolicy(repeats=9, budget_ms=0), kernel.clock)) == 1
+
+
+def test_warm_up_calls_beyond_the_checked_one_are_not_timed():
+    kernel = Kernel(5.0, 5.0, 0.1)
+    costs = time_kernel(kernel, TimingPolicy(warmup=3, repeats=1), kernel.clock)
+    assert costs == pytest.approx((0.1,))
+
+
+@pytest.fixture
+def channels():
+    here_reads, there_writes = os.pipe()
+    there_reads, here_writes = os.pipe()
+    here, there = Channel(here_reads, here_writes), Channel(there_reads, there_writes)
+    yield here, there
+    here.close()
+    there.close()
+
+
+def test_messages_larger_than_a_pipe_arrive_whole_and_in_order(channels):
+    here, there = channels
+    large = {"hashes": ["é" * 50] * 5000, "nan": float("inf")}
+    sender = threading.Thread(target=lambda: (here.send(large), here.send({"n": 2})))
+    sender.start()
+    assert there.receive() == large
+    assert there.receive(time.monotonic() + 5) == {"n": 2}
+    sender.join()
+
+
+def test_waiting_for_a_message_ends_at_the_deadline(channels):
+    begin = time.monotonic()
+    with pytest.raises(ChannelTimeoutError):
+        channels[0].receive(begin + 0.05)
+    assert 0.05 <= time.monotonic() - begin < 1.0
+
+
+def test_half_a_message_is_a_time_out_and_not_an_answer(channels):
+    here, there = channels
+    os.write(there.write_fd, b"\x05\0\0\0{")
+    with pytest.raises(ChannelTimeoutError):
+        here.receive(time.monotonic() + 0.05)
+
+
+def test_a_closed_end_is_told_from_silence(channels):
+    here, there = channels
+    there.close()
+    with pytest.raises(ChannelClosedError):
+        here.receive(time.monotonic() + 5)
+    with pytest.raises(ChannelClosedError):
+        here.send({})
+
+
+def test_an_end_held_open_by_a_stranger_does_not_hide_that_the_process_died(channels):
+    begin = time.monotonic()
+    with pytest.raises(ChannelClosedError):
+        channels[0].receive(begin + 30, alive=lambda: False)
+    assert time.monotonic() - begin < 5
+
+
+def test_the_last_answer_of_a_process_that_died_is_still_read(channels):
+    here, there = channels
+    there.send({"n": 1})
+    assert here.receive(time.monotonic() + 5, alive=lambda: False) == {"n": 1}
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x02\0\0\0[]", b"\x03\0\0\0{x}"])
+def test_what_is_no_message_is_refused(channels, data):
+    here, there = channels
+    os.write(there.write_fd, data)
+    with pytest.raises(GarbledMessageError):
+        here.receive(time.monotonic() + 5)
