@@ -174,7 +174,7 @@ def best_config(task: Task, records: Sequence[Record]) -> tuple[Record | None, C
         if record is None:
             break
         try:
-            index = task.space.index_of(record.config.values)
+            index = task.space.index_of(record.config["values"])
             if task.space.feasible([index]).all():
                 return record, task.space.config(index)
             problem = "its configuration is no longer allowed"

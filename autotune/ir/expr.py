@@ -448,7 +448,7 @@ class Ramp(Expr):
         return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
-        return Ramp(*children, self.lanes)
+        return Ramp(children[0], children[1], self.lanes)
 
 
 class Broadcast(Expr):
@@ -467,7 +467,7 @@ class Broadcast(Expr):
         return node
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
-        return Broadcast(*children, self.lanes)
+        return Broadcast(children[0], self.lanes)
 
 
 class Buffer:

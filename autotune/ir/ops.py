@@ -58,6 +58,8 @@ def const(value: Any, dtype: str | None = None) -> Const:
 
 def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to one type; a bare Python number takes the other's type."""
+    x: Expr
+    y: Expr
     if isinstance(a, _SCALARS) and not isinstance(b, _SCALARS):
         y = convert(b)
         x = const(a, _scalar_type(a, y.dtype))
@@ -161,9 +163,10 @@ def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
             )
         return Const(value, dtype)
     value = _FOLD[op](x.value, y.value)
-    if dtypes.is_integer(dtype):
-        if not dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype):
-            return None
+    if dtypes.is_integer(dtype) and not (
+        dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype)
+    ):
+        return None
     return Const(value, dtype)
 
 
@@ -200,7 +203,7 @@ def negate(a: Any) -> Expr:
 
 
 def cast(dtype: str, a: Any) -> Expr:
-    """`a` converted to `dtype` with C semantics (floats to integers truncate)."""
+    """Return `a` converted to `dtype` with C semantics (floats to integers truncate)."""
     x = convert(a)
     if x.dtype == dtypes.check(dtype):
         return x
@@ -230,7 +233,7 @@ def logical_not(a: Any) -> Expr:
 
 
 def select(condition: Any, true: Any, false: Any) -> Expr:
-    """`true` where `condition` holds, else `false`; both sides are evaluated."""
+    """Return `true` where `condition` holds, else `false`; both sides are evaluated."""
     test = convert(condition)
     x, y = _matched(true, false)
     if test.dtype != dtypes.BOOL:

@@ -1,6 +1,6 @@
 """Canonical simplification of index arithmetic, no stronger than TVM v0.8's.
 
-A sum is a list of terms scale * ((index % upper) // lower) plus a constant, printed by
+A sum is a list of terms scale * ((atom % upper) // lower) plus a constant, printed by
 descending scale. Listings and features rely on exactly this form, so it does not try to be clever.
 """
 
@@ -35,9 +35,9 @@ Bounds = tuple[float, float]
 
 
 class Term(NamedTuple):
-    """scale * ((index % upper) // lower); `upper` is INF where there is no modulus."""
+    """scale * ((atom % upper) // lower); `upper` is INF where there is no modulus."""
 
-    index: Expr
+    atom: Expr
     lower: int = 1
     upper: float = INF
     scale: int = 1
@@ -46,7 +46,7 @@ class Term(NamedTuple):
 class Sum(NamedTuple):
     """The sum of `terms` and the constant `base`.
 
-    Terms with one index stand together, the largest `lower` first.
+    Terms with one atom stand together, the largest `lower` first.
     """
 
     terms: tuple[Term, ...]
@@ -57,10 +57,10 @@ def _insert(terms: list[Term], new: Term) -> None:
     """Add `new`, merging it with an equal term."""
     if new.scale == 0:
         return
-    start = next((i for i, t in enumerate(terms) if t.index is new.index), len(terms))
+    start = next((i for i, t in enumerate(terms) if t.atom is new.atom), len(terms))
     for i in range(start, len(terms)):
         term = terms[i]
-        if term.index is not new.index or new.lower > term.lower:
+        if term.atom is not new.atom or new.lower > term.lower:
             terms.insert(i, new)
             return
         if term.lower == new.lower and term.upper == new.upper:
@@ -85,7 +85,7 @@ def _merged(terms: tuple[Term, ...]) -> list[Term]:
             continue
         for j in range(i + 1, len(work)):
             left, right = work[i], work[j]
-            if left.index is not right.index or left.upper < right.lower:
+            if left.atom is not right.atom or left.upper < right.lower:
                 break
             if left.upper == right.upper and left.lower == right.lower:
                 work[j] = right._replace(scale=right.scale + left.scale)
@@ -106,7 +106,7 @@ def _merged(terms: tuple[Term, ...]) -> list[Term]:
 
 
 def _term_expr(term: Term, factor: int, dtype: str) -> Expr:
-    node = term.index
+    node = term.atom
     if term.upper != INF:
         node = fold("%", node, const(int(term.upper), dtype))
     if term.lower != 1:
@@ -267,8 +267,8 @@ class Simplifier(Rewriter):
         return _add(quotient, self._of_term(rest))
 
     def _of_term(self, term: Term) -> Sum:
-        if isinstance(term.index, Const):
-            value = int(term.index.value)
+        if isinstance(term.atom, Const):
+            value = int(term.atom.value)
             if term.upper != INF:
                 value %= int(term.upper)
             return Sum((), value // term.lower * term.scale)
@@ -293,7 +293,7 @@ class Simplifier(Rewriter):
                 return term._replace(scale=1, lower=lower)
             if term.upper <= lower:
                 return Term(const(0, dtype))
-            index = fold("%", term.index, const(int(term.upper), dtype))
+            index = fold("%", term.atom, const(int(term.upper), dtype))
             return Term(index, lower)
         return Term(_term_expr(term, 1, dtype), lower=c)
 
@@ -306,7 +306,7 @@ class Simplifier(Rewriter):
             if term.upper == INF or term.upper % upper == 0:
                 if term.upper != INF and upper < term.upper:
                     narrowed = self._as_term(
-                        self.form(fold("%", term.index, const(upper, dtype))), dtype
+                        self.form(fold("%", term.atom, const(upper, dtype))), dtype
                     )
                     if term.lower != 1:
                         narrowed = self._quotient_of(narrowed, term.lower, dtype)
@@ -321,8 +321,8 @@ class Simplifier(Rewriter):
         total = Sum((), form.base)
         for term in _merged(form.terms):
             plain = term.lower == 1 and term.upper == INF
-            if plain and isinstance(term.index, Binary) and term.index.op in ("+", "-"):
-                total = _add(total, self.form(term.index), term.scale)
+            if plain and isinstance(term.atom, Binary) and term.atom.op in ("+", "-"):
+                total = _add(total, self.form(term.atom), term.scale)
             else:
                 total = _add(total, Sum((term,), 0))
         return _sum_expr(total, dtype)
@@ -333,7 +333,7 @@ class Simplifier(Rewriter):
         """Return inclusive bounds of a sum."""
         low = high = float(form.base)
         for term in form.terms:
-            a, b = self.bounds(term.index)
+            a, b = self.bounds(term.atom)
             if term.upper != INF and not (a >= 0 and b < term.upper):
                 a, b = 0, term.upper - 1
             if term.lower != 1:
@@ -356,7 +356,8 @@ class Simplifier(Rewriter):
             case Knob():
                 return self.ranges.get(node, (float(node.low), float(node.high)))
             case Var():
-                return self.ranges.get(node, (0, INF) if isinstance(node, SizeVar) else self._otherwise)
+                size = isinstance(node, SizeVar)
+                return self.ranges.get(node, (0, INF) if size else self._otherwise)
             case Binary(op=op) if op in ("+", "-"):
                 return self.sum_bounds(self.form(node))
             case Binary():
@@ -428,6 +429,7 @@ class Simplifier(Rewriter):
     # -- statements --------------------------------------------------------------------
 
     def visit_For(self, node: For) -> Stmt:
+        """Tell the loop's range to what stands in it."""
         extent = self.expr(node.extent)
         self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
         body = self.stmt(node.body)
@@ -438,6 +440,7 @@ class Simplifier(Rewriter):
         return For(node.var, extent, node.kind, body, node.thread_tag)
 
     def visit_If(self, node: If) -> Stmt:
+        """Decide the condition if the ranges do."""
         condition = self.expr(node.condition)
         if isinstance(condition, Const):
             if condition.value:
@@ -448,6 +451,7 @@ class Simplifier(Rewriter):
         return If(condition, then, orelse)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
+        """Simplify the extents, which makes the buffer another one."""
         shape = tuple(self.expr(extent) for extent in node.buffer.shape)
         buffer = node.buffer
         if any(new is not old for new, old in zip(shape, buffer.shape, strict=True)):
@@ -456,10 +460,12 @@ class Simplifier(Rewriter):
         return Allocate(buffer, self.stmt(node.body))
 
     def visit_Store(self, node: Store) -> Stmt:
+        """Simplify index and value."""
         buffer = self._buffers.get(node.buffer, node.buffer)
         return Store(buffer, self.expr(node.index), self.expr(node.value))
 
     def visit_Seq(self, node: Seq) -> Stmt:
+        """Simplify in order, dropping what has become empty."""
         return seq(*(self.stmt(stmt) for stmt in node.stmts))
 
 

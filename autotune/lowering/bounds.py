@@ -15,7 +15,7 @@ from autotune.ir.ops import binary, const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import INF, Simplifier
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.lowering.regions import Relaxer, union
+from autotune.lowering.regions import Interval, Relaxer, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
@@ -95,7 +95,7 @@ class Bounds:
                 values[relation.inner] = self._from(relation.inner, binary("%", fused, inner))
         op = stage.op
         assert isinstance(op, ComputeOp)
-        untouched = {leaf for leaf in stage.leaf_axes}
+        untouched = set(stage.leaf_axes)
         return {
             axis.var: self._from(axis, values[axis]) if axis in untouched else values[axis]
             for axis in (*op.axis, *op.reduce_axis)
@@ -135,7 +135,7 @@ class Bounds:
                 if any(read.tensor is tensor for expr in body for read in reads(expr)):
                     yield reader, tensor
 
-    def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[object]:
+    def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[Interval | None]:
         relaxer = Relaxer(self._relaxed(stage, reader))
         values = self.root_values(reader)
         indices = [
@@ -195,7 +195,7 @@ def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
 
 def _ancestors_of_bound(stage: Stage) -> set[IterVar]:
     """Return the axes from which some loop bound to a thread derives."""
-    bound = {axis for axis in stage.bindings}
+    bound = set(stage.bindings)
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
             if relation.outer in bound or relation.inner in bound:

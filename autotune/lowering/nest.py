@@ -6,7 +6,8 @@ when the knobs have values, which of them are needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Read, Reduce, SizeVar, Var
@@ -303,7 +304,7 @@ class _Lowering:
         """Return the axes whose loops may overshoot, with their values counted from 0."""
         ranges = self.bounds.ranges
         values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
-        loose: dict[IterVar, bool] = {leaf: False for leaf in stage.leaf_axes}
+        loose: dict[IterVar, bool] = dict.fromkeys(stage.leaf_axes, False)
         for relation in reversed(stage.relations):
             if isinstance(relation, Split):
                 inner = ranges[relation.inner].extent
@@ -369,7 +370,7 @@ class _Flatten(Rewriter):
 class _Rename(Rewriter):
     """Gives loops other variables."""
 
-    def __init__(self, mapping: dict[Var, Var]) -> None:
+    def __init__(self, mapping: Mapping[Any, Var]) -> None:
         super().__init__()
         self.mapping = mapping
         self._memo.update(mapping)
@@ -382,6 +383,6 @@ class _Rename(Rewriter):
 class _Threads(Rewriter):
     """Replaces loop variables of bound axes by the thread variables."""
 
-    def __init__(self, mapping: dict[Var, Expr]) -> None:
+    def __init__(self, mapping: Mapping[Any, Expr]) -> None:
         super().__init__()
         self._memo.update(mapping)

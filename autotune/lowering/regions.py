@@ -68,7 +68,7 @@ class Relaxer:
         return Interval(to_expr(add(fixed, low), dtype), to_expr(width, dtype))
 
     def _monomial(self, monomial: Monomial, coefficient: int) -> tuple[Poly, Poly] | None:
-        """Return low and width of one term; the cofactor of the ranging atom must not be negative."""
+        """Return low and width of one term, whose ranging atom has a non-negative cofactor."""
         ranging = [atom for atom in monomial if self._ranges(atom)]
         rest = [atom for atom in monomial if not self._ranges(atom)]
         if len(ranging) != 1 or not all(is_loop_free(atom) for atom in rest):

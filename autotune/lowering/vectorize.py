@@ -222,7 +222,7 @@ class _Lanes(Rewriter):
 
 
 def _affine_parts(node: Expr) -> tuple[Expr, Expr] | None:
-    """(base, stride) of a ramp or of a scalar, None of any other vector."""
+    """Return (base, stride) of a ramp or of a scalar, None of any other vector."""
     if isinstance(node, Ramp):
         return node.base, node.stride
     return (node, Const(0, node.dtype)) if node.lanes == 1 else None

@@ -121,7 +121,7 @@ class ArgumentChecker:
                 continue
             expected = tuple(_extent(extent, known) for extent in param.shape)
             if shapes[number] != expected:
-                stated = ", ".join(f"{v.name} = {n}" for v, n in zip(self.sizes, sizes, strict=True))
+                stated = ", ".join(f"{v.name} = {int(c.value)}" for v, c in known.items())
                 raise self._error(
                     number, f"must have shape {expected} ({stated})", str(shapes[number])
                 )

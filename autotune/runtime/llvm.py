@@ -28,15 +28,18 @@ class Options:
 
     Attributes
     ----------
-    level : int
-        Optimisation level of the middle end.
-    loop_vectorizer, slp_vectorizer, unroller : bool
-        Which of LLVM's own transformations run.
+    level, codegen_level : int
+        Optimisation levels of LLVM's middle end and of its code generator. On scheduled kernels
+        3 takes a fifth longer than 2 to compile and was never faster.
+    loop_vectorizer : bool or None
+        Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
+    unroller : bool
+        Whether LLVM unrolls loops, on top of those that the schedule unrolls.
     """
 
-    level: int = 3
-    loop_vectorizer: bool = True
-    slp_vectorizer: bool = False
+    level: int = 2
+    codegen_level: int = 2
+    loop_vectorizer: bool | None = None
     unroller: bool = True
 
 
@@ -97,13 +100,14 @@ class CompiledFunction:
 
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""
-        machine = _machine(self.target.mcpu)
+        machine = _machine(self.target.mcpu, self.options.codegen_level)
         text: str = machine.emit_assembly(_optimised(self.source, machine, self.options))
         return text
 
     def optimised(self) -> str:
         """Return the LLVM assembly after optimisation."""
-        return str(_optimised(self.source, _machine(self.target.mcpu), self.options))
+        machine = _machine(self.target.mcpu, self.options.codegen_level)
+        return str(_optimised(self.source, machine, self.options))
 
     def __repr__(self) -> str:
         return f"<{self.function.name} for {self.target}>"
@@ -149,7 +153,7 @@ def default_cache() -> ObjectCache:
     return ObjectCache(cache_folder())
 
 
-# -- LLVM --------------------------------------------------------------------------------------------
+# -- LLVM --------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
 
@@ -169,17 +173,16 @@ def _cpu_and_features(mcpu: str) -> tuple[str, str]:
     return mcpu, ""
 
 
-def _new_machine(mcpu: str) -> Any:
+def _new_machine(mcpu: str, level: int = 2) -> Any:
     cpu, features = _cpu_and_features(mcpu)
-    # LLVM prints a warning about a CPU it does not know and goes on with a plain one.
     return _initialised().create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
     )
 
 
 @functools.cache
-def _machine(mcpu: str) -> Any:
-    return _new_machine(mcpu)
+def _machine(mcpu: str, level: int) -> Any:
+    return _new_machine(mcpu, level)
 
 
 def _optimised(source: str, machine: Any, options: Options) -> Any:
@@ -189,9 +192,11 @@ def _optimised(source: str, machine: Any, options: Options) -> Any:
     except RuntimeError as error:
         raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
     tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
-    tuning.loop_vectorization = options.loop_vectorizer
-    tuning.loop_interleaving = options.loop_vectorizer
-    tuning.slp_vectorization = options.slp_vectorizer
+    vectorize = options.loop_vectorizer
+    if vectorize is None:
+        vectorize = re.search(r"<\d+ x (float|double|i\d+)>", source) is None
+    tuning.loop_vectorization = tuning.loop_interleaving = vectorize
+    tuning.slp_vectorization = False
     tuning.loop_unrolling = options.unroller
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
@@ -207,7 +212,7 @@ def _object(
     found = cache.get(key) if cache is not None else None
     if found is None:
         with _lock:
-            machine = _machine(target.mcpu)
+            machine = _machine(target.mcpu, options.codegen_level)
             found = bytes(machine.emit_object(_optimised(source.text, machine, options)))
         if cache is not None:
             cache.put(key, found)

@@ -14,6 +14,7 @@ from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
+
 class Schedule:
     """Stages in an order in which each comes after those it reads.
 

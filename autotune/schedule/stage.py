@@ -16,7 +16,6 @@ from autotune.schedule.relations import Fuse, Relation, Split
 from autotune.schedule.steps import Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
-
 #: Kinds of memory a stage's result can live in.
 SCOPES = ("global", "shared", "local")
 
@@ -98,9 +97,10 @@ class Stage:
         """Return the position of a loop of this stage."""
         if not isinstance(axis, IterVar):
             self.fail(primitive, f"expected an axis, got {axis!r}")
-        for position, leaf in enumerate(self.leaf_axes):
-            if leaf is axis:
-                return position
+        position = next((i for i, leaf in enumerate(self.leaf_axes) if leaf is axis), None)
+        return self._not_a_leaf(primitive, axis) if position is None else position
+
+    def _not_a_leaf(self, primitive: str, axis: IterVar) -> NoReturn:
         loops = ", ".join(leaf.name for leaf in self.leaf_axes)
         known = any(a is axis for a in self.all_axes)
         why = "was already split or fused" if known else "is not an axis of this stage"

@@ -71,9 +71,10 @@ def compute(
     Tensor or list of Tensor
     """
     extents = _shape(shape, f"compute {name!r}")
+    names = _axis_names(fcompute, len(extents), name)
     axis = tuple(
         IterVar(Var(axis_name), Range(const(0), extent), AxisKind.SPATIAL)
-        for axis_name, extent in zip(_axis_names(fcompute, len(extents), name), extents, strict=True)
+        for axis_name, extent in zip(names, extents, strict=True)
     )
     value = fcompute(*(a.var for a in axis))
     body = tuple(convert(v) for v in value) if isinstance(value, (tuple, list)) else (

@@ -89,6 +89,12 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         name="C",
     )
 
+    def vectors(stage: Any, axis: Any) -> None:
+        """Write the columns of a tile out as whole vectors."""
+        outer, inner = stage.split(axis, factor=lanes)
+        stage.unroll(outer)
+        stage.vectorize(inner)
+
     s = te.create_schedule(C.op)
     acc = s.cache_write(T, "local")
     i, j = s[C].op.axis
@@ -103,22 +109,22 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         s[C].parallel(s[C].fuse(jo, io))
     if m % tile_m == 0 and n % tile_n == 0:
         s[C].unroll(ii)
-        s[C].vectorize(ji)
+        vectors(s[C], ji)
     s[T].compute_at(s[C], im)
     _, _, ti, tj = s[T].op.axis
     s[T].unroll(ti)
-    s[T].vectorize(tj)
+    vectors(s[T], tj)
     s[acc].compute_at(s[C], im)
     io, jo, ai, aj = s[acc].op.axis
     ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=unroll_k)
     s[acc].reorder(io, jo, ko, ki, ai, aj)
+    vectors(s[acc], aj)
     if k % unroll_k == 0:
         s[acc].unroll(ki)
     s[acc].unroll(ai)
-    s[acc].vectorize(aj)
 
     s[PB].parallel(s[PB].op.axis[0])
-    s[PB].vectorize(s[PB].op.axis[2])
+    vectors(s[PB], s[PB].op.axis[2])
     if pack_a:
         po, pk, pi = s[PA].op.axis
         s[PA].reorder(po, pi, pk)

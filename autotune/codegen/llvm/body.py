@@ -166,17 +166,17 @@ class Body(Values):
             )
         value = self.to_memory(self.widened(store.value, lanes), dtype, lanes)
         align, kind = dtypes.itemsize(dtype), memory_type(dtype, lanes)
-        forms = self.lanes(store.index)
-        if self.contiguous(forms):
-            pointer = self.address(buffer, forms[0])
+        first = self.consecutive(store.index)
+        if first is not None:
+            pointer = self.address(buffer, first)
             self.line(f"store {kind} {value}, ptr {pointer}, align {align}")
         else:
             scalar = memory_type(dtype)
-            for lane, form in enumerate(forms):
+            for lane, form in enumerate(self.lanes(store.index)):
                 one = self.define(f"extractelement {kind} {value}, i64 {lane}")
                 pointer = self.address(buffer, form)
                 self.line(f"store {scalar} {one}, ptr {pointer}, align {align}")
-        self.epoch += 1
+        self.writes[buffer] = self.writes.get(buffer, 0) + 1
 
     def _branch(self, stmt: If) -> None:
         condition = self.value(stmt.condition)
@@ -296,7 +296,7 @@ class Body(Values):
         self.module.uses_threads = True
         name = f"{self.name}.parallel{self.parallel_loops}"
         captured = Captured(self, loop)
-        low, high = extent.bounds
+        high = extent.bounds[1]
         captured.write_body(name, loop, None if high is None else high - 1)
         captured.write_launcher(name)
         count = self.materialise(extent)
@@ -315,7 +315,9 @@ class Body(Values):
         context = captured.store_context(count)
         threads = self.define(f"trunc i64 {asked} to i32")
         self.declare("GOMP_parallel", "declare void @GOMP_parallel(ptr, ptr, i32, i32)")
-        self.line(f"call void @GOMP_parallel(ptr @{name}.launch, ptr {context}, i32 {threads}, i32 0)")
+        self.line(
+            f"call void @GOMP_parallel(ptr @{name}.launch, ptr {context}, i32 {threads}, i32 0)"
+        )
         theirs = self.define(f"load i32, ptr {context}, align 8")
         self.line(f"br label %{labels[2]}")
         self.code.begin(labels[2])
@@ -397,7 +399,9 @@ class Captured:
         operands = []
         for i, argument in enumerate(["i64 %count", *self.arguments]):
             kind = argument.split()[0]
-            lines.append(f"  %at.{i} = getelementptr {self.struct}, ptr %context, i64 0, i32 {i + 1}")
+            lines.append(
+                f"  %at.{i} = getelementptr {self.struct}, ptr %context, i64 0, i32 {i + 1}"
+            )
             lines.append(f"  %field.{i} = load {kind}, ptr %at.{i}, align 8")
             operands.append(f"{kind} %field.{i}")
         operands = operands[1:]

@@ -71,7 +71,11 @@ class Indices(Writer):
         return known
 
     def form(self, expr: Expr, lane: int = 0) -> Linear:
-        """Linear form of lane `lane` of an integer expression."""
+        """Return the linear form of lane `lane` of an integer expression."""
+        if isinstance(expr, Var):
+            return self._variable(expr)
+        if isinstance(expr, Const):
+            return constant(int(expr.value))
         key = (expr, lane)
         if self.is_index(expr):
             found = self.recall(key)
@@ -88,10 +92,6 @@ class Indices(Writer):
 
     def _form(self, expr: Expr, lane: int) -> Linear:
         match expr:
-            case Const():
-                return constant(int(expr.value))
-            case Var():
-                return self._variable(expr)
             case Ramp():
                 return self.form(expr.base) + self.form(expr.stride).scaled(lane)
             case Broadcast():
@@ -203,18 +203,17 @@ class Indices(Writer):
 
     def _divided(self, a: Linear, divisor: int) -> Linear:
         """Floor of `a / divisor` for a positive constant divisor."""
-        low, high = a.bounds
-        bounds = (None if low is None else low // divisor, None if high is None else high // divisor)
+        low, high = (None if end is None else end // divisor for end in a.bounds)
         shift = divisor.bit_length() - 1
         if divisor == 1 << shift:
-            return self.pure(f"ashr i64 {{0}}, {shift}", (a,), *bounds)
+            return self.pure(f"ashr i64 {{0}}, {shift}", (a,), low, high)
         if non_negative((a,)):
-            return self.pure(f"udiv i64 {{0}}, {divisor}", (a,), *bounds)
+            return self.pure(f"udiv i64 {{0}}, {divisor}", (a,), low, high)
         # Towards zero for a >= 0; for a < 0 floor(a / d) = -1 - (-1 - a) / d = ~(~a / d).
         sign = self.pure("ashr i64 {0}, 63", (a,), -1, 0)
         positive = self.pure("xor i64 {0}, {1}", (a, sign), 0, None)
         quotient = self.pure(f"udiv i64 {{0}}, {divisor}", (positive,), 0, None)
-        return self.pure("xor i64 {0}, {1}", (quotient, sign), *bounds)
+        return self.pure("xor i64 {0}, {1}", (quotient, sign), low, high)
 
     def _floor_by_variable(self, op: str, a: Linear, b: Linear) -> Linear:
         # A divisor of 0 can only be an empty size, under which nothing runs: 1 avoids the trap,

@@ -95,8 +95,9 @@ class Linear:
         return low, high
 
     def split_by(self, divisor: int) -> tuple[Linear, Linear]:
-        """Return (q, r) with this form equal to `divisor * q + r` and a constant of r in
-        [0, divisor); q takes every term that `divisor` divides.
+        """Return (q, r) with this form equal to `divisor * q + r`.
+
+        The constant of r lies in [0, divisor); q takes every term that `divisor` divides.
         """
         whole = {a: c // divisor for a, c in self.terms.items() if c % divisor == 0}
         rest = {a: c for a, c in self.terms.items() if c % divisor != 0}
@@ -104,12 +105,12 @@ class Linear:
 
 
 def constant(value: int) -> Linear:
-    """The form of a known value."""
+    """Return the form of a known value."""
     return Linear({}, value)
 
 
 def of_atom(atom: Atom) -> Linear:
-    """The form of one atom."""
+    """Return the form of one atom."""
     return Linear({atom: 1}, 0)
 
 

@@ -203,9 +203,10 @@ class _MathWriter:
         return self.intrinsic("copysign", y, x)
 
     def log(self, x: str) -> str:
-        """With x = m 2**e, sqrt(1/2) <= m < sqrt(2), f = m - 1 and s = f / (2 + f):
-        log(x) = e log(2) + f - (f**2 / 2 - s (f**2 / 2 + R)), R = 2/3 s**2 + 2/5 s**4 + ...,
-        the series of log((1 + s) / (1 - s)) with its first term written exactly in f.
+        """Series of log((1 + s) / (1 - s)) with its first term written exactly in f.
+
+        With x = m 2**e, sqrt(1/2) <= m < sqrt(2), f = m - 1 and s = f / (2 + f):
+        log(x) = e log(2) + f - (f**2 / 2 - s (f**2 / 2 + R)), R = 2/3 s**2 + 2/5 s**4 + ...
         """
         form = self.form
         tiny, shift = 2.0 ** (1 - form.bias), form.mantissa + 2

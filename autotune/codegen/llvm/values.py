@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.llvm.indices import Indices
@@ -56,7 +56,9 @@ class Values(Indices):
     mask : (str, int) or None
         Inside the branches of a vector `if_then_else`: which of how many lanes are active.
     epoch : int
-        Counts stores: values that depend on memory are remembered within one epoch only.
+        Counts loops and branches that wrote; loaded values are remembered within one epoch only.
+    writes : dict of Buffer to int
+        Counts stores to each buffer: one forgets what was loaded from that buffer alone.
     """
 
     def __init__(self) -> None:
@@ -64,23 +66,30 @@ class Values(Indices):
         self.functions: dict[str, tuple[str, str, int]] = {}
         self.mask: tuple[str, int] | None = None
         self.epoch = 0
-        self._pure: dict[Expr, bool] = {}
+        self.writes: dict[Buffer, int] = {}
+        self._sources: dict[Expr, tuple[Buffer, ...]] = {}
 
     # -- dispatch and memory of values ---------------------------------------------------------
 
-    def is_pure(self, expr: Expr) -> bool:
-        """Whether the value of `expr` does not depend on memory."""
-        known = self._pure.get(expr)
+    def sources(self, expr: Expr) -> tuple[Buffer, ...]:
+        """Buffers that the value of `expr` is read from."""
+        known = self._sources.get(expr)
         if known is None:
-            known = not any(isinstance(node, Load) for node in walk_expr(expr))
-            self._pure[expr] = known
+            loads = (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
+            self._sources[expr] = known = tuple(dict.fromkeys(loads))
         return known
+
+    def version(self, buffers: tuple[Buffer, ...]) -> Hashable:
+        """State of memory as far as it concerns `buffers`."""
+        if not buffers:
+            return None
+        return (self.epoch, *(self.writes.get(buffer, 0) for buffer in buffers))
 
     def value(self, expr: Expr) -> str:
         """Operand text of the value of `expr`, of type `llvm_type(expr.dtype, expr.lanes)`."""
         if isinstance(expr, Const):
             return const_text(expr.value, expr.dtype)
-        key = (expr, None if self.is_pure(expr) else self.epoch)
+        key = (expr, self.version(self.sources(expr)))
         found = self.recall(key)
         if not isinstance(found, str):
             found = self._value(expr)
@@ -141,7 +150,7 @@ class Values(Indices):
         found = self.define(
             f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer"
         )
-        self.remember(key, found)
+        self.remember(key, found, self.first)
         return found
 
     def _ramp(self, ramp: Ramp) -> str:
@@ -163,7 +172,7 @@ class Values(Indices):
         op, operand = expr.op, expr.a.dtype
         if op in COMPARISON:
             return self._compare(expr)
-        if op in LOGIC and expr.lanes == 1 and not self.is_pure(expr.b):
+        if op in LOGIC and expr.lanes == 1 and self.sources(expr.b):
             return self._short_circuit(expr)
         a, b = self.value(expr.a), self.value(expr.b)
         kind = llvm_type(operand, expr.lanes)
@@ -182,7 +191,7 @@ class Values(Indices):
         return self._floor_division(expr, a, b)
 
     def _float_extreme(self, expr: Binary, a: str, b: str) -> str:
-        """The smaller or larger of two floats; a NaN on either side wins, as in NumPy."""
+        """Choose the smaller or larger of two floats; a NaN on either side wins, as in NumPy."""
         test = "olt" if expr.op == "min" else "ogt"
         kind = llvm_type(expr.dtype, expr.lanes)
         mask = vector_of("i1", expr.lanes)
@@ -260,7 +269,8 @@ class Values(Indices):
         }[op]
         if any(decided):
             return "true" if decided[0] else "false"
-        return self.define(f"icmp {_INT_TESTS[op]} i64 {self.materialise(a)}, {self.materialise(b)}")
+        left, right = self.materialise(a), self.materialise(b)
+        return self.define(f"icmp {_INT_TESTS[op]} i64 {left}, {right}")
 
     # -- choices -------------------------------------------------------------------------------
 
@@ -398,7 +408,8 @@ class Values(Indices):
             f"declare {scalar} @{symbol}({', '.join([scalar] * arity)}) nounwind memory(none)",
         )
         if expr.lanes == 1:
-            return self.define(f"call {scalar} @{symbol}({', '.join(f'{scalar} {a}' for a in args)})")
+            operands = ", ".join(f"{scalar} {a}" for a in args)
+            return self.define(f"call {scalar} @{symbol}({operands})")
         result = "poison"
         for lane in range(expr.lanes):
             parts = [self.define(f"extractelement {kind} {a}, i64 {lane}") for a in args]
@@ -416,43 +427,65 @@ class Values(Indices):
         if base is None:
             raise CodegenError(f"buffer {buffer.name!r} is used where it is not allocated")
         kind = memory_type(buffer.dtype)
-        pointer = base
+        pointer, depth = base, 1
         if index.terms:
-            key = ("address", base, index.key)
+            # Allocated buffers exist from the body (depth 1) on.
+            depth = max(1, *(atom.depth for atom in index.terms))
+            key = (base, index.key)
             found = self.recall(key)
             if not isinstance(found, str):
-                # Allocated buffers exist from the body (depth 1) on.
-                depth = max(1, *(atom.depth for atom in index.terms))
                 offset = self.materialise(index.variable())
                 found = self.define(f"getelementptr {kind}, ptr {base}, i64 {offset}", "p", depth)
                 self.remember(key, found, depth)
             pointer = found
         if not index.const:
             return pointer
-        return self.define(f"getelementptr {kind}, ptr {pointer}, i64 {index.const}", "p")
+        key = (pointer, index.const)
+        found = self.recall(key)
+        if not isinstance(found, str):
+            found = self.define(
+                f"getelementptr {kind}, ptr {pointer}, i64 {index.const}", "p", depth
+            )
+            self.remember(key, found, depth)
+        return found
 
-    @staticmethod
-    def contiguous(lanes: list[Linear]) -> bool:
-        """Whether the lanes are consecutive elements."""
+    def consecutive(self, index: Expr) -> Linear | None:
+        """First lane of a vector index whose lanes are consecutive elements, else None."""
+        if index.lanes == 1:
+            return self.form(index)
+        if isinstance(index, Ramp) and isinstance(index.stride, Const):
+            return self.form(index.base) if index.stride.value == 1 else None
+        lanes = self.lanes(index)
         key, const = lanes[0].key, lanes[0].const
-        return all(f.key == key and f.const == const + i for i, f in enumerate(lanes))
+        if all(f.const == const + i and f.key == key for i, f in enumerate(lanes)):
+            return lanes[0]
+        return None
 
     def _load(self, load: Load) -> str:
         if load.lanes == 1:
             return self.load_lane(load, self.form(load.index))
-        forms = self.lanes(load.index)
-        if all(f.key == forms[0].key and f.const == forms[0].const for f in forms):
-            return self.splat(self.load_lane(load, forms[0]), load.dtype, load.lanes)
-        if not self.contiguous(forms):
-            return self._gather(load, forms)
-        kind = memory_type(load.dtype, load.lanes)
-        pointer = self.address(load.buffer, forms[0])
-        align = dtypes.itemsize(load.dtype)
+        first = self.consecutive(load.index)
+        if first is None:
+            return self._gather(load, self.lanes(load.index))
         if self.mask is None:
-            loaded = self.define(f"load {kind}, ptr {pointer}, align {align}")
-        else:
-            loaded = self._masked_load(load, pointer, kind, self.mask[0])
+            return self._load_unmasked(load.buffer, first, load.lanes)
+        pointer = self.address(load.buffer, first)
+        kind = memory_type(load.dtype, load.lanes)
+        loaded = self._masked_load(load, pointer, kind, self.mask[0])
         return self._from_memory(loaded, load.dtype, load.lanes)
+
+    def _load_unmasked(self, buffer: Buffer, index: Linear, lanes: int) -> str:
+        """Load consecutive elements, unless the same ones were loaded and not written since."""
+        key = ("load", buffer, index.key, index.const, lanes, self.version((buffer,)))
+        found = self.recall(key)
+        if isinstance(found, str):
+            return found
+        pointer, kind = self.address(buffer, index), memory_type(buffer.dtype, lanes)
+        align = dtypes.itemsize(buffer.dtype)
+        loaded = self.define(f"load {kind}, ptr {pointer}, align {align}")
+        found = self._from_memory(loaded, buffer.dtype, lanes)
+        self.remember(key, found, self.first)
+        return found
 
     def _masked_load(self, load: Load, pointer: str, kind: str, mask: str) -> str:
         element = suffix(load.dtype, load.lanes)
@@ -467,6 +500,8 @@ class Values(Indices):
         )
 
     def _gather(self, load: Load, forms: list[Linear]) -> str:
+        if all(f.const == forms[0].const and f.key == forms[0].key for f in forms):
+            return self.splat(self.load_lane(load, forms[0]), load.dtype, load.lanes)
         kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
         result = "poison"
         for lane, form in enumerate(forms):
@@ -480,7 +515,7 @@ class Values(Indices):
 
     def _load_element(self, load: Load, index: Linear, lane: int | None) -> str:
         if self.mask is None:
-            return self._load_scalar(load, index)
+            return self._load_unmasked(load.buffer, index, 1)
         mask, lanes = self.mask
         if lane is None:
             symbol = f"llvm.vector.reduce.or.v{lanes}i1"
@@ -490,14 +525,11 @@ class Values(Indices):
             active = self.define(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
         zero = const_text(0, load.dtype)
         return self.choose(
-            active, llvm_type(load.dtype), lambda: self._load_scalar(load, index), lambda: zero
+            active,
+            llvm_type(load.dtype),
+            lambda: self._load_unmasked(load.buffer, index, 1),
+            lambda: zero,
         )
-
-    def _load_scalar(self, load: Load, index: Linear) -> str:
-        pointer = self.address(load.buffer, index)
-        align = dtypes.itemsize(load.dtype)
-        loaded = self.define(f"load {memory_type(load.dtype)}, ptr {pointer}, align {align}")
-        return self._from_memory(loaded, load.dtype, 1)
 
     def _from_memory(self, ref: str, dtype: str, lanes: int) -> str:
         if dtype != dtypes.BOOL:

@@ -34,13 +34,18 @@ class Code:
 
 
 class Scope:
-    """A region: where its lines go and what was computed in it."""
+    """A region: where its lines go and what was computed in it.
 
-    __slots__ = ("code", "depth", "memo")
+    `first` is the depth of the outermost scope that writes into the same code: what is written
+    there now is visible until that one ends.
+    """
 
-    def __init__(self, code: Code, depth: int) -> None:
+    __slots__ = ("code", "depth", "first", "memo")
+
+    def __init__(self, code: Code, depth: int, first: int) -> None:
         self.code = code
         self.depth = depth
+        self.first = first
         self.memo: dict[Hashable, object] = {}
 
 
@@ -48,13 +53,18 @@ class Writer:
     """The text of one function under construction."""
 
     def __init__(self) -> None:
-        self.scopes = [Scope(Code("entry"), 0)]
+        self.scopes = [Scope(Code("entry"), 0, 0)]
         self._names = 0
 
     @property
     def depth(self) -> int:
         """Depth of the current scope."""
         return len(self.scopes) - 1
+
+    @property
+    def first(self) -> int:
+        """Depth of the outermost scope that ends no earlier than what is written now."""
+        return self.scopes[-1].first
 
     @property
     def code(self) -> Code:
@@ -77,7 +87,7 @@ class Writer:
         return name
 
     def recall(self, key: Hashable) -> object | None:
-        """What was remembered under `key` in a scope that is still open."""
+        """Return what was remembered under `key` in a scope that is still open."""
         for scope in reversed(self.scopes):
             found = scope.memo.get(key)
             if found is not None:
@@ -91,11 +101,11 @@ class Writer:
     @contextmanager
     def region(self, label: str | None = None) -> Iterator[Code]:
         """Open a scope: in new code that starts at block `label`, or in the current code."""
-        code = self.code
+        code, depth, first = self.code, len(self.scopes), self.scopes[-1].first
         if label is not None:
-            code = Code(label)
+            code, first = Code(label), depth
             code.begin(label)
-        self.scopes.append(Scope(code, len(self.scopes)))
+        self.scopes.append(Scope(code, depth, first))
         try:
             yield code
         finally:
