@@ -1,0 +1,299 @@
+"""A task: one template with its arguments and target, and everything its configurations lead to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import UsageError
+from autotune.ir import dtypes
+from autotune.ir.expr import Const, Expr, Knob
+from autotune.ir.printer import expr_text
+from autotune.ir.stmt import Function
+from autotune.ir.visitor import walk_expr
+from autotune.lowering.finalise import finalise
+from autotune.target import Target
+from autotune.template import Template
+from autotune.templates import find_template
+from autotune.trace.explore import classify, explore
+from autotune.trace.identity import code_hash, digest, schedule_lines
+from autotune.trace.structures import Structure, Structures
+from search_spaces import IntArray, Space
+
+__all__ = ["Argument", "Task", "Workload", "code_hash"]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is computed: a template's name and all its arguments.
+
+    Attributes
+    ----------
+    template : str
+        Name of the template.
+    args : mapping of str to int, float, str or bool
+        Arguments, defaults included.
+    """
+
+    template: str
+    args: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``{"template": str, "args": {...}}``."""
+        return {"template": self.template, "args": dict(self.args)}
+
+    @property
+    def key(self) -> str:
+        """Text that is the same for the same workload, whatever the order of its arguments."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits of `key`."""
+        return digest([self.key])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        return f"{self.template}({', '.join(f'{k}={v}' for k, v in self.args.items())})"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array of the built function.
+
+    Attributes
+    ----------
+    name : str
+        Name of its tensor.
+    shape : tuple of int
+        Its sizes.
+    dtype : str
+        Type of its elements.
+    is_output : bool
+        Whether the function writes it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_output: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        total = dtypes.itemsize(self.dtype)
+        for extent in self.shape:
+            total *= extent
+        return total
+
+
+class Task:
+    """One workload on one target: its search space, and the function of each configuration.
+
+    Nothing is traced before it is asked for; a worker that needs one configuration traces one
+    structure.
+
+    Parameters
+    ----------
+    template : Template
+        What to tune.
+    args : mapping of str to value
+        Its arguments; defaults are filled in.
+    target : str or Target
+        What for.
+    template_ref : str, optional
+        How another process finds the template: a name or ``file.py:function``. By default the
+        file that the template is written in.
+
+    Attributes
+    ----------
+    template, args, target
+        As given, with all arguments.
+    workload : Workload
+        Name and arguments.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        args: Mapping[str, Any],
+        target: str | Target = "llvm",
+        template_ref: str | None = None,
+    ) -> None:
+        self.template = template
+        self.args = template.bind(args)
+        self.target = Target.of(target)
+        if self.target.kind != template.target:
+            raise UsageError(
+                f"template {template.name!r} is for {template.target!r} targets, "
+                f"not {str(self.target)!r}"
+            )
+        self.workload = Workload(template.name, self.args)
+        self._template_ref = template_ref
+        self._structures = Structures(
+            template.name,
+            lambda cfg: template.function(cfg, **self.args),
+            self.target,
+            template.source_file,
+        )
+
+    @classmethod
+    def from_reference(
+        cls, reference: str, args: Mapping[str, Any], target: str | Target = "llvm"
+    ) -> Task:
+        """Return the task of a template given by name or as ``file.py:function``.
+
+        Raises
+        ------
+        UsageError
+            If there is no such template for this target, or the arguments do not fit.
+        """
+        return cls(find_template(reference, target), args, target, reference)
+
+    def __repr__(self) -> str:
+        return f"<task {self.workload} on {self.target}>"
+
+    @property
+    def template_ref(self) -> str:
+        """How another process finds the template."""
+        return self._template_ref or self.template.path
+
+    # -- configurations --------------------------------------------------------------------
+
+    @cached_property
+    def space(self) -> Space:
+        """All configurations; what the template, the schedule and the target refuse is infeasible.
+
+        Raises
+        ------
+        UsageError
+            If the template fails whatever its knobs are.
+        """
+        space = explore(self._structures)
+        known = self._structures.known
+        if known and all(structure.error for structure in known):
+            first = known[0]
+            raise UsageError(
+                f"template {self.template.name!r} fails for every configuration: "
+                f"{first.error.removeprefix('template: ')}"
+            ) from first.cause
+        return space
+
+    @property
+    def structures(self) -> tuple[Structure, ...]:
+        """Structures found so far."""
+        _ = self.space
+        return tuple(self._structures.known)
+
+    @property
+    def untraceable(self) -> str:
+        """Why configurations are lowered one at a time; empty if the template is traced."""
+        return self._structures.untraceable
+
+    @property
+    def default_index(self) -> int:
+        """Index of the legal configuration that a build without records uses."""
+        return self.space.default_index
+
+    def structure(self, index: int) -> Structure:
+        """Return the structure of a configuration, traced now if it is new."""
+        return self._structures.of(self.space.config(index).values)
+
+    def classify(self, indices: IntArray) -> npt.NDArray[np.int32]:
+        """Return the number of the structure of each index, -1 where it is not traced; (n,)."""
+        return classify(self._structures, self.space, indices)
+
+    def knob_values(self, index: int) -> dict[Knob, int]:
+        """Return the value of each symbol of the structure of a configuration."""
+        config = self.space.config(index)
+        columns = self._structures.columns_of(config.values)
+        symbols = self._structures.of(config.values).symbols
+        return {knob: int(columns[name][0]) for name, knob in symbols.items()}
+
+    def function(self, index: int) -> Function:
+        """Return the analysed function of a configuration: what features are made from.
+
+        Raises
+        ------
+        InstantiationError
+            If the template, the schedule or the target refuses this configuration.
+        """
+        return self.function_of(self.space.config(index).values)
+
+    def function_of(self, values: Mapping[str, object]) -> Function:
+        """As `function`, for named knob values; needs no search space."""
+        return self._structures.instantiate(values)
+
+    def final(self, index: int) -> Function:
+        """Return the function of a configuration in the form that backends take."""
+        return finalise(self.function(index))
+
+    # -- what it computes ------------------------------------------------------------------
+
+    @cached_property
+    def arguments(self) -> list[Argument]:
+        """Arrays of the function, in order: inputs, then outputs.
+
+        Raises
+        ------
+        UsageError
+            If a shape depends on knobs or on sizes that are not given.
+        """
+        structure = self._structures.of({})
+        if structure.error:
+            _ = self.space
+            structure = next(s for s in self._structures.known if not s.error)
+        assert structure.function is not None
+        outputs = structure.function.outputs
+        return [
+            Argument(b.name, self._shape(b.name, b.shape), b.dtype, b in outputs)
+            for b in structure.function.params
+        ]
+
+    def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
+        for extent in shape:
+            if not isinstance(extent, Const):
+                why = "knobs" if any(isinstance(v, Knob) for v in walk_expr(extent)) else "te.var"
+                raise UsageError(
+                    f"template {self.template.name!r}: the shape of argument {name!r} depends on "
+                    f"{why} (`{expr_text(extent)}`); a task needs arrays of fixed sizes"
+                )
+        return tuple(int(e.value) for e in shape if isinstance(e, Const))
+
+    @property
+    def reference(self) -> Callable[..., Any] | None:
+        """Function of the input arrays that returns the right answer; None if there is none."""
+        return self.template.reference_for(self.args)
+
+    @property
+    def flops(self) -> float | None:
+        """Floating-point operations of one run; None if the template does not say."""
+        return self.template.flops_for(self.args)
+
+    @property
+    def bytes(self) -> float:
+        """Total size of the arguments in bytes: what a run must move at least."""
+        return float(sum(argument.nbytes for argument in self.arguments))
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the knobs ("space") and of computations and schedule steps ("template").
+
+        Neither depends on how the schedule is lowered or simplified.
+        """
+        knobs = Space(self.space.knobs).fingerprint()
+        lines = [self.workload.key, knobs]
+        structures = self._structures.known or [self._structures.of({})]
+        for structure in structures:
+            lines += [f"if {expr_text(expr)} is {value}" for expr, value in structure.decisions]
+            if structure.schedule is not None:
+                lines += schedule_lines(structure.schedule)
+        return {"space": knobs, "template": digest(lines)}

@@ -1,0 +1,235 @@
+"""The decorator that makes a function a template: a computation and how its knobs schedule it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.trace.knobs import Annotations, AxisOrder, Knobs, SplitSizes
+
+__all__ = ["Annotations", "AxisOrder", "Knobs", "Parameter", "SplitSizes", "Template", "template"]
+
+_TYPES: dict[str, type] = {t.__name__: t for t in (int, float, str, bool)}
+_EXPECTED = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of a template.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    type : type
+        int, float, str or bool.
+    default : object
+        Its default; `inspect.Parameter.empty` if it has none.
+    """
+
+    name: str
+    type: type
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def required(self) -> bool:
+        """Whether a value must be given."""
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Template:
+    """A function that describes a computation and schedules it as its knobs say.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in records and on the command line.
+    target : str
+        Kind of target it is for, such as "llvm".
+    function : callable
+        Takes `Knobs` and the arguments; returns the schedule and its tensors, inputs first.
+    reference : callable or None
+        Takes the input arrays in order and returns the output array (or a tuple of them). A Python
+        function may name arguments of the template as keyword-only parameters, or take
+        ``**kwargs``; it then gets them too.
+    flops : callable, float or None
+        Floating-point operations of one run; a callable takes the arguments by name.
+    """
+
+    name: str
+    target: str
+    function: Callable[..., Any]
+    reference: Callable[..., Any] | None = None
+    flops: Callable[..., float] | float | None = None
+
+    def __call__(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
+        """Run the function."""
+        return self.function(cfg, *args, **kwargs)
+
+    @property
+    def description(self) -> str:
+        """First line of the function's docstring."""
+        return (inspect.getdoc(self.function) or "").split("\n")[0]
+
+    @property
+    def source_file(self) -> str:
+        """File the function is written in."""
+        return inspect.getsourcefile(self.function) or ""
+
+    @property
+    def path(self) -> str:
+        """``file.py:function``, by which another process finds the template."""
+        name = self.function.__qualname__
+        if not name.isidentifier() or not os.path.isfile(self.source_file):
+            raise UsageError(
+                f"template {self.name!r} is defined inside another function or without a file: "
+                "write it at the top level of a file, so that worker processes can load it"
+            )
+        return f"{os.path.abspath(self.source_file)}:{name}"
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Arguments of the template, in order."""
+        return tuple(_parameters(self.name, self.function))
+
+    def parse_args(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return arguments given as texts, as on a command line, converted by their annotations.
+
+        Raises
+        ------
+        UsageError
+            If a name is unknown or missing, or a text is not what the annotation says.
+        """
+        types = {p.name: p.type for p in self.parameters}
+        values: dict[str, Any] = {}
+        for name, text in texts.items():
+            values[name] = self._parsed(name, text, types[name]) if name in types else text
+        return self.bind(values)
+
+    def _parsed(self, name: str, text: str, kind: type) -> Any:
+        try:
+            return _FLAGS[text.lower()] if kind is bool else kind(text)
+        except (ValueError, KeyError):
+            self._refuse(name, text, kind)
+
+    def _refuse(self, name: str, value: object, kind: type) -> Any:
+        raise UsageError(
+            f"template {self.name!r}: argument {name} must be {_EXPECTED[kind]}, got {value!r}"
+        ) from None
+
+    def bind(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments in order, defaults filled in, each checked against its annotation.
+
+        Raises
+        ------
+        UsageError
+            If an argument is unknown, missing, or of the wrong type.
+        """
+        names = [p.name for p in self.parameters]
+        signature = ", ".join(
+            p.name if p.required else f"{p.name}={p.default!r}" for p in self.parameters
+        )
+        for name in args:
+            if name not in names:
+                raise UsageError(
+                    f"template {self.name!r} has no argument {name!r}; it takes: {signature}"
+                )
+        missing = [p.name for p in self.parameters if p.required and p.name not in args]
+        if missing:
+            raise UsageError(
+                f"template {self.name!r} needs a value for {', '.join(missing)}; "
+                f"it takes: {signature}"
+            )
+        return {
+            p.name: self._checked(p, args[p.name]) if p.name in args else p.default
+            for p in self.parameters
+        }
+
+    def _checked(self, parameter: Parameter, value: Any) -> Any:
+        kind = parameter.type
+        plain: Any = value
+        if isinstance(value, np.generic):
+            plain = value.item()
+        if kind is float and isinstance(plain, int) and not isinstance(plain, bool):
+            plain = float(plain)
+        if type(plain) is not kind or (kind is float and not math.isfinite(plain)):
+            self._refuse(parameter.name, value, kind)
+        return plain
+
+    def reference_for(self, args: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """Return the reference as a function of the input arrays alone."""
+        if self.reference is None or not inspect.isfunction(self.reference):
+            return self.reference
+        parameters = inspect.signature(self.reference).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return partial(self.reference, **args)
+        taken = {p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY
+                 and p.name in args}
+        return partial(self.reference, **taken) if taken else self.reference
+
+    def flops_for(self, args: Mapping[str, Any]) -> float | None:
+        """Return the floating-point operations of one run, None if the template does not say."""
+        if self.flops is None:
+            return None
+        return float(self.flops(**args) if callable(self.flops) else self.flops)
+
+
+def template(
+    name: str,
+    target: str = "llvm",
+    reference: Callable[..., Any] | None = None,
+    flops: Callable[..., float] | float | None = None,
+) -> Callable[[Callable[..., Any]], Template]:
+    """Make a function a `Template`.
+
+    ::
+
+        @template("scale", target="llvm", reference=lambda a: 2 * a)
+        def scale(cfg: Knobs, n: int, dtype: str = "float32"):
+            A = te.placeholder((n,), dtype, name="A")
+            B = te.compute((n,), lambda i: A[i] * 2, name="B")
+            s = te.create_schedule(B.op)
+            s[B].split(s[B].op.axis[0], factor=cfg.define_knob("tile", [4, 8, 16]))
+            return s, [A, B]
+
+    The function takes `Knobs` first; its other parameters are annotated int, float, str or bool.
+
+    Raises
+    ------
+    UsageError
+        If the parameters are not of that form.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Template:
+        made = Template(name, target, function, reference, flops)
+        _ = made.parameters
+        return made
+
+    return decorate
+
+
+def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        raise UsageError(f"template {name!r} must take cfg (its Knobs) as its first parameter")
+    found = []
+    for parameter in parameters[1:]:
+        text = parameter.annotation
+        kind = _TYPES.get(text if isinstance(text, str) else getattr(text, "__name__", ""))
+        if kind is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise UsageError(
+                f"template {name!r}: parameter {str(parameter)!r} must be annotated as one of "
+                f"{', '.join(_TYPES)}, as in `{parameter.name}: int`"
+            )
+        found.append(Parameter(parameter.name, kind, parameter.default))
+    return found

@@ -1,0 +1,124 @@
+"""Finds templates: the built-in ones by name, installed ones by entry point, others by file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from autotune.errors import UsageError
+from autotune.target import Target
+from autotune.template import Template
+
+GROUP = "autotune.templates"
+"""Entry-point group: name NAME or KIND/NAME (a target kind), value module:function."""
+
+BUILTIN: dict[tuple[str, str], str] = {
+    ("broadcast_add", "llvm"): "autotune.templates.broadcast_add:broadcast_add",
+    ("matmul", "llvm"): "autotune.templates.matmul:matmul",
+    ("conv2d_nchw", "llvm"): "autotune.templates.conv2d:conv2d_nchw",
+    ("softmax", "llvm"): "autotune.templates.softmax:softmax",
+}
+"""Where the built-in template of a name and a target kind is."""
+
+
+@dataclass(frozen=True)
+class TemplateEntry:
+    """A template that can be asked for by name.
+
+    Attributes
+    ----------
+    name, target : str
+        Its name and the kind of target it is for.
+    location : str
+        module:function.
+    """
+
+    name: str
+    target: str
+    location: str
+
+    def load(self) -> Template:
+        """Import and return the template."""
+        module, _, attribute = self.location.partition(":")
+        found = getattr(importlib.import_module(module), attribute, None)
+        if not isinstance(found, Template):
+            raise UsageError(f"template {self.name!r}: {self.location} is not a template")
+        return found
+
+
+def list_templates() -> list[TemplateEntry]:
+    """Return all templates that have a name, without importing them."""
+    found = {key: TemplateEntry(*key, location) for key, location in BUILTIN.items()}
+    for point in entry_points(group=GROUP):
+        kind, _, name = point.name.rpartition("/")
+        key = (name, kind or "llvm")
+        found.setdefault(key, TemplateEntry(*key, point.value))
+    return [found[key] for key in sorted(found)]
+
+
+def find_template(reference: str, target: str | Target) -> Template:
+    """Return a template by its name, or by ``path/to/file.py:function``.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or it is for another kind of target.
+    """
+    kind = Target.of(target).kind
+    path, colon, function = reference.rpartition(":")
+    if colon and path.endswith(".py"):
+        found = _from_file(path, function)
+        if found.target != kind:
+            raise UsageError(
+                f"template {reference!r} is for {found.target!r} targets, not {kind!r}"
+            )
+        return found
+    entries = list_templates()
+    for entry in entries:
+        if (entry.name, entry.target) == (reference, kind):
+            return entry.load()
+    kinds = [entry.target for entry in entries if entry.name == reference]
+    if kinds:
+        raise UsageError(f"template {reference!r} is for {', '.join(kinds)} targets, not {kind!r}")
+    names = ", ".join(dict.fromkeys(entry.name for entry in entries))
+    raise UsageError(
+        f"there is no template {reference!r}: give one of {names}, or path/to/file.py:function"
+    )
+
+
+def _from_file(path: str, function: str) -> Template:
+    if not os.path.isfile(path):
+        raise UsageError(f"template file {path!r} does not exist")
+    module = _import_file(os.path.abspath(path))
+    found = getattr(module, function, None)
+    if isinstance(found, Template):
+        return found
+    names = [name for name, value in vars(module).items() if isinstance(value, Template)]
+    known = f"its templates are {', '.join(names)}" if names else "it has no templates"
+    problem = "is not a template" if found is not None else "does not exist"
+    raise UsageError(f"{path}: {function!r} {problem}; {known}")
+
+
+def _import_file(path: str) -> ModuleType:
+    """Run a Python file as a module of its own, named after its path."""
+    name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise UsageError(
+            f"template file {path!r} cannot be loaded: {type(error).__name__}{line}: {error}"
+        ) from error
+    return module

@@ -1,0 +1,150 @@
+"""From structures to a search space: finds the ways through a template, and what each refuses.
+
+Every configuration of a space of up to two million is followed through the decisions; of a larger
+one a fixed sample, and structures that it misses are found when they are needed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.ir.columns import ColumnProgram
+from autotune.ir.expr import Const, Expr
+from autotune.ir.ops import binary, const
+from autotune.trace.sources import KnobTable
+from autotune.trace.structures import Structures
+from autotune.trace.tree import Columns, KnobColumns, space_columns
+from search_spaces import Constraint, IntArray, Space
+
+MOST_CLASSIFIED = 2_000_000
+"""Spaces up to this size are explored whole."""
+
+SAMPLE = 1 << 16
+"""Configurations that stand for a larger space."""
+
+MOST_STRUCTURES = 256
+"""Structures found in advance."""
+
+CHUNK = 1 << 15
+
+UNKNOWN = -1
+"""Label of a configuration whose structure has not been traced."""
+
+
+def explore(structures: Structures) -> Space:
+    """Return the search space of a template, with what its structures refuse as constraints.
+
+    Raises
+    ------
+    UsageError
+        If the template makes a mistake that no configuration avoids.
+    """
+    structures.of({})
+    complete = False
+    while True:
+        space = Space(structures.knobs)
+        complete = _follow(structures, space)
+        if len(structures.knobs) == len(space.knobs):
+            break
+    if structures.untraceable:
+        return space
+    return Space(space.knobs, _constraints(structures, complete))
+
+
+def classify(structures: Structures, space: Space, indices: IntArray) -> npt.NDArray[np.int32]:
+    """Return the number of each index' structure, UNKNOWN if it is not traced; int32 (n,)."""
+    labels = np.full(len(indices), UNKNOWN, dtype=np.int32)
+    if structures.untraceable:
+        return labels
+    for start in range(0, len(indices), CHUNK):
+        part = indices[start : start + CHUNK]
+        columns = space_columns(structures.table, space, part)
+        for node, rows in structures.tree.walk(columns, len(part)):
+            if node.structure is not None:
+                labels[start + rows] = node.structure
+    return labels
+
+
+def _follow(structures: Structures, space: Space) -> bool:
+    """Trace what is new on the way of each configuration; whether nothing is left unexplored.
+
+    Stops where a knob appears that the space lacks, or where the template cannot be traced.
+    """
+    whole = len(space) <= MOST_CLASSIFIED
+    indices = np.arange(len(space), dtype=np.int64) if whole else _sample(space)
+    if structures.untraceable:
+        _meet_knobs(structures, space)
+        return False
+    complete = whole
+    for start in range(0, len(indices), CHUNK):
+        if structures.tree.root.structure is not None:
+            break
+        part = indices[start : start + CHUNK]
+        columns = space_columns(structures.table, space, part)
+        for node, rows in structures.tree.walk(columns, len(part)):
+            if node.explored:
+                continue
+            if len(structures.known) >= MOST_STRUCTURES:
+                complete = False
+                continue
+            structures.trace(space.config(int(part[rows[0]])).values)
+            if structures.untraceable:
+                return _follow(structures, space)
+            if len(structures.knobs) != len(space.knobs):
+                return False
+    return complete
+
+
+def _sample(space: Space) -> IntArray:
+    drawn = np.random.default_rng(0).integers(len(space), size=SAMPLE, dtype=np.int64)
+    return np.unique(drawn)
+
+
+def _meet_knobs(structures: Structures, space: Space, runs: int = 32) -> None:
+    """Run a template that cannot be traced a few times, so that its knobs become known."""
+    drawn = np.random.default_rng(0).integers(len(space), size=runs, dtype=np.int64)
+    for index in drawn:
+        structures.meet_knobs(space.config(int(index)).values)
+        if len(structures.knobs) != len(space.knobs):
+            return
+
+
+def _constraints(structures: Structures, complete: bool) -> list[Constraint]:
+    """Return what structures refuse and require, as rules over the columns of the space."""
+    true = const(True)
+    elsewhere = None if complete else true
+    rules: dict[str, dict[int, Expr]] = {}
+    for structure in structures.known:
+        if structure.error:
+            rules.setdefault(structure.error, {})[structure.number] = const(False)
+        for condition, message in structure.requirements:
+            own = rules.setdefault(message, {})
+            before = own.get(structure.number, true)
+            own[structure.number] = binary("and", before, condition)
+    constraints = []
+    for message, conditions in rules.items():
+        expr = structures.tree.expression(partial(_get, conditions), elsewhere)
+        if expr is not None and not (isinstance(expr, Const) and expr.value):
+            constraints.append(Constraint(message, _Rule(structures.table, expr)))
+    return constraints
+
+
+def _get(conditions: dict[int, Expr], structure: int) -> Expr:
+    return conditions.get(structure, const(True))
+
+
+class _Rule:
+    """A condition over symbols as a predicate over the columns of a space."""
+
+    def __init__(self, table: KnobTable, expr: Expr) -> None:
+        self.expr = expr
+        self._table = table
+        self._program = ColumnProgram([expr])
+
+    def __call__(self, columns: Columns) -> npt.NDArray[np.bool_] | bool:
+        read = KnobColumns(self._table, columns.__getitem__)
+        (verdict,) = self._program(read)
+        return verdict if isinstance(verdict, np.ndarray) else bool(verdict)

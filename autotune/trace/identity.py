@@ -1,0 +1,134 @@
+"""What makes two functions or two schedules the same, as text to hash.
+
+Names of variables do not count; types, sizes and every bit of a constant do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from autotune.ir.expr import (
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Load,
+)
+from autotune.ir.printer import expr_text
+from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, Produce, Seq, Stmt, Store
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import ComputeOp
+
+
+def digest(lines: Iterable[str]) -> str:
+    """16 hexadecimal digits of a text."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def code_hash(function: Function) -> str:
+    """16 hexadecimal digits that are equal for functions that do the same in the same way.
+
+    Parameters
+    ----------
+    function : Function
+        In final form, as backends take it.
+    """
+    return digest(_Code(function).lines)
+
+
+class _Code:
+    """Numbers every distinct expression, variable and buffer in order of appearance."""
+
+    def __init__(self, function: Function) -> None:
+        self.lines: list[str] = []
+        self._numbers: dict[object, int] = {}
+        for size in function.sizes:
+            self.expr(size)
+        for param in function.params:
+            self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
+        self.stmt(function.body)
+
+    def _number(self, key: object, line: str) -> int:
+        number = self._numbers[key] = len(self._numbers)
+        self.lines.append(f"{number} = {line}")
+        return number
+
+    def buffer(self, buffer: Buffer) -> int:
+        found = self._numbers.get(buffer)
+        if found is None:
+            shape = [self.expr(extent) for extent in buffer.shape]
+            found = self._number(buffer, f"buffer {buffer.dtype} {buffer.scope} {shape}")
+        return found
+
+    def expr(self, node: Expr) -> int:
+        found = self._numbers.get(node)
+        if found is not None:
+            return found
+        children = [self.expr(child) for child in node.children]
+        what = type(node).__name__
+        match node:
+            case Const():
+                exact = node.value.hex() if isinstance(node.value, float) else str(node.value)
+                what += f" {exact}"
+            case Binary():
+                what += f" {node.op}"
+            case Call():
+                what += f" {node.name}"
+            case Load():
+                what += f" {self.buffer(node.buffer)}"
+        return self._number(node, f"{what} {node.dtype}x{node.lanes} {children}")
+
+    def stmt(self, node: Stmt) -> None:
+        match node:
+            case Store(buffer, index, value):
+                self.lines.append(
+                    f"store {self.buffer(buffer)} {self.expr(index)} {self.expr(value)}"
+                )
+            case For(var, extent, kind, body, tag):
+                self.lines.append(f"for {self.expr(var)} {self.expr(extent)} {kind} {tag}")
+                self._block(body)
+            case If(condition, then, orelse):
+                self.lines.append(f"if {self.expr(condition)}")
+                self._block(then)
+                if orelse is not None:
+                    self.lines.append("else")
+                    self._block(orelse)
+            case Seq(stmts):
+                for stmt in stmts:
+                    self.stmt(stmt)
+            case Allocate(buffer, body):
+                self.lines.append(f"allocate {self.buffer(buffer)}")
+                self._block(body)
+            case Produce(_, body):
+                self.stmt(body)
+            case Evaluate(value):
+                self.lines.append(f"evaluate {self.expr(value)}")
+            case _:
+                raise TypeError(f"unknown statement {type(node).__name__}")
+
+    def _block(self, body: Stmt) -> None:
+        self.lines.append("{")
+        self.stmt(body)
+        self.lines.append("}")
+
+
+def schedule_lines(schedule: Schedule) -> list[str]:
+    """Return the compute definitions and the steps of a schedule, before any simplification."""
+    lines = []
+    for stage in schedule.stages:
+        op = stage.op
+        shapes = "; ".join(
+            f"{t.dtype} [{', '.join(map(expr_text, t.extents))}]" for t in op.outputs
+        )
+        lines.append(f"{type(op).__name__} {op.name}: {shapes}")
+        if isinstance(op, ComputeOp):
+            for axis in (*op.axis, *op.reduce_axis):
+                assert axis.dom is not None
+                lines.append(
+                    f"  axis {axis.name} {axis.kind} from {expr_text(axis.dom.min)} "
+                    f"for {expr_text(axis.dom.extent)}"
+                )
+            lines += [f"  = {expr_text(body)}" for body in op.body]
+    return lines + [str(step) for step in schedule.steps]

@@ -1,0 +1,256 @@
+"""Symbolic knob values: numbers that a template computes with before a configuration is chosen.
+
+Each carries its expression over knobs and its value under the configuration that guides the
+trace. Arithmetic stays symbolic; a branch asks for the value and is recorded as a decision.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from autotune.errors import TracingError
+from autotune.ir.expr import COMPARISON, Const, Expr, Operators
+from autotune.ir.ops import binary, logical_not
+
+_VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+}
+
+
+class Decisions(Protocol):
+    """Where the value of a symbol is asked for."""
+
+    def decide(self, expr: Expr, value: int | bool) -> None:
+        """Take note that the template goes on as it does only where `expr` is `value`."""
+
+
+def refuse(what: str, advice: str) -> NoReturn:
+    """Raise the error of an operation that has no meaning before a configuration is chosen."""
+    raise TracingError(f"{what} has no value before a configuration is chosen: {advice}")
+
+
+class SymbolicInt(Operators):
+    """An integer that depends on knobs; `int(x)` gives its value and makes the trace depend on it.
+
+    Parameters
+    ----------
+    expr : Expr
+        The expression over `ir.Knob` variables.
+    value : int
+        Its value under the guiding configuration.
+    decisions : Decisions
+        Told whenever the value is asked for.
+    """
+
+    __slots__ = ("_decisions", "_value", "expr")
+    __array_ufunc__ = None  # NumPy's scalars leave mixed arithmetic to this class
+
+    def __init__(self, expr: Expr, value: int, decisions: Decisions) -> None:
+        self.expr = expr
+        self._value = value
+        self._decisions = decisions
+
+    def __expr__(self) -> Expr:
+        return self.expr
+
+    def _binary(self, op: str, other: object, swap: bool = False) -> Any:
+        if isinstance(other, (SymbolicInt, int, np.integer)):
+            if op == "/":
+                refuse(f"`{self.expr}` divided with /", "use // (or te.ceildiv) between knobs")
+            return self._combined(op, other, swap)
+        if isinstance(other, (float, np.floating)):
+            refuse(
+                f"`{self.expr}` combined with the float {other!r}",
+                "scale by integers, as in knob * 3 // 2, or convert with .astype in a compute",
+            )
+        return super()._binary(op, other, swap)
+
+    def _combined(self, op: str, other: SymbolicInt | int | np.integer[Any], swap: bool) -> Any:
+        value = other._value if isinstance(other, SymbolicInt) else int(other)
+        if op in ("//", "%"):
+            divisor = self if swap else other
+            if divisor == 0:
+                raise ZeroDivisionError(f"`{op}` by zero")
+        if swap:
+            result = binary(op, other, self), _VALUES[op](value, self._value)
+        else:
+            result = binary(op, self, other), _VALUES[op](self._value, value)
+        if op in COMPARISON:
+            return symbolic_bool(*result, self._decisions)
+        return symbolic_int(*result, self._decisions)
+
+    def __eq__(self, other: object) -> Any:
+        return self._binary("==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._binary("!=", other)
+
+    def __neg__(self) -> Any:
+        return self._binary("-", 0, swap=True)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self._binary("max", -self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self
+
+    __floor__ = __ceil__ = __trunc__ = __pos__
+
+    # Powers, shifts and bits depend on the value: each value is a trace of its own.
+
+    def __pow__(self, other: Any) -> Any:
+        return int(self) ** other
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** int(self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return int(self) << other
+
+    def __rlshift__(self, other: Any) -> Any:
+        return other << int(self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return int(self) >> other
+
+    def __rrshift__(self, other: Any) -> Any:
+        return other >> int(self)
+
+    def __and__(self, other: Any) -> Any:
+        return int(self) & other
+
+    def __or__(self, other: Any) -> Any:
+        return int(self) | other
+
+    def __xor__(self, other: Any) -> Any:
+        return int(self) ^ other
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __index__(self) -> int:
+        self._decisions.decide(self.expr, self._value)
+        return self._value
+
+    __int__ = __index__
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __float__(self) -> float:
+        refuse(f"float(`{self.expr}`)", "compute with integers (//, %, te.min, te.max), or int()")
+
+    def __hash__(self) -> int:
+        refuse(f"hash(`{self.expr}`)", "use int(knob) as the key of a set or dict")
+
+    def __str__(self) -> str:
+        refuse(f"the text of `{self.expr}`", "use int(knob) in names, or names without knobs")
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<knob expression {self.expr}>"
+
+
+class SymbolicBool:
+    """A condition over knobs; its truth, asked by `if`, `and`, `or` or `not`, is a decision.
+
+    Parameters
+    ----------
+    expr : Expr
+        The condition over `ir.Knob` variables.
+    value : bool
+        Its truth under the guiding configuration.
+    decisions : Decisions
+        Told whenever the truth is asked for.
+    """
+
+    __slots__ = ("_decisions", "_value", "expr")
+
+    def __init__(self, expr: Expr, value: bool, decisions: Decisions) -> None:
+        self.expr = expr
+        self._value = value
+        self._decisions = decisions
+
+    def __expr__(self) -> Expr:
+        return self.expr
+
+    def __bool__(self) -> bool:
+        self._decisions.decide(self.expr, self._value)
+        return self._value
+
+    def __index__(self) -> int:
+        return int(bool(self))
+
+    __int__ = __index__
+
+    def _logic(self, op: str, other: object) -> Any:
+        if isinstance(other, (bool, np.bool_)):
+            value = bool(other)
+        elif isinstance(other, SymbolicBool):
+            value = other._value
+        else:
+            return NotImplemented
+        return symbolic_bool(
+            binary(op, self, other), _VALUES[op](self._value, value), self._decisions
+        )
+
+    def __and__(self, other: object) -> Any:
+        return self._logic("and", other)
+
+    def __or__(self, other: object) -> Any:
+        return self._logic("or", other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self) -> Any:
+        return symbolic_bool(logical_not(self.expr), not self._value, self._decisions)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == other
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    def __repr__(self) -> str:
+        return f"<knob condition {self.expr}>"
+
+
+def symbolic_int(expr: Expr, value: int, decisions: Decisions) -> SymbolicInt | int:
+    """Return a symbol, or a plain int where the expression is constant."""
+    return value if isinstance(expr, Const) else SymbolicInt(expr, value, decisions)
+
+
+def symbolic_bool(expr: Expr, value: bool, decisions: Decisions) -> SymbolicBool | bool:
+    """Return a symbol, or a plain bool where the expression is constant."""
+    return value if isinstance(expr, Const) else SymbolicBool(expr, value, decisions)
