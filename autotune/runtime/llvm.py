@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import re
+import tempfile
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +21,7 @@ from autotune.runtime.arrays import ArgumentChecker
 from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
 from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp, launches
 from autotune.runtime.threads import thread_count
-from autotune.target import Target
+from autotune.target import Target, host_vector_bytes
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,28 @@ def _cpu_and_features(mcpu: str) -> tuple[str, str]:
     """LLVM's CPU name and features; for native those that the processor really has."""
     if mcpu == "native":
         return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    if Target("llvm", {"mcpu": mcpu}).vector_bytes > host_vector_bytes():
+        raise TargetError(
+            f"this machine cannot run code for -mcpu={mcpu}: its vectors have "
+            f"{host_vector_bytes()} bytes; use -mcpu=native"
+        )
+    if not _is_known(mcpu):
+        raise TargetError(f"LLVM knows no CPU {mcpu!r}: use -mcpu=native or a name such as znver3")
     return mcpu, ""
+
+
+def _is_known(cpu: str) -> bool:
+    """Whether LLVM knows the CPU; it only says so on the error stream, which is caught here."""
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            _initialised().create_target_machine(cpu=cpu)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+        caught.seek(0)
+        return b"not a recognized processor" not in caught.read()
 
 
 def _new_machine(mcpu: str, level: int = 2) -> Any:

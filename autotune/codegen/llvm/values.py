@@ -440,13 +440,12 @@ class Values(Indices):
             pointer = found
         if not index.const:
             return pointer
-        key = (pointer, index.const)
-        found = self.recall(key)
+        at = (pointer, index.const)
+        found = self.recall(at)
         if not isinstance(found, str):
-            found = self.define(
-                f"getelementptr {kind}, ptr {pointer}, i64 {index.const}", "p", depth
-            )
-            self.remember(key, found, depth)
+            offset = str(index.const)
+            found = self.define(f"getelementptr {kind}, ptr {pointer}, i64 {offset}", "p", depth)
+            self.remember(at, found, depth)
         return found
 
     def consecutive(self, index: Expr) -> Linear | None:
