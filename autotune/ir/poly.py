@@ -6,6 +6,7 @@ atom is any expression that is not a sum or a product.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from autotune.ir import dtypes
@@ -86,6 +87,7 @@ def to_expr(poly: Poly, dtype: str = dtypes.INDEX) -> Expr:
     return const(0, dtype) if total is None else total
 
 
+@functools.lru_cache(maxsize=1 << 13)  # nested divisions and minima normalise their parts again
 def normal(node: Expr) -> Expr:
     """Return an integer expression in polynomial normal form."""
     return to_expr(to_poly(node), node.dtype)
