@@ -183,7 +183,7 @@ class Const(Expr):
     value: int | float | bool
 
     def __new__(cls, value: Any, dtype: str) -> Const:
-        """Intern the constant; floats are rounded to `dtype`, integers must fit it."""
+        """Intern the constant; floats are rounded to `dtype`, integers are kept exact."""
         python: int | float | bool
         if dtypes.is_float(dtypes.check(dtype)):
             with np.errstate(over="ignore"):
@@ -240,7 +240,8 @@ class Knob(Var):
 
     def __new__(cls, name: str, low: int, high: int) -> Any:
         """Create a fresh knob variable with values in [low, high]."""
-        knob = super().__new__(cls, name, "int32" if abs(high) < 2**31 else "int64")
+        small = -(2**31) <= low and high < 2**31
+        knob = super().__new__(cls, name, "int32" if small else "int64")
         knob.low, knob.high = low, high
         return knob
 

@@ -160,8 +160,7 @@ class LocalMeasurer:
     def _attempt(self, config: Config) -> MeasureResult:
         """Build and run; WorkerDiedError if the worker was killed from outside."""
         worker = self._ready_worker()
-        values = config.to_json()["values"]
-        answer = self._ask(worker, "build", {"values": values})
+        answer = self._ask(worker, "build", {"config": config.to_json()})
         if isinstance(answer, MeasureResult):
             return answer
         code_hash, build_s = answer["code_hash"], answer["seconds"]

@@ -14,14 +14,17 @@ import numpy as np
 
 from autotune import te
 from autotune.errors import UsageError
-from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.interpreter import evaluate
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.measure.accuracy import Array
 from autotune.runtime.llvm import compile_function
 from autotune.target import Target
+from autotune.task import Task
 from autotune.te.tensor import ComputeOp, Operation, Tensor
+from autotune.trace.knobs import Knobs
+from autotune.trace.sources import ConcreteValues, KnobTable
+from search_spaces import KnobValue
 
 LARGEST_UNSCHEDULED = 3 * 10**8
 """Element operations that a program without a schedule does in about a second."""
@@ -34,13 +37,25 @@ class Program:
     Parameters
     ----------
     tensors : sequence of Tensor
-        Inputs, then outputs.
-    knobs : mapping of Knob to int
-        Values for knobs that the definitions mention.
+        Inputs, then outputs; no symbolic sizes.
     """
 
     tensors: Sequence[Tensor]
-    knobs: Mapping[Knob, int]
+
+    @classmethod
+    def of(cls, task: Task) -> Program:
+        """Return what a task's template computes, with its default knobs if they are legal."""
+        try:
+            return cls._with_values(task, {})
+        except (Exception, SystemExit):
+            # The template refuses its defaults: the space knows which configuration it takes.
+            return cls._with_values(task, task.space.config(task.default_index).values)
+
+    @classmethod
+    def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Program:
+        source = ConcreteValues(KnobTable(task.template.name), values)
+        _, tensors = task.template(Knobs(source, task.target), **task.args)
+        return cls(tuple(tensors))
 
     def operations(self) -> list[ComputeOp]:
         """Return the computed operations, producers first."""
@@ -74,15 +89,10 @@ class Program:
         outputs = [t.op for t in self.tensors if isinstance(t.op, ComputeOp)]
         schedule = te.create_schedule(outputs)
         function = lower_schedule(schedule, list(self.tensors), "unscheduled")
-        compile_function(finalise(analyse(function, self.knobs)), target)(*arrays)
+        compile_function(finalise(analyse(function)), target)(*arrays)
 
     def _product(self, axes: Sequence[Any]) -> int:
-        return math.prod(self._value(axis.dom.extent) for axis in axes)
-
-    def _value(self, extent: Expr) -> int:
-        if isinstance(extent, Const):
-            return int(extent.value)
-        return int(evaluate(extent, self.knobs))
+        return math.prod(int(evaluate(axis.dom.extent)) for axis in axes)
 
 
 def expected_outputs(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from autotune.errors import AutotuneError
+from autotune.lowering.finalise import finalise
 from autotune.measure.accuracy import Array, Comparison, Verdict, draw, poison
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.reference import LARGEST_UNSCHEDULED, Program, expected_outputs
@@ -19,6 +19,7 @@ from autotune.measure.result import MeasureErrorNo
 from autotune.measure.timing import time_kernel
 from autotune.runtime.llvm import compile_function
 from autotune.task import Task, code_hash
+from search_spaces import KnobValue
 
 _LONGEST_MESSAGE = 500
 
@@ -98,8 +99,7 @@ class Workbench:
         self._outputs = [x for x, a in zip(self._arrays, arguments, strict=True) if a.is_output]
         self._signed = True
         self._draw()
-        index = task.default_index
-        self._program = Program(task.structure(index).tensors, task.knob_values(index))
+        self._program = Program.of(task)
         self.reference, expected = self._expected()
         length = self._program.reduction_length()
         self._checks = [Comparison(array, length) for array in expected]
@@ -129,7 +129,7 @@ class Workbench:
         self._program.run(self._arrays, task.target)
         return "unscheduled", [array.copy() for array in self._outputs]
 
-    def build(self, values: Mapping[str, Any]) -> Built:
+    def build(self, values: Mapping[str, KnobValue]) -> Built:
         """Instantiate and compile the candidate with these knob values.
 
         Raises
@@ -139,7 +139,7 @@ class Workbench:
         """
         self._kernel = None
         try:
-            function = self.task.final(self.task.space.index_of(values))
+            function = finalise(self.task.function_of(values))
             digest = code_hash(function)
         except (Exception, SystemExit) as error:
             raise CandidateError(

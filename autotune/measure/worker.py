@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from autotune.measure.protocol import Channel, ChannelClosedError
+from search_spaces import Config
 
 _PR_SET_PDEATHSIG = 1
 
@@ -117,7 +118,7 @@ class Server:
 
     def _build(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._bench is not None
-        built = self._bench.build(request["values"])
+        built = self._bench.build(Config.from_json(request["config"]).values)
         return {"code_hash": built.code_hash, "fresh": built.fresh}
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
