@@ -35,6 +35,14 @@ _CODES = {
 _DOING = {"build": "building", "run": "running"}
 
 
+class _KilledFromOutsideError(Exception):
+    """A worker was killed from outside; what that means if it happens again."""
+
+    def __init__(self, result: MeasureResult) -> None:
+        super().__init__("" if result.error is None else result.error.message)
+        self.result = result
+
+
 class LocalMeasurer:
     """Builds, checks and times candidates of one workload in worker processes.
 
@@ -150,15 +158,16 @@ class LocalMeasurer:
     def _measure(self, config: Config) -> MeasureResult:
         try:
             return self._attempt(config)
-        except WorkerDiedError as error:
-            _log.warning("a worker %s; candidate %d is tried again", error, config.index)
+        except _KilledFromOutsideError as killed:
+            # Not the candidate's fault, unless it happens again: it may exhaust the memory.
+            _log.warning("%s; candidate %d is tried again", killed, config.index)
         try:
             return self._attempt(config)
-        except WorkerDiedError as error:
-            return _failed(MeasureErrorNo.UNKNOWN, "build", f"the measuring process {error}, twice")
+        except _KilledFromOutsideError as killed:
+            return killed.result
 
     def _attempt(self, config: Config) -> MeasureResult:
-        """Build and run; WorkerDiedError if the worker was killed from outside."""
+        """Build and run; _KilledFromOutsideError if the worker was."""
         worker = self._ready_worker()
         answer = self._ask(worker, "build", {"config": config.to_json()})
         if isinstance(answer, MeasureResult):
@@ -196,10 +205,11 @@ class LocalMeasurer:
             return _failed(timed_out, op, message, build_s=build_s, code_hash=code_hash)
         except WorkerDiedError as error:
             self._bury()
-            if error.signal in _FROM_OUTSIDE:
-                raise
             message = f"the process {error} while {_DOING[op]}"
-            return _failed(died, op, message, build_s=build_s, code_hash=code_hash)
+            result = _failed(died, op, message, build_s=build_s, code_hash=code_hash)
+            if error.signal in _FROM_OUTSIDE:
+                raise _KilledFromOutsideError(result) from error
+            return result
         if "error" not in answer:
             return answer
         return MeasureResult(
@@ -235,7 +245,9 @@ class LocalMeasurer:
         except (WorkerDiedError, WorkerTimeoutError) as error:
             self._bury()
             if isinstance(error, WorkerDiedError) and error.signal in _FROM_OUTSIDE:
-                raise
+                message = f"the process {error} while it was starting"
+                result = _failed(MeasureErrorNo.UNKNOWN, "build", message)
+                raise _KilledFromOutsideError(result) from error
             raise AutotuneError(
                 f"template {template!r} cannot be measured: the process that started, traced it "
                 f"and computed its reference failed ({error})"

@@ -46,6 +46,7 @@ class Channel:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a JSON object; ChannelClosedError if nobody reads any more."""
+        self._check_open()
         body = json.dumps(message, separators=(",", ":")).encode()
         rest = memoryview(_HEADER.pack(len(body)) + body)
         try:
@@ -71,6 +72,7 @@ class Channel:
         ------
         ChannelClosedError, ChannelTimeoutError, GarbledMessageError
         """
+        self._check_open()
         (length,) = _HEADER.unpack(self._exactly(_HEADER.size, deadline, alive))
         if length > _LARGEST:
             raise GarbledMessageError(f"a message of {length} bytes")
@@ -109,6 +111,11 @@ class Channel:
                 raise ChannelClosedError
             if left <= 0.0:
                 raise ChannelTimeoutError
+
+    def _check_open(self) -> None:
+        """Refuse to use closed descriptors, whose numbers may stand for other files by now."""
+        if not self._open:
+            raise ChannelClosedError
 
     def close(self) -> None:
         """Close both ends."""

@@ -1,0 +1,97 @@
+"""A template whose knob `fault` chooses what goes wrong; what a kernel cannot do, the template does.
+
+Faults of the template itself happen in worker processes only: the tuning process traces it too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+from autotune.template import Knobs, template
+
+MEGABYTES = 3 * "many words on many lines\n" * 50_000
+
+
+def in_worker() -> bool:
+    return os.path.basename(sys.argv[0]) == "worker.py"
+
+
+def misbehave(fault: str) -> None:
+    match fault:
+        case "abort":
+            os.abort()
+        case "segfault":
+            ctypes.string_at(0)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "leave":
+            os._exit(0)
+        case "exit":
+            sys.exit(0)
+        case "raise":
+            raise ValueError("no such schedule\nand more")
+        case "loop":
+            while True:
+                pass
+        case "sleep":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+        case "print":
+            print(MEGABYTES)
+            os.write(1, MEGABYTES.encode())
+            os.write(2, MEGABYTES.encode())
+            sys.stdin.read()
+        case "fork":
+            if os.fork() == 0:
+                return  # the child goes on as if it were the worker
+            time.sleep(0.2)
+
+
+@template("faulty", target="llvm", reference=lambda a: a + np.float32(1))
+def faulty(cfg: Knobs, n: int = 64, faults: str = "none") -> tuple[Any, list[Any]]:
+    """B = A + 1, or not."""
+    fault = cfg.define_knob("fault", faults.split(","))
+    step = cfg.define_knob("step", [4, 8])
+    A = te.placeholder((n,), "float32", name="A")
+    if in_worker():
+        misbehave(fault)
+    if fault == "wrong":
+        B = te.compute((n,), lambda i: A[i] + 2, name="B")
+    elif fault == "wrong_once":
+        B = te.compute((n,), lambda i: A[i] + te.select(i == 37, 2.0, 1.0), name="B")
+    elif fault == "endless":
+        j, k = te.reduce_axis((0, 2**30), name="j"), te.reduce_axis((0, 2**30), name="k")
+        B = te.compute((n,), lambda i: te.sum(A[i], axis=(j, k)), name="B")
+    elif fault == "far":
+        B = te.compute((n,), lambda i: A[i + 2**30] + 1, name="B")
+    else:
+        B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=step)
+    return s, [A, B]
+
+
+@template("unchecked", target="llvm")
+def unchecked(cfg: Knobs, n: int = 64, fault: str = "none") -> tuple[Any, list[Any]]:
+    """B = A + 1 without a reference; with a fault, its schedule computes only a part."""
+    step = cfg.define_knob("step", [4, 8])
+    A = te.placeholder((n, n), "float32", name="A")
+    k = te.reduce_axis((0, n), name="k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=step)
+    return s, [A, B]
+
+
+@template("bad_reference", target="llvm", reference=lambda a: a[:-1])
+def bad_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
+    """B = A + 1, but the reference returns another shape."""
+    return faulty(cfg, n)
