@@ -162,6 +162,8 @@ def _extremum(name: str, a: Any, b: Any, axis: Any, where: Any) -> Any:
         return _reduce(name, a, axis, where)
     if b is None:
         raise IRError(f"te.{name}: a second value or axis= is missing")
+    if isinstance(a, int) and isinstance(b, int):
+        return a if (a < b) == (name == "min") else b
     # A symbolic knob answers with a symbolic knob, so that a template can still branch on it.
     for this, other, swap in ((a, b, False), (b, a, True)):
         if isinstance(this, Operators) and not isinstance(this, Expr):
