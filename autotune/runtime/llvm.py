@@ -155,7 +155,7 @@ def default_cache() -> ObjectCache:
     return ObjectCache(cache_folder())
 
 
-# -- LLVM --------------------------------------------------------------------------------------
+# -- LLVM -----------------------------------------------------------------
 
 _lock = threading.Lock()
 
@@ -258,8 +258,18 @@ def _load(data: bytes, source: LLVMSource, openmp: OpenMP | None) -> tuple[Any, 
         try:
             tracker = builder.link(engine, f"kernel{_libraries}")
         except RuntimeError as error:
-            raise CodegenError(f"the compiled code cannot be linked: {_one_line(error)}") from error
+            missing = ", ".join(_unresolved(source.text)) or _one_line(error)
+            message = f"the compiled code cannot be linked: no symbol {missing}"
+            raise CodegenError(message) from error
     return (tracker, engine), tracker[source.entry]
+
+
+def _unresolved(text: str) -> list[str]:
+    """External functions of a module that neither this process nor OpenMP has."""
+    process = ctypes.CDLL(None)
+    names = re.findall(r"^declare [^@\n]*@([\w.]+)\(", text, re.MULTILINE)
+    own = (*SYMBOLS, *(name for name in names if name.startswith("llvm.")))
+    return [name for name in names if name not in own and not hasattr(process, name)]
 
 
 def _openmp_addresses(openmp: OpenMP | None) -> dict[str, int]:

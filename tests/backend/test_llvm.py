@@ -92,9 +92,7 @@ def elementwise(
         lambda o: loop(
             LANES,
             kind,
-            lambda i: Store(
-                result, o * LANES + i, expr(*(Load(b, o * LANES + i) for b in inputs))
-            ),
+            lambda i: Store(result, o * LANES + i, expr(*(Load(b, o * LANES + i) for b in inputs))),
         ),
         "o",
     )
@@ -110,7 +108,7 @@ def values(dtype: str, n: int = 2 * LANES, seed: int = 0) -> Array:
     return rng.normal(0, 3, n).astype(dtype)
 
 
-# -- operations ------------------------------------------------------------------------------------
+# -- operations -----------------------------------------------------------
 
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "+": np.add,
@@ -218,7 +216,9 @@ ALL = ("float32", "float64", "int32", "int64", "bool")
 @pytest.mark.parametrize("source", ALL)
 def test_casts_follow_c(source: str, target: str, kind: LoopKind) -> None:
     a = values(source)
-    check(elementwise(lambda x: ops.cast(target, x), (source,), target, kind), [a], a.astype(target))
+    check(
+        elementwise(lambda x: ops.cast(target, x), (source,), target, kind), [a], a.astype(target)
+    )
 
 
 INTRINSICS: dict[str, Callable[[Array], Array]] = {
@@ -298,7 +298,7 @@ def test_float_constants_keep_every_bit() -> None:
         np.testing.assert_array_equal(result, expected)
 
 
-# -- vectors and indices -----------------------------------------------------------------------------
+# -- vectors and indices --------------------------------------------------
 
 
 def one_vector(index: Expr, size: int = 64, dtype: str = "float32") -> Function:
@@ -399,7 +399,7 @@ def test_indices_are_computed_in_64_bits() -> None:
           np.ones(1, "float32"))  # fmt: skip
 
 
-# -- statements ----------------------------------------------------------------------------------------
+# -- statements -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [SERIAL, UNROLLED, PARALLEL])
@@ -420,9 +420,7 @@ def test_guards_cut_the_tail(kind: LoopKind) -> None:
 
 def test_else_branches_run() -> None:
     out = buffer("out", "int32", 10)
-    body = loop(
-        10, SERIAL, lambda i: If(i % 3 < 1, Store(out, i, i), Store(out, i, 0 - i))
-    )
+    body = loop(10, SERIAL, lambda i: If(i % 3 < 1, Store(out, i, i), Store(out, i, 0 - i)))
     i = np.arange(10)
     check(
         Function("either", (out,), frozenset([out]), body),
@@ -544,7 +542,9 @@ def test_memory_that_cannot_be_had_is_a_memory_error() -> None:
     body = loop(
         2,
         PARALLEL,
-        lambda r: Allocate(scratch, seq(Store(scratch, r, r.astype("int64")), Store(a, r, Load(scratch, r)))),
+        lambda r: Allocate(
+            scratch, seq(Store(scratch, r, r.astype("int64")), Store(a, r, Load(scratch, r)))
+        ),
     )
     kernel = compiled(Function("huge", (a,), frozenset([a]), body, (n,)))
     result = np.zeros(10, "int64")
@@ -563,7 +563,9 @@ def test_parallel_loops_see_outer_variables_sizes_and_buffers() -> None:
         return loop(
             n,
             PARALLEL,
-            lambda i: Store(out, r * n + i, Load(a, r * n + i) * Load(acc, i32(0)) + r.astype("float32")),
+            lambda i: Store(
+                out, r * n + i, Load(a, r * n + i) * Load(acc, i32(0)) + r.astype("float32")
+            ),
         )
 
     body = Allocate(
@@ -578,7 +580,9 @@ def test_parallel_loops_see_outer_variables_sizes_and_buffers() -> None:
 
 def test_more_threads_than_iterations_and_nested_parallel_loops() -> None:
     out = buffer("out", "int32", 3, 5)
-    body = loop(3, PARALLEL, lambda r: loop(5, PARALLEL, lambda i: Store(out, r * 5 + i, r * 10 + i)))
+    body = loop(
+        3, PARALLEL, lambda r: loop(5, PARALLEL, lambda i: Store(out, r * 5 + i, r * 10 + i))
+    )
     kernel = compile_function(
         Function("nested", (out,), frozenset([out]), body), "llvm -threads=16",
         cache=ObjectCache(None),
@@ -599,7 +603,9 @@ def test_stored_values_are_read_back() -> None:
         If(Load(out, one) > 2, Store(out, one, Load(out, one) + 100)),
         Store(out, i32(2), Load(out, one) + Load(out, i32(0))),
     )  # fmt: skip
-    check(Function("again", (out,), frozenset([out]), body), [], np.array([3, 106, 109, 3], "int32"))
+    check(
+        Function("again", (out,), frozenset([out]), body), [], np.array([3, 106, 109, 3], "int32")
+    )
 
 
 def test_empty_loops_and_empty_sequences_do_nothing() -> None:
@@ -617,10 +623,16 @@ def test_empty_loops_and_empty_sequences_do_nothing() -> None:
     assert list(result) == [1.0, 1.0]
 
 
-def packed_matmul(m: int, n: int, k: int, rows: int = 8, vectors: int = 2, lanes: int = 16) -> Function:
+def packed_matmul(
+    m: int, n: int, k: int, rows: int = 8, vectors: int = 2, lanes: int = 16
+) -> Function:
     """C = A @ B with B packed into panels and a register tile of rows x vectors x lanes."""
     width = vectors * lanes
-    a, b, c = buffer("A", "float32", m, k), buffer("B", "float32", k, n), buffer("C", "float32", m, n)
+    a, b, c = (
+        buffer("A", "float32", m, k),
+        buffer("B", "float32", k, n),
+        buffer("C", "float32", m, n),
+    )
     panels = buffer("panels", "float32", n // width, k, width)
     acc = buffer("acc", "float32", rows, width, scope="local")
 
@@ -647,7 +659,12 @@ def packed_matmul(m: int, n: int, k: int, rows: int = 8, vectors: int = 2, lanes
                 c, (io * rows + u) * n + jo * width + x, Load(acc, u * width + x))),
         ))  # fmt: skip
 
-    main = loop(n // width, PARALLEL, lambda jo: loop(m // rows, SERIAL, lambda io: compute(jo, io), "io"), "jo")
+    main = loop(
+        n // width,
+        PARALLEL,
+        lambda jo: loop(m // rows, SERIAL, lambda io: compute(jo, io), "io"),
+        "jo",
+    )
     body = Allocate(panels, seq(Produce("panels", loop(n // width, PARALLEL, pack, "jo")), main))
     return Function("matmul", (a, b, c), frozenset([c]), body)
 
@@ -660,7 +677,7 @@ def test_packed_matmul_keeps_its_tile_in_registers() -> None:
     assert "alloca" not in kernel.optimised().split("parallel2(", 1)[1].split("\n}")[0]
 
 
-# -- what cannot be compiled ---------------------------------------------------------------------------
+# -- what cannot be compiled ----------------------------------------------
 
 
 def test_what_has_no_meaning_on_a_cpu_is_refused_in_one_line() -> None:

@@ -20,7 +20,7 @@ from autotune.runtime.llvm import compile_function
 Array = npt.NDArray[Any]
 PRECISE = Context(prec=50, Emin=-999999, Emax=999999)
 #: Largest error allowed, in units of the last place.
-BOUNDS = {"exp": 1.5, "log": 1.5, "tanh": 3.0, "sigmoid": 3.0}
+BOUNDS = {"exp": 1.2, "log": 1.0, "tanh": 2.5, "sigmoid": 2.5}
 
 
 def kernel(name: str, dtype: str, lanes: int = 16) -> Callable[[Array], Array]:
@@ -117,7 +117,9 @@ def test_infinities_zeros_and_nan(name: str, dtype: str) -> None:
         assert np.signbit(got[4])
 
 
-@pytest.mark.parametrize(("dtype", "low", "high"), [("float32", -103, 88.7), ("float64", -744, 709.7)])
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"), [("float32", -103, 88.7), ("float64", -744, 709.7)]
+)
 def test_exp_reaches_subnormal_numbers_and_the_largest(dtype: str, low: float, high: float) -> None:
     x = np.array([low, high], dtype)
     small, large = kernel("exp", dtype)(x)
@@ -126,10 +128,15 @@ def test_exp_reaches_subnormal_numbers_and_the_largest(dtype: str, low: float, h
 
 
 def test_scalars_use_the_same_functions() -> None:
-    a, b = Buffer("a", "float32", (Const(1, "int32"),)), Buffer("b", "float32", (Const(1, "int32"),))
+    a, b = (
+        Buffer("a", "float32", (Const(1, "int32"),)),
+        Buffer("b", "float32", (Const(1, "int32"),)),
+    )
     zero = Const(0, "int32")
     body = Store(b, zero, Call("exp", (Load(a, zero),), "float32"))
-    function = compile_function(Function("one", (a, b), frozenset([b]), body), cache=ObjectCache(None))
+    function = compile_function(
+        Function("one", (a, b), frozenset([b]), body), cache=ObjectCache(None)
+    )
     out = np.zeros(1, "float32")
     function(np.ones(1, "float32"), out)
     np.testing.assert_allclose(out, np.e, rtol=2e-7)

@@ -1,0 +1,264 @@
+"""The LLVM runtime: engines, the object cache, threads, OpenMP, forks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.codegen.llvm import LLVMSource, emit
+from autotune.errors import CodegenError, TargetError
+from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
+from autotune.ir.stmt import For, Function, LoopKind, Store
+from autotune.runtime import llvm as runtime
+from autotune.runtime import openmp
+from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
+from autotune.runtime.llvm import Options, compile_function
+from autotune.runtime.threads import available_cpus, quota_cpus, thread_count
+from autotune.target import Target
+
+
+def doubled(name: str = "double", factor: float = 2.0) -> Function:
+    """out = factor * a over a parallel loop."""
+    n = SizeVar("n")
+    a, out, i = Buffer("a", "float32", (n,)), Buffer("out", "float32", (n,)), Var("i")
+    body = For(i, n, LoopKind.PARALLEL, Store(out, i, Load(a, i) * factor))
+    return Function(name, (a, out), frozenset([out]), body, (n,))
+
+
+def works(kernel: runtime.CompiledFunction, factor: float = 2.0) -> bool:
+    a = np.arange(100, dtype="float32")
+    out = np.zeros_like(a)
+    kernel(a, out)
+    return bool((out == a * factor).all())
+
+
+def test_kernels_of_one_name_live_side_by_side_and_are_freed() -> None:
+    kernels = [compile_function(doubled(factor=f), cache=ObjectCache(None)) for f in (2.0, 3.0)]
+    assert works(kernels[0], 2.0)
+    assert works(kernels[1], 3.0)
+    del kernels[0]
+    gc.collect()
+    assert works(kernels[0], 3.0)
+
+
+def test_assembly_and_sources_can_be_read() -> None:
+    kernel = compile_function(doubled(), cache=ObjectCache(None))
+    assert "define i32 @kernel_double(" in kernel.source
+    assert "kernel_double:" in kernel.assembly()
+    assert "kernel_double" in kernel.optimised()
+    assert str(kernel.target) == "llvm"
+
+
+def test_a_call_costs_little() -> None:
+    kernel = compile_function(doubled(), "llvm -threads=1", cache=ObjectCache(None))
+    a, out = np.zeros(1, "float32"), np.zeros(1, "float32")
+    kernel(a, out)
+    best = min(_time_of(kernel, a, out) for _ in range(20))
+    assert best < 30e-6  # about 5 us on an idle machine
+
+
+def _time_of(kernel: runtime.CompiledFunction, *arrays: np.ndarray) -> float:
+    start = time.thread_time()
+    for _ in range(100):
+        kernel(*arrays)
+    return (time.thread_time() - start) / 100
+
+
+# -- the cache ------------------------------------------------------------
+
+
+def test_objects_are_kept_between_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_function(doubled(), cache=ObjectCache(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr(runtime, "_optimised", lambda *_: pytest.fail("compiled again"))
+    assert works(compile_function(doubled(), cache=ObjectCache(tmp_path)))
+
+
+def test_everything_that_matters_is_in_the_key(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path)
+    compile_function(doubled(), cache=cache)
+    compile_function(doubled(factor=4.0), cache=cache)
+    compile_function(doubled(), cache=cache, options=Options(level=1))
+    compile_function(doubled(), "llvm -mcpu=x86-64", cache=cache)
+    compile_function(doubled(), "llvm -threads=1", cache=cache)  # the same code
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_parts_of_a_key_do_not_run_together() -> None:
+    assert cache_key("ab", "c") != cache_key("a", "bc")
+
+
+def test_a_damaged_object_is_compiled_again(tmp_path: Path) -> None:
+    compile_function(doubled(), cache=ObjectCache(tmp_path))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-10])
+    assert works(compile_function(doubled(), cache=ObjectCache(tmp_path)))
+    assert ObjectCache(tmp_path).get(path.name) is not None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    cache = ObjectCache(blocked / "objects")
+    assert works(compile_function(doubled(), cache=cache))
+    cache.put("key", b"data")
+    assert cache.get("key") == b"data"
+
+
+def test_memory_and_disk_are_bounded(tmp_path: Path) -> None:
+    cache = ObjectCache(None, memory_bytes=100)
+    for i in range(10):
+        cache.put(str(i), bytes(40))
+    assert [cache.get(str(i)) is not None for i in (7, 8, 9)] == [False, True, True]
+    for i in range(10):
+        ObjectCache(tmp_path).put(str(i), bytes(40))
+        os.utime(tmp_path / str(i), (i, i))
+    ObjectCache(tmp_path, disk_bytes=400).put("new", bytes(40))
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"8", "9", "new"}
+
+
+def test_the_folder_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+    assert cache_folder() == tmp_path / "objects"
+
+
+# -- refusals -------------------------------------------------------------
+
+
+def test_a_symbol_that_does_not_exist_is_found_before_running() -> None:
+    source = LLVMSource(
+        "declare void @no_such_function()\ndefine i32 @k(i32 %t) {\n"
+        "  call void @no_such_function()\n  ret i32 0\n}\n", "k", False,
+    )  # fmt: skip
+    data = runtime._object(source, Target.parse("llvm"), Options(), None)
+    with pytest.raises(CodegenError, match="cannot be linked: no symbol no_such_function") as error:
+        runtime._load(data, source, None)
+    assert "\n" not in str(error.value)
+
+
+def test_text_that_llvm_refuses_is_one_line() -> None:
+    source = LLVMSource("define i32 @k( {", "k", False)
+    with pytest.raises(CodegenError, match="LLVM refused the generated code") as error:
+        runtime._object(source, Target.parse("llvm"), Options(), None)
+    assert "\n" not in str(error.value)
+
+
+def test_targets_that_cannot_run_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TargetError, match="expected kind llvm"):
+        compile_function(doubled(), "cuda")
+    with pytest.raises(TargetError, match="knows no CPU 'z80'"):
+        compile_function(doubled(), "llvm -mcpu=z80", cache=ObjectCache(None))
+    monkeypatch.setattr(runtime, "host_vector_bytes", lambda: 32)
+    runtime._cpu_and_features.cache_clear()
+    with pytest.raises(TargetError, match="cannot run code for -mcpu=znver4"):
+        compile_function(doubled(), "llvm -mcpu=znver4", cache=ObjectCache(None))
+    runtime._cpu_and_features.cache_clear()
+
+
+# -- threads --------------------------------------------------------------
+
+
+def test_threads_are_those_of_the_target_or_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert thread_count(Target.parse("llvm -threads=5")) == 5
+    assert 1 <= thread_count() <= available_cpus()
+    monkeypatch.setattr("autotune.runtime.threads._quota", lambda: 1)
+    assert thread_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "expected"),
+    [
+        ({"cpu.max": "150000 100000"}, "0::/", 2),
+        ({"cpu.max": "max 100000"}, "0::/", None),
+        ({"cpu.max": "400000 100000", "a/b/cpu.max": "max 100000", "a/cpu.max": "100000 100000"},
+         "0::/a/b", 1),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/", 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, "1:cpu:/", None),
+        ({"cpu/x/cpu.cfs_quota_us": "20000", "cpu/x/cpu.cfs_period_us": "100000"}, "1:cpu:/x", 1),
+        ({}, "0::/", None),
+    ],
+)  # fmt: skip
+def test_quotas_of_control_groups_are_read(
+    files: dict[str, str], own: str, expected: int | None, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "sys" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    (tmp_path / "own").write_text(own + "\n")
+    assert quota_cpus(str(tmp_path / "sys"), str(tmp_path / "own")) == expected
+
+
+def test_openmp_comes_from_the_wheel_without_importing_xgboost() -> None:
+    code = (
+        "import sys; from autotune.runtime.openmp import find_openmp; found = find_openmp(); "
+        "assert found and 'xgboost' not in sys.modules; print(found.path)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "libgomp" in result.stdout
+
+
+def test_without_openmp_loops_run_on_one_thread_and_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(openmp, "candidates", lambda: ["/no/such/libgomp.so"])
+    openmp.find_openmp.cache_clear()
+    try:
+        with pytest.warns(openmp.OpenMPWarning, match="no OpenMP runtime found"):
+            kernel = compile_function(doubled(), "llvm -threads=4", cache=ObjectCache(None))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert works(compile_function(doubled(), cache=ObjectCache(None)))
+        assert kernel.threads == 1
+        assert works(kernel)
+    finally:
+        openmp.find_openmp.cache_clear()
+
+
+FORK = """
+import os, sys, warnings
+sys.path.insert(0, {tests!r})
+from test_llvm_runtime import compile_function, doubled, works, ObjectCache
+kernel = compile_function(doubled(), "llvm -threads=2", cache=ObjectCache(None))
+assert works(kernel)
+child = os.fork()
+if child == 0:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        good = works(kernel) and works(kernel)
+    messages = [str(w.message) for w in caught]
+    os._exit(0 if good and len(messages) == 1 and "forked" in messages[0] else 1)
+_, status = os.waitpid(child, 0)
+assert works(kernel)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_runs_on_one_thread_instead_of_hanging() -> None:
+    code = FORK.format(tests=str(Path(__file__).parent))
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_serial_functions_need_no_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "find_openmp", lambda: pytest.fail("looked for OpenMP"))
+    a, zero = Buffer("a", "float32", (Const(1, "int32"),)), Const(0, "int32")
+    body = Store(a, zero, Const(3.0, "float32"))
+    kernel = compile_function(Function("one", (a,), frozenset([a]), body), cache=ObjectCache(None))
+    out = np.zeros(1, "float32")
+    kernel(out)
+    assert out[0] == 3.0
+    assert not emit(Function("one", (a,), frozenset([a]), body)).uses_threads

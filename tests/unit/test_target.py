@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from autotune import target as target_module
+from autotune.errors import TargetError
+from autotune.target import Target
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("llvm", "llvm"),
+        ("llvm -mcpu=native", "llvm -mcpu=native"),
+        ("  llvm   -threads=02 -mcpu=x86-64-v3 ", "llvm -mcpu=x86-64-v3 -threads=2"),
+        ("cuda -arch=sm_90", "cuda -arch=sm_90"),
+        ("cuda -on=cpu -arch=sm_90a", "cuda -arch=sm_90a -on=cpu"),
+    ],
+)
+def test_the_text_of_a_target_is_canonical(text: str, canonical: str) -> None:
+    target = Target.parse(text)
+    assert str(target) == canonical
+    assert Target.parse(canonical) == target
+    assert hash(Target.parse(canonical)) == hash(target)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "unknown target kind ''"),
+        ("metal", "unknown target kind 'metal': expected one of llvm, cuda"),
+        ("llvm -arch=sm_90", "has no option -arch: expected one of -mcpu=, -threads="),
+        ("llvm -threads=0", "-threads is '0': expected a whole number of at least 1"),
+        ("llvm -threads=two", "expected a whole number"),
+        ("llvm -mcpu", "cannot read '-mcpu'"),
+        ("llvm -mcpu=", "cannot read '-mcpu='"),
+        ("llvm mcpu=native", "cannot read 'mcpu=native'"),
+        ("llvm -threads=1 -threads=2", "twice"),
+        ("cuda -arch=90", "expected a name such as sm_90"),
+        ("cuda -on=gpu", "expected cpu"),
+    ],
+)
+def test_mistakes_are_one_clear_line(text: str, message: str) -> None:
+    with pytest.raises(TargetError) as error:
+        Target.parse(text)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_of_takes_a_target_or_its_text() -> None:
+    target = Target.parse("cuda")
+    assert Target.of(target) is target
+    assert Target.of("cuda") == target
+
+
+def test_attributes_say_what_the_options_mean() -> None:
+    assert Target.parse("llvm -threads=3").threads == 3
+    assert Target.parse("llvm").threads is None
+    assert Target.parse("llvm").mcpu == "native"
+    assert Target.parse("cuda").max_num_threads == 1024
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "width"), [("x86-64", 16), ("x86-64-v3", 32), ("znver4", 64), ("unheard-of", 16)]
+)
+def test_vector_width_of_a_named_cpu(mcpu: str, width: int) -> None:
+    assert Target("llvm", {"mcpu": mcpu}).vector_bytes == width
+
+
+@pytest.mark.parametrize(
+    ("flags", "width"), [("fpu sse2", 16), ("sse2 avx avx2", 32), ("avx2 avx512f", 64)]
+)
+def test_vector_width_of_this_machine_follows_its_flags(
+    flags: str, width: int, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_module.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(target_module, "_cpu_flags", lambda: frozenset(flags.split()))
+    assert target_module.host_vector_bytes.__wrapped__() == width
+    monkeypatch.setattr(target_module.platform, "machine", lambda: "aarch64")
+    assert target_module.host_vector_bytes.__wrapped__() == 16
+
+
+def test_targets_load_no_compiler() -> None:
+    code = (
+        "import sys; from autotune.target import Target; Target.parse('llvm').vector_bytes; "
+        "sys.exit('llvmlite' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autotune.ir import ops
+from autotune.ir.expr import Broadcast, Buffer, Call, Const, Expr, Load, Ramp, SizeVar, Var
+from autotune.ir.interpreter import interpret
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.visitor import walk
+from autotune.lowering.vectorize import MAX_LANES, vectorize
+
+N = Const(64, "int32")
+A, B = Buffer("A", "float32", (N,)), Buffer("B", "float32", (N,))
+C = Buffer("C", "float32", (N,))
+T = Buffer("T", "float32", (Const(2, "int32"),), "local")
+ONE = Const(1, "int32")
+
+
+def vector_loop(body: Callable[[Var], Stmt], extent: Expr | int = 8) -> Stmt:
+    var = Var("v")
+    size = Const(extent, "int32") if isinstance(extent, int) else extent
+    return For(var, size, LoopKind.VECTORIZED, body(var))
+
+
+def run(function: Function) -> npt.NDArray[Any]:
+    arrays = [np.arange(64, dtype="float32") + 1, np.arange(64, dtype="float32")[::-1].copy()]
+    out = np.full(64, -1, "float32")
+    interpret(function, [*arrays, out])
+    return out
+
+
+def transformed(body: Stmt) -> Stmt:
+    """The vectorised body, which computes what the loops did."""
+    before = Function("f", (A, B, C), frozenset([C]), body)
+    after = vectorize(before)
+    np.testing.assert_array_equal(run(after), run(before))
+    assert not any(isinstance(s, For) and s.kind is LoopKind.VECTORIZED for s in walk(after.body))
+    return after.body
+
+
+def serial(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL
+
+
+def test_an_affine_index_becomes_a_ramp_and_invariant_values_are_repeated() -> None:
+    store = transformed(vector_loop(lambda v: Store(C, v + 3, Load(A, v * 2) * Load(B, ONE))))
+    assert isinstance(store, Store)
+    assert store.index is Ramp(Const(3, "int32"), ONE, 8)
+    assert store.value.children[0] is Load(A, Ramp(Const(0, "int32"), Const(2, "int32"), 8))
+    assert store.value.children[1] is Broadcast(Load(B, ONE), 8)
+
+
+@pytest.mark.parametrize(
+    ("index", "base", "stride"),
+    [
+        (lambda v: 10 - v, 10, -1),
+        (lambda v: v + v, 0, 2),
+        (lambda v: 3 * (v + 2), 6, 3),
+        (lambda v: (v + 5) * 2 - v, 10, 1),
+    ],
+)
+def test_sums_differences_and_products_stay_ramps(
+    index: Callable[[Var], Expr], base: int, stride: int
+) -> None:
+    store = transformed(vector_loop(lambda v: Store(C, v, Load(A, index(v)))))
+    assert isinstance(store, Store)
+    ramp = Ramp(Const(base, "int32"), Const(stride, "int32"), 8)
+    assert store.value is Load(A, ramp)
+
+
+def test_a_variable_that_cancels_leaves_a_scalar() -> None:
+    store = transformed(vector_loop(lambda v: Store(C, v, Load(A, v + 2 - v))))
+    assert isinstance(store, Store)
+    assert store.value is Broadcast(Load(A, Const(2, "int32")), 8)
+
+
+@pytest.mark.parametrize(
+    "index", [lambda v: v // 2, lambda v: v % 3, lambda v: ops.binary("min", v, 4)]
+)
+def test_other_indices_become_vectors_too(index: Callable[[Var], Expr]) -> None:
+    assert isinstance(transformed(vector_loop(lambda v: Store(C, v, Load(A, index(v))))), Store)
+
+
+def test_inner_loops_and_invariant_guards_are_kept() -> None:
+    i = Var("i")
+
+    def body(v: Var) -> Stmt:
+        update = Store(C, v, Load(C, v) + Load(A, i * 8 + v))
+        return seq(Store(C, v, Const(0.0, "float32")),
+                   For(i, Const(4, "int32"), LoopKind.SERIAL, If(i < 3, update)))  # fmt: skip
+
+    loops = [s for s in walk(transformed(vector_loop(body))) if isinstance(s, For)]
+    assert [s.var for s in loops] == [i]
+
+
+def test_choices_that_depend_on_the_lane_stay_vectors() -> None:
+    def value(v: Var) -> Expr:
+        chosen = ops.if_then_else(v > 2, Load(A, v - 3), Const(0.0, "float32"))
+        return ops.select(v < 6, chosen, Const(7.0, "float32"))
+
+    assert isinstance(transformed(vector_loop(lambda v: Store(C, v, value(v)))), Store)
+
+
+def test_intrinsics_and_casts_take_vectors() -> None:
+    def value(v: Var) -> Expr:
+        return Call("pow", (Load(A, v), Const(2.0, "float32")), "float32") + v.astype("float32")
+
+    assert isinstance(transformed(vector_loop(lambda v: Store(C, v, value(v)))), Store)
+
+
+def test_an_extent_of_one_vanishes() -> None:
+    store = transformed(vector_loop(lambda v: Store(C, v * 5 + 1, Load(A, v)), 1))
+    assert isinstance(store, Store)
+    assert store.index is ONE
+
+
+@pytest.mark.parametrize(("extent", "lanes"), [(48, 48), (64, 64), (96, 48), (128, 64)])
+def test_long_loops_are_cut_into_vectors(extent: int, lanes: int) -> None:
+    big = Buffer("big", "int32", (Const(extent, "int32"),))
+    body = vector_loop(lambda v: Store(big, v, v * 3), extent)
+    function = Function("f", (big,), frozenset([big]), body)
+    after = vectorize(function)
+    out = np.zeros(extent, "int32")
+    interpret(after, [out])
+    np.testing.assert_array_equal(out, np.arange(extent) * 3)
+    assert {s.index.lanes for s in walk(after.body) if isinstance(s, Store)} == {lanes}
+    assert lanes <= MAX_LANES
+
+
+REFUSED: dict[str, Callable[[], Stmt]] = {
+    "reduction": lambda: vector_loop(lambda v: Store(C, ONE, Load(A, v))),
+    "accumulation of an invariant": lambda: seq(
+        Store(C, ONE, Const(0.0, "float32")),
+        vector_loop(lambda v: Store(C, ONE, Load(C, ONE) + Load(A, ONE))),
+    ),
+    "guard on the lane": lambda: vector_loop(lambda v: If(v < 5, Store(C, v, Load(A, v)))),
+    "inner extent depends on the lane": lambda: vector_loop(
+        lambda v: For(Var("i"), v, LoopKind.SERIAL, Store(C, v, Load(A, v)))
+    ),
+    "an allocation in each iteration": lambda: vector_loop(
+        lambda v: Allocate(T, seq(Store(T, ONE, Load(A, v)), Store(C, v, Load(T, ONE))))
+    ),
+    "a recurrence": lambda: seq(
+        Store(C, Const(0, "int32"), Const(1.0, "float32")),
+        vector_loop(lambda v: Store(C, v + 1, Load(C, v) * 2)),
+    ),
+    "a long prime extent": lambda: vector_loop(lambda v: Store(C, v % 64, Load(A, v % 64)), 67),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_lanes_cannot_do_together_stays_a_loop(case: str) -> None:
+    body = transformed(REFUSED[case]())
+    assert any(serial(stmt) for stmt in walk(body))
+    assert all(s.index.lanes == 1 for s in walk(body) if isinstance(s, Store))
+
+
+def test_an_extent_that_is_not_constant_stays_a_loop() -> None:
+    n = SizeVar("n")
+    a = Buffer("a", "int32", (n,))
+    function = Function("f", (a,), frozenset([a]), vector_loop(lambda v: Store(a, v, v), n), (n,))
+    assert serial(vectorize(function).body)
+
+
+def test_of_two_nested_vector_loops_the_inner_one_becomes_vectors() -> None:
+    body = transformed(
+        vector_loop(lambda u: vector_loop(lambda v: Store(C, u * 8 + v, Load(A, u * 8 + v))))
+    )
+    assert serial(body)
+    assert [s.index.lanes for s in walk(body) if isinstance(s, Store)] == [8]
+
+
+def test_a_function_without_vector_loops_is_returned_as_it_is() -> None:
+    body = For(Var("i"), N, LoopKind.SERIAL, Store(C, ONE, Const(1.0, "float32")))
+    function = Function("f", (C,), frozenset([C]), body)
+    assert vectorize(function) is function
