@@ -1,0 +1,116 @@
+"""What every benchmark shares: paired timing, rows with their aims, and how they are reported."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autotune.runtime.threads import thread_count
+from autotune.target import Target
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Attributes
+    ----------
+    name : str
+        What was measured.
+    value : float
+        The figure.
+    unit : str
+        Its unit; "ratio" where two things were timed in one run.
+    aim : float or None
+        What it should reach (at least, or at most where `lower_is_better`).
+    met : bool or None
+        Whether it does; None without an aim.
+    """
+
+    name: str
+    value: float
+    unit: str
+    aim: float | None = None
+    met: bool | None = None
+
+
+def row(
+    name: str, value: float, unit: str, aim: float | None = None, lower_is_better: bool = False
+) -> Row:
+    """Return a row, judged by its aim."""
+    met = None if aim is None else (value <= aim if lower_is_better else value >= aim)
+    return Row(name, round(float(value), 4), unit, aim, met)
+
+
+def paired(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 15, calls: int = 3
+) -> tuple[float, float]:
+    """Return the median seconds per call of two functions, timed in turn in one run.
+
+    In each round each is called once unmeasured and then `calls` times, and its fastest call
+    counts: on a shared machine slow calls measure the neighbours.
+    """
+
+    def fastest(function: Callable[[], object]) -> float:
+        function()
+        times = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    pairs = [(fastest(ours), fastest(theirs)) for _ in range(rounds)]
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def device() -> dict[str, object]:
+    """Return what the figures were measured on."""
+    target = Target.of("llvm")
+    name = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    return {
+        "name": name or platform.machine(),
+        "threads": thread_count(target),
+        "vector_bytes": target.vector_bytes,
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return an argument parser with the options all benchmarks take."""
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument("--json", action="store_true", help="print the report as JSON")
+    found.add_argument("--save", action="store_true", help="write it to benchmarks/results too")
+    return found
+
+
+def report(name: str, rows: Sequence[Row], as_json: bool, save: bool) -> None:
+    """Print the rows, as a table or as JSON, and save them if asked to."""
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    result = {"device": device(), "date": date, "rows": [asdict(r) for r in rows]}
+    if save:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if as_json:
+        print(json.dumps(result))
+        return
+    print(f"{result['device']}\n{date}")
+    for r in rows:
+        aim = "" if r.aim is None else f"aim {r.aim:g}: {'met' if r.met else 'missed'}"
+        print(f"{r.name:44} {r.value:12.4g} {r.unit:10} {aim}")
