@@ -1,4 +1,4 @@
-"""A template whose knob `fault` chooses what goes wrong; what a kernel cannot do, the template does.
+"""A template whose knob `fault` chooses what goes wrong, in the template or in its kernel.
 
 Faults of the template itself happen in worker processes only: the tuning process traces it too.
 """

@@ -1,0 +1,236 @@
+"""Candidates that crash, hang, lie, print and leave: each costs one failed record, no more."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.errors import AutotuneError, UsageError
+from autotune.measure.local import LocalMeasurer
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.result import MeasureErrorNo as No
+from autotune.measure.result import MeasureInput
+from autotune.task import Task
+
+FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
+QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def measure(template, args, indices=None, timeout_s=20.0):
+    """Measure candidates of a template in FAULTY; (config values, result) for each."""
+    task = Task.from_reference(f"{FAULTY}:{template}", args)
+    configs = [task.space.config(i) for i in indices or range(len(task.space))]
+    with LocalMeasurer(f"{FAULTY}:{template}", args, "llvm", QUICK, timeout_s) as measurer:
+        results = list(measurer.measure(MeasureInput(config) for config in configs))
+        pids = workers()
+    assert len(pids) <= 2
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    return list(zip(configs, results, strict=True))
+
+
+def workers(parent=None):
+    """Process ids of the workers of a process."""
+    mine = str(parent or os.getpid())
+    found = psutil.process_iter(["pid", "cmdline"])
+    commands = {process.info["pid"]: process.info["cmdline"] or [""] for process in found}
+    return [
+        pid
+        for pid, words in commands.items()
+        if "autotune.measure.worker" in words and words[-1] == mine
+    ]
+
+
+def running(pid):
+    """Whether a process exists and is not a zombie that nobody has asked about."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "stage", "words"),
+    [
+        ("abort", No.COMPILE_HOST, "build", "killed by SIGABRT while building"),
+        ("segfault", No.COMPILE_HOST, "build", "killed by SIGSEGV while building"),
+        ("killed", No.COMPILE_HOST, "build", "killed by SIGKILL while building"),
+        ("leave", No.COMPILE_HOST, "build", "exited with code 0 while building"),
+        ("exit", No.INSTANTIATION_ERROR, "instantiate", "SystemExit: 0"),
+        ("raise", No.INSTANTIATION_ERROR, "instantiate", "ValueError: no such schedule"),
+        ("wrong", No.WRONG_ANSWER, "check", "64 of 64 elements of B are wrong"),
+        ("wrong_once", No.WRONG_ANSWER, "check", r"1 of 64 .* first at \[37\]"),
+        ("far", No.RUNTIME_DEVICE, "run", "killed by SIGSEGV while running"),
+    ],
+)
+def test_a_faulty_candidate_is_labelled_and_the_others_are_measured(fault, code, stage, words):
+    (_, before), (_, bad), (_, after) = measure("faulty", {"faults": f"none,{fault}"}, [0, 2, 1])
+    assert before.ok
+    assert after.ok
+    assert (bad.error.code, bad.error.stage) == (code, stage)
+    assert bad.cost_s is None
+    assert re.search(words, bad.error.message)
+    assert "\n" not in bad.error.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        ("loop", No.BUILD_TIMEOUT, "building took longer than 1 s"),
+        ("sleep", No.BUILD_TIMEOUT, "building took longer than 1 s"),
+        ("endless", No.RUN_TIMEOUT, "running took longer than 1 s"),
+    ],
+)
+def test_a_hanging_candidate_is_killed_on_time_and_the_others_are_measured(fault, code, words):
+    (_, before), (_, bad), (_, after) = measure(
+        "faulty", {"faults": f"none,{fault}"}, [0, 2, 1], timeout_s=1.0
+    )
+    assert before.ok
+    assert after.ok
+    assert (bad.error.code, bad.error.message) == (code, words)
+
+
+@pytest.mark.parametrize("fault", ["print", "fork"])
+def test_a_candidate_that_prints_or_forks_is_measured_like_any_other(fault, capfd):
+    # "wrong" between them: identical kernels would not be run again.
+    found = measure("faulty", {"faults": f"{fault},wrong"}, [0, 2, 1])
+    assert [result.ok for _, result in found] == [True, False, True]
+    assert "many words" not in "".join(capfd.readouterr())
+    assert not [p for p in psutil.process_iter(["cmdline"]) if os.getpid() == p.ppid()]
+
+
+def test_the_largest_error_is_recorded_of_right_and_wrong_answers():
+    (_, right), (_, wrong) = measure("faulty", {"faults": "none,wrong"}, [0, 2])
+    assert right.max_error == 0.0
+    assert wrong.max_error == pytest.approx(1.0, abs=1e-5)
+
+
+def test_identical_code_is_measured_once_and_reported_for_each():
+    found = measure("faulty", {"faults": "none,print"})
+    by_hash = {}
+    for _, result in found:
+        by_hash.setdefault(result.code_hash, []).append(result)
+    assert [len(group) for group in by_hash.values()] == [2, 2]
+    for first, again in by_hash.values():
+        assert (first.reused, again.reused) == (False, True)
+        assert first.costs_s == again.costs_s
+
+
+def test_identical_code_is_not_run_again_by_the_worker_after_a_crash():
+    found = measure("faulty", {"faults": "none,abort,print"}, [0, 2, 4])
+    assert [r.ok for _, r in found] == [True, False, True]
+    assert found[2][1].reused
+    assert found[2][1].costs_s == found[0][1].costs_s
+
+
+def test_a_program_without_reference_is_checked_against_itself_unscheduled():
+    task = Task.from_reference(f"{FAULTY}:unchecked", {})
+    with LocalMeasurer(task.template_ref, {}, "llvm", QUICK) as measurer:
+        (result,) = measurer.measure([MeasureInput(task.space.config(0))])
+        assert measurer.reference == "unscheduled"
+    assert result.ok
+    assert result.max_error is not None
+
+
+def test_a_reference_that_does_not_fit_is_the_users_mistake():
+    with pytest.raises(UsageError, match=r"reference .* returned shape \(63,\) for output 0"):
+        measure("bad_reference", {}, [0])
+
+
+def test_a_template_that_nobody_finds_is_the_users_mistake():
+    task = Task.from_reference(f"{FAULTY}:faulty", {})
+    with (
+        LocalMeasurer(f"{FAULTY}:absent", {}, "llvm", QUICK) as measurer,
+        pytest.raises(UsageError, match="absent"),
+    ):
+        list(measurer.measure([MeasureInput(task.space.config(0))]))
+
+
+def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
+    (tmp_path / "llvmlite.py").write_text("raise ImportError('a broken library')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    task = Task.from_reference(f"{FAULTY}:faulty", {})
+    with (
+        LocalMeasurer(f"{FAULTY}:faulty", {}, "llvm", QUICK) as measurer,
+        pytest.raises(AutotuneError, match=r"exited with code 1: ImportError: a broken"),
+    ):
+        list(measurer.measure([MeasureInput(task.space.config(0))]))
+
+
+def test_a_worker_killed_between_candidates_is_replaced_and_nobody_is_blamed():
+    args = {"faults": "none,wrong"}
+    task = Task.from_reference(f"{FAULTY}:faulty", args)
+    with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
+        results = measurer.measure(MeasureInput(task.space.config(i)) for i in (0, 1))
+        assert next(results).ok
+        (pid,) = workers()
+        psutil.Process(pid).kill()
+        assert next(results).ok
+        assert measurer.restarts == 1
+
+
+def test_closing_leaves_no_process_file_or_descriptor():
+    args = {"faults": "none,abort"}
+    task = Task.from_reference(f"{FAULTY}:faulty", args)
+    me = psutil.Process()
+    before = me.num_fds()
+    for _ in range(2):
+        with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
+            list(measurer.measure(MeasureInput(task.space.config(i)) for i in (2, 0)))
+            assert len(workers()) == 2  # after a crash a spare stands by
+    assert me.num_fds() == before
+    assert not me.children(recursive=True)
+    assert not workers()
+
+
+def test_an_interrupted_request_does_not_answer_the_next_one():
+    args = {"faults": "none,sleep"}
+    task = Task.from_reference(f"{FAULTY}:faulty", args)
+    with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
+        measurer.start()
+        list(measurer.measure([MeasureInput(task.space.config(0))]))
+        worker = measurer._worker
+        assert worker is not None
+
+        def interrupted(*_args):
+            raise KeyboardInterrupt
+
+        worker._channel.receive = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            list(measurer.measure([MeasureInput(task.space.config(2))]))
+        assert not worker.alive
+        (result,) = measurer.measure([MeasureInput(task.space.config(1))])
+        assert result.ok
+
+
+def test_a_time_out_must_be_a_positive_number():
+    with pytest.raises(UsageError, match="seconds > 0, not 0"):
+        LocalMeasurer("matmul", {}, "llvm", timeout_s=0)
+
+
+def test_workers_end_when_their_parent_is_killed():
+    code = (
+        "import time; from autotune.measure.handle import WorkerHandle\n"
+        "workers = [WorkerHandle() for _ in range(2)]\n"
+        "[worker.wait_ready() for worker in workers]\n"
+        "print('ready', flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        pids = workers(parent.pid)
+        assert len(pids) == 2
+        parent.kill()
+    deadline = time.monotonic() + 5
+    while any(running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(running(pid) for pid in pids)

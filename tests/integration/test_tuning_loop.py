@@ -1,0 +1,293 @@
+"""The tuning loop: what it records, what it resumes from, and what an interruption leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from autotune.errors import UsageError
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.task import Task
+from autotune.tuner.base import Observation
+from autotune.tuner.factory import make_tuner
+from autotune.tuner.grid import GridTuner
+from autotune.tuner.loop import Finished, Measured, Started, tune
+from autotune.tuner.random import RandomTuner
+from records import Record, RecordStore
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.from_reference("broadcast_add", {"n": 64})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RecordStore(tmp_path / "log.jsonl")
+
+
+class FakeMeasurer:
+    """Costs are 1 + index seconds; some candidates fail; remembers what it was asked."""
+
+    policy = TimingPolicy()
+
+    def __init__(self, failing=(), interrupt_at=None):
+        self.failing = failing
+        self.interrupt_at = interrupt_at
+        self.asked = []
+        self.remembered = []
+
+    def remember(self, result):
+        self.remembered.append(result)
+
+    def measure(self, inputs):
+        for candidate in inputs:
+            index = candidate.config.index
+            if len(self.asked) == self.interrupt_at:
+                raise KeyboardInterrupt
+            self.asked.append(index)
+            if index in self.failing:
+                error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
+                yield MeasureResult(error=error, code_hash=f"{index:x}")
+            else:
+                yield MeasureResult(costs_s=(1.0 + index,), build_s=0.5, code_hash=f"{index:x}")
+
+
+def run(task, store, trials, measurer=None, tuner=None, **kwargs):
+    measurer = measurer or FakeMeasurer()
+    return tune(
+        task, measurer, tuner or GridTuner(task.space, 0), store, trials, seed=0, **kwargs
+    ), measurer
+
+
+def test_every_measurement_is_a_record_with_all_that_it_depends_on(task, store):
+    run(task, store, 3, FakeMeasurer(failing=[1]))
+    first, failed, _ = store.load()
+    assert first.workload == task.workload.to_json()
+    assert (first.target, first.seed) == ("llvm", 0)
+    assert first.config == task.space.config(0).to_json()
+    assert first.policy == TimingPolicy().to_json()
+    assert first.device["kind"] == "cpu"
+    assert first.versions["numpy"]
+    assert first.fingerprints == {**task.fingerprints, "code": "0"}
+    assert (first.costs_s, first.build_s) == ((1.0,), 0.5)
+    assert failed.error == {"code": "RUN_TIMEOUT", "stage": "run", "message": "slow"}
+    assert failed.costs_s is None
+
+
+def test_a_finished_run_measures_nothing_again_and_a_larger_number_continues(task, store):
+    _, first = run(task, store, 5, FakeMeasurer(failing=[1, 2]))
+    again, second = run(task, store, 5)
+    more, third = run(task, store, 8)
+    assert second.asked == []
+    assert (again.trials, again.measured, again.failures) == (5, 0, {"RUN_TIMEOUT": 2})
+    assert (more.trials, more.measured) == (8, 3)
+    indices = [record.index for record in store.load()]
+    assert len(indices) == len(set(indices)) == 8
+    assert not set(first.asked) & set(third.asked)
+
+
+def test_records_of_other_workloads_and_targets_do_not_count(task, store):
+    run(task, store, 2)
+    for other in (
+        Task.from_reference("broadcast_add", {"n": 128}),
+        Task.from_reference("broadcast_add", {"n": 64}, "llvm -threads=1"),
+    ):
+        _, measurer = run(other, store, 2)
+        assert len(measurer.asked) >= 2
+    assert len(store.load()) == 6
+
+
+def test_the_tuner_is_told_what_the_log_knows(task, store):
+    run(task, store, 3, FakeMeasurer(failing=[1]))
+    tuner = GridTuner(task.space, 0)
+    run(task, store, 3, tuner=tuner)
+    assert tuner.observations == [
+        Observation(0, 1.0),
+        Observation(1, None, "RUN_TIMEOUT"),
+        Observation(2, 3.0),
+    ]
+
+
+def test_a_record_whose_values_the_space_no_longer_has_counts_but_is_not_told(task, store):
+    run(task, store, 1)
+    (record,) = store.load()
+    old = record.to_json() | {"config": {"index": 0, "values": {"former_knob": 1}}}
+    store.append([Record.from_json(old)])
+    tuner = GridTuner(task.space, 0)
+    summary, _ = run(task, store, 2, tuner=tuner)
+    assert summary.trials == 2
+    assert [o.index for o in tuner.observations] == [0]
+
+
+def test_a_record_is_found_by_its_values_even_if_its_index_has_moved(task, store):
+    run(task, store, 1)
+    (record,) = store.load()
+    moved = record.to_json() | {"config": {"index": 7, "values": record.config["values"]}}
+    store.path.unlink()
+    store.append([Record.from_json(moved)])
+    tuner = GridTuner(task.space, 0)
+    run(task, store, 1, tuner=tuner)
+    assert [o.index for o in tuner.observations] == [0]
+
+
+def test_the_measurer_remembers_comparable_successes_of_the_log_only(task, store):
+    run(task, store, 3, FakeMeasurer(failing=[1]))
+    records = store.load()
+    store.append([Record.from_json(records[0].to_json() | {"versions": {"python": "2.7"}})])
+    _, measurer = run(task, store, 4)
+    assert [r.code_hash for r in measurer.remembered] == ["0", "2"]
+    assert measurer.remembered[0].costs_s == (1.0,)
+
+
+def test_events_tell_the_beginning_each_trial_and_the_end(task, store):
+    run(task, store, 2)
+    events = []
+    summary, _ = run(task, store, 4, on_event=events.append)
+    started, *measured, finished = events
+    assert isinstance(started, Started)
+    assert (started.trials, started.recorded, started.best.index) == (4, 2, 0)
+    assert all(isinstance(event, Measured) for event in measured)
+    assert [(event.trial, event.trials, event.best.index) for event in measured] == [
+        (3, 4, 0),
+        (4, 4, 0),
+    ]
+    assert isinstance(finished, Finished)
+    assert finished.summary == summary
+
+
+def test_an_event_of_a_trial_comes_after_its_record_is_on_disk(task, store):
+    on_disk = []
+    run(task, store, 3, on_event=lambda event: on_disk.append(len(store.load())))
+    assert on_disk == [0, 1, 2, 3, 3]
+
+
+def test_a_proposed_default_is_the_baseline_and_is_not_measured_again(task, store):
+    tuner = make_tuner("model", task.space, 0)
+    summary, measurer = run(task, store, 3, tuner=tuner)
+    assert measurer.asked.count(task.default_index) == 1
+    assert summary.default_cost_s == 1.0 + task.default_index
+
+
+def test_a_default_that_nobody_proposed_is_measured_but_not_recorded(task, store):
+    default = task.default_index
+    others = [i for i in range(4) if i != default][:2]
+
+    class Fixed(GridTuner):
+        def _propose(self, n):
+            return [i for i in others if i not in self._seen][:n]
+
+    summary, measurer = run(task, store, 2, tuner=Fixed(task.space, 0))
+    assert measurer.asked == [*others, default]
+    assert summary.default_cost_s == 1.0 + default
+    assert [record.index for record in store.load()] == others
+
+
+def test_an_exhausted_space_ends_the_run(task, store):
+    feasible = len(task.space.feasible_indices())
+    summary, measurer = run(task, store, feasible + 10)
+    assert summary.exhausted
+    assert summary.trials == feasible
+    assert len(set(measurer.asked)) == feasible
+
+
+def test_an_interruption_keeps_what_was_measured_and_a_rerun_completes_it(task, store):
+    measurer = FakeMeasurer(interrupt_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(task, store, 10, measurer, RandomTuner(task.space, 0))
+    assert [record.index for record in store.load()] == measurer.asked
+    assert len(measurer.asked) == 3
+    _, rest = run(task, store, 10, FakeMeasurer(), RandomTuner(task.space, 0))
+    assert len({*measurer.asked, *rest.asked}) >= 10
+    assert not {*measurer.asked} & {*rest.asked}
+
+
+def test_the_summary_names_the_best_and_the_failures(task, store):
+    summary, _ = run(task, store, 4, FakeMeasurer(failing=[0, 3]))
+    assert summary.best is not None
+    assert summary.best.index == 1
+    assert summary.failures == {"RUN_TIMEOUT": 2}
+    assert not summary.exhausted
+    nothing, _ = run(task, RecordStore(store.path.with_name("x")), 1, FakeMeasurer(failing=[0]))
+    assert nothing.best is None
+
+
+@pytest.mark.parametrize(("trials", "batch"), [(-1, 8), (4, 0)])
+def test_senseless_numbers_are_refused(task, store, trials, batch):
+    with pytest.raises(UsageError, match="trials must be >= 0 and batch >= 1"):
+        run(task, store, trials, batch=batch)
+
+
+RUN = """
+import sys
+from autotune.measure.local import LocalMeasurer
+from autotune.measure.policy import TimingPolicy
+from autotune.task import Task
+from autotune.tuner.factory import make_tuner
+from autotune.tuner.loop import tune
+from records import RecordStore
+
+args, policy = {"n": 64}, TimingPolicy(repeats=3, min_repeat_ms=10)
+task = Task.from_reference("broadcast_add", args)
+with LocalMeasurer("broadcast_add", args, "llvm", policy) as measurer:
+    tuner = make_tuner("random", task.space, 1)
+    print(tune(task, measurer, tuner, RecordStore(sys.argv[1]), 40, seed=1).measured)
+"""
+
+
+def start(store):
+    words = [sys.executable, "-c", RUN, str(store.path)]
+    return subprocess.Popen(words, start_new_session=True, stdout=-1, stderr=-1, text=True)
+
+
+def wait_for_lines(store, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if store.path.exists() and store.path.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.005)
+    raise AssertionError("the run did not get that far")
+
+
+def workers_of(pid):
+    found = psutil.process_iter(["cmdline", "status"])
+    return [
+        p.pid
+        for p in found
+        if "autotune.measure.worker" in (p.info["cmdline"] or [])
+        and p.info["cmdline"][-1] == str(pid)
+        and p.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def wait_until_gone(pid):
+    deadline = time.monotonic() + 5
+    while workers_of(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not workers_of(pid)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill-9", "ctrl-c"])
+def test_a_run_killed_in_the_middle_is_completed_by_the_same_command(
+    store, how, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    with start(store) as first:
+        wait_for_lines(store, 5)
+        assert len(workers_of(first.pid)) == 1
+        os.killpg(first.pid, how)
+        first.communicate()
+    wait_until_gone(first.pid)
+    kept = len(store.load())
+    assert 5 <= kept < 40
+    with start(store) as second:
+        out, err = second.communicate()
+    assert (out, second.returncode) == (f"{40 - kept}\n", 0), err
+    records = store.load()
+    assert len(records) == len({record.index for record in records}) == 40
+    assert all(record.ok for record in records)
