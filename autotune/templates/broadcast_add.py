@@ -29,9 +29,9 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
         Rows that one parallel task walks through.
     """
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
-    lanes = cfg.define_knob("lanes", [1, vector, 2 * vector, 4 * vector])
-    unroll = cfg.define_knob("unroll", [1, 2, 4, 8])
-    rows = cfg.define_knob("rows", [1, 4, 16, 64, 256])
+    lanes = cfg.define_knob("lanes", [vector, 1, 2 * vector, 4 * vector])
+    unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
+    rows = cfg.define_knob("rows", [16, 1, 4, 64, 256])
     cfg.add_constraint(lanes * unroll <= max(n, vector), "one statement fits in a row")
 
     A = te.placeholder((n, 1), dtype, name="A")

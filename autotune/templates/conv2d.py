@@ -80,11 +80,14 @@ def conv2d_nchw(
             f"conv2d_nchw: a {kh}x{kw} kernel does not fit into {h}x{w} with padding {pad}"
         )
     lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
-    registers = 32 if cfg.target.vector_bytes >= 64 else 16
-    tile_x = cfg.define_knob("tile_x", [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16])
-    tile_o = cfg.define_knob("tile_o", [lanes, 2 * lanes, 4 * lanes])
-    unroll_kw = cfg.define_knob("unroll_kw", [False, True])
-    rows = cfg.define_knob("rows", [1, 2, 4, 8])
+    wide = cfg.target.vector_bytes >= 64
+    registers = 32 if wide else 16
+    # The first value of a knob is its default.
+    tile_x = cfg.define_knob("tile_x", [6, 1, 2, 3, 4, 5, 7, 8, 10, 12, 14, 16])
+    vectors_o = [4, 1, 2] if wide else [2, 1, 4]
+    tile_o = cfg.define_knob("tile_o", [count * lanes for count in vectors_o])
+    unroll_kw = cfg.define_knob("unroll_kw", [True, False])
+    rows = cfg.define_knob("rows", [2, 1, 4, 8])
     cfg.add_constraint(
         tile_x * tile_o <= (registers - 2) * lanes, "the accumulators fit in the registers"
     )

@@ -37,14 +37,17 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         Which of the blocks a thread walks along first.
     """
     lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
-    registers = 32 if cfg.target.vector_bytes >= 64 else 16
-    tile_m = cfg.define_knob("tile_m", [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16])
-    tile_n = cfg.define_knob("tile_n", [lanes, 2 * lanes, 3 * lanes, 4 * lanes])
-    unroll_k = cfg.define_knob("unroll_k", [1, 2, 4, 8])
-    block_m = cfg.define_knob("block_m", [1, 2, 4, 8, 16, 32])
+    wide = cfg.target.vector_bytes >= 64
+    registers = 32 if wide else 16
+    # The first value of a knob is its default.
+    tile_m = cfg.define_knob("tile_m", [6, 1, 2, 3, 4, 5, 7, 8, 10, 12, 14, 16])
+    vectors_n = [4, 1, 2, 3] if wide else [2, 1, 3, 4]
+    tile_n = cfg.define_knob("tile_n", [count * lanes for count in vectors_n])
+    unroll_k = cfg.define_knob("unroll_k", [4, 1, 2, 8])
+    block_m = cfg.define_knob("block_m", [4, 1, 2, 8, 16, 32])
     block_n = cfg.define_knob("block_n", [1, 2, 4, 8, 16])
     pack_a = cfg.define_knob("pack_a", [False, True])
-    order = cfg.define_knob("order", ["mn", "nm"])
+    order = cfg.define_knob("order", ["nm", "mn"])
     cfg.add_constraint(
         tile_m * tile_n <= (registers - 2) * lanes, "the accumulators fit in the registers"
     )

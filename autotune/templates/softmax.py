@@ -32,7 +32,7 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     """
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
     lanes = cfg.define_knob("lanes", [vector, 2 * vector, 4 * vector, 8 * vector])
-    rows = cfg.define_knob("rows", [1, 4, 16, 64])
+    rows = cfg.define_knob("rows", [16, 1, 4, 64])
     X = te.placeholder((m, n), dtype, name="X")
     steps = n // lanes
     rest = n - steps * lanes
