@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.codegen.llvm.body import Body, ModuleText, symbol
+from autotune.codegen.llvm.body import Body, ModuleText
 from autotune.codegen.llvm.math import function_text
-from autotune.codegen.llvm.types import llvm_type, suffix
+from autotune.codegen.llvm.types import llvm_type, suffix, symbol
 from autotune.ir.stmt import Function
 
 

@@ -44,3 +44,9 @@ def const_text(value: int | float | bool, dtype: str, lanes: int = 1) -> str:
     else:
         text = str(int(value))
     return text if lanes == 1 else f"splat ({_NAMES[dtype]} {text})"
+
+
+def symbol(name: str) -> str:
+    """Turn `name` into characters that LLVM identifiers may have."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "_" for c in name)
+    return plain if plain and not plain[0].isdigit() else f"_{plain}"
