@@ -709,3 +709,16 @@ def test_names_that_llvm_would_not_take_are_changed() -> None:
     result = np.zeros(3, "int32")
     compiled(Function("a function!", (out,), frozenset([out]), body))(result)
     assert list(result) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_streamed_stores_write_the_same(dtype: str, offset: int) -> None:
+    function = elementwise(lambda x: x, (dtype,), dtype, VECTORIZED, n=128)
+    function.attrs["nontemporal"] = ["out"]
+    kernel = compiled(function)
+    x, memory = values(dtype, 128), poisoned(dtype, 129)
+    out = memory[offset : 128 + offset]
+    kernel(x, out)
+    np.testing.assert_array_equal(out, x)
+    assert ("!nontemporal !1" in kernel.source) == (dtype != "bool")

@@ -54,6 +54,8 @@ class ModuleText:
         Whether any loop is parallel.
     uses_hints : bool
         Whether a branch refers to the weights !0.
+    streamed : frozenset of str
+        Names of buffers whose vectors are stored past the caches (metadata !1).
     """
 
     declarations: dict[str, str] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class ModuleText:
     functions: list[str] = field(default_factory=list)
     uses_threads: bool = False
     uses_hints: bool = False
+    streamed: frozenset[str] = frozenset()
 
 
 class Body(Values):
@@ -86,6 +89,7 @@ class Body(Values):
         self.stack_bytes = 0
         self.heap: list[tuple[str, str]] = []
         self.parallel_loops = 0
+        self.streams = False
         self.expansion = 1
 
     def declare(self, name: str, text: str) -> None:
@@ -108,6 +112,8 @@ class Body(Values):
         lines += self._allocations()
         lines += body.lines
         lines += ["  br label %end", "end:"]
+        if self.streams:
+            lines.append("  fence seq_cst")  # such stores reach memory late and in any order
         for pointer, _ in self.heap:
             lines.append(f"  call void @free(ptr {pointer})")
         if fails:
@@ -169,7 +175,10 @@ class Body(Values):
         first = self.consecutive(store.index)
         if first is not None:
             pointer = self.address(buffer, first)
-            self.line(f"store {kind} {value}, ptr {pointer}, align {align}")
+            hint = ""
+            if buffer.name in self.module.streamed and lanes > 1 and dtype != dtypes.BOOL:
+                hint, self.streams = ", !nontemporal !1", True
+            self.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
         else:
             scalar = memory_type(dtype)
             for lane, form in enumerate(self.lanes(store.index)):

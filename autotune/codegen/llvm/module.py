@@ -35,13 +35,17 @@ def emit(function: Function) -> LLVMSource:
     Arrays are promised not to overlap (outputs with anything) and to be aligned to their elements
     only. Float multiplications and additions may be fused; nothing else is reordered.
 
+    `function.attrs["nontemporal"]` names buffers that are written once, in whole cache lines, and
+    not read soon: their vectors are stored past the caches (a kernel that only moves memory runs
+    up to twice as fast, one that writes parts of lines far slower).
+
     Raises
     ------
     CodegenError
         If the function holds something that has no meaning on a CPU: knobs without a value,
         thread axes, barriers, unknown intrinsics.
     """
-    module = ModuleText()
+    module = ModuleText(streamed=frozenset(function.attrs.get("nontemporal", ())))
     entry = f"kernel_{symbol(function.name)}"
     body = Body(module, entry, threads="%threads")
     parameters = []
@@ -71,4 +75,6 @@ def _assemble(module: ModuleText, entry_text: str) -> str:
     parts = [*module.declarations.values(), "", *math, *module.functions, entry_text]
     if module.uses_hints:
         parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')
+    if module.streamed:
+        parts.append("!1 = !{i32 1}")
     return "\n".join(parts) + "\n"
