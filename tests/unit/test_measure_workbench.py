@@ -1,0 +1,257 @@
+"""Candidates of one workload, built, checked and timed in this very process."""
+
+import numpy as np
+import pytest
+
+from autotune import te
+from autotune.errors import InstantiationError, UsageError
+from autotune.measure import workbench
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.reference import Program, expected_outputs
+from autotune.measure.result import MeasureErrorNo
+from autotune.measure.workbench import CandidateError, Workbench, describe
+from autotune.task import Task
+from autotune.template import template
+
+QUICK = TimingPolicy(repeats=2, min_repeat_ms=0)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+
+
+def elementwise(function, reference):
+    """Task of B[i] = function(A[i]) with a knob `step` that must divide 24."""
+
+    @template("elementwise", target="llvm", reference=reference)
+    def make(cfg, n: int = 24, dtype: str = "float32"):
+        step = cfg.define_knob("step", [4, 5, 8])
+        cfg.add_constraint(n % step == 0, "step divides n")
+        A = te.placeholder((n,), dtype, name="A")
+        B = te.compute((n,), lambda i: function(A[i]), name="B")
+        s = te.create_schedule(B.op)
+        s[B].split(B.op.axis[0], factor=step)
+        return s, [A, B]
+
+    return Task(make, {}, "llvm")
+
+
+def increment():
+    return elementwise(lambda x: x + 1, lambda a: a + np.float32(1))
+
+
+def test_a_right_kernel_has_costs_and_a_largest_error():
+    bench = Workbench(increment(), QUICK, seed=0)
+    assert bench.reference == "given"
+    built = bench.build({"step": 8})
+    ran = bench.run()
+    assert built.fresh
+    assert len(ran.costs_s) == 2
+    assert all(cost > 0 for cost in ran.costs_s)
+    assert ran.max_error == 0.0
+
+
+def test_a_known_kernel_is_not_compiled(monkeypatch):
+    bench = Workbench(increment(), QUICK, seed=0)
+    digest = bench.build({"step": 8}).code_hash
+    assert bench.build({"step": 4}).code_hash != digest
+    monkeypatch.delattr(workbench, "compile_function")
+    assert not bench.build({"step": 8}).fresh
+    assert not Workbench(increment(), QUICK, seed=0, known=[digest]).build({"step": 8}).fresh
+
+
+def test_refused_knob_values_are_an_instantiation_error():
+    bench = Workbench(increment(), QUICK, seed=0)
+    with pytest.raises(CandidateError, match="step divides n") as caught:
+        bench.build({"step": 5})
+    assert caught.value.code is MeasureErrorNo.INSTANTIATION_ERROR
+    with pytest.raises(CandidateError, match="no candidate was built"):
+        bench.run()
+
+
+def test_a_compiler_that_fails_is_a_compile_error(monkeypatch):
+    def refuse(*_args):
+        raise RuntimeError("no such\ninstruction")
+
+    bench = Workbench(increment(), QUICK, seed=0)
+    monkeypatch.setattr(workbench, "compile_function", refuse)
+    with pytest.raises(CandidateError) as caught:
+        bench.build({"step": 8})
+    assert caught.value.code is MeasureErrorNo.COMPILE_HOST
+    assert caught.value.message == "RuntimeError: no such instruction"
+
+
+def test_a_kernel_that_raises_is_a_runtime_error(monkeypatch):
+    def compiled(*_args):
+        def kernel(*_arrays):
+            raise MemoryError
+
+        return kernel
+
+    bench = Workbench(increment(), QUICK, seed=0)
+    monkeypatch.setattr(workbench, "compile_function", compiled)
+    bench.build({"step": 8})
+    with pytest.raises(CandidateError) as caught:
+        bench.run()
+    assert (caught.value.code, caught.value.message) == (
+        MeasureErrorNo.RUNTIME_DEVICE,
+        "MemoryError",
+    )
+
+
+def test_inputs_spoiled_by_an_earlier_candidate_do_not_fail_the_next(monkeypatch):
+    def spoil_everything(*_args):
+        def kernel(a, b):
+            a[:] = 7
+            b[:] = 0
+
+        return kernel
+
+    bench = Workbench(increment(), QUICK, seed=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(workbench, "compile_function", spoil_everything)
+        bench.build({"step": 8})
+        with pytest.raises(CandidateError, match="24 of 24 elements of B are wrong"):
+            bench.run()
+    bench.build({"step": 4})
+    assert bench.run().max_error == 0.0
+
+
+def test_inputs_spoiled_by_a_candidate_that_was_right_do_not_fail_the_next(monkeypatch):
+    def right_but_spoils(*_args):
+        def kernel(a, b):
+            b[:] = workbench_inputs + 1
+            a[:] = 7
+
+        return kernel
+
+    bench = Workbench(increment(), QUICK, seed=0)
+    workbench_inputs = bench._inputs[0].copy()
+    with monkeypatch.context() as patch:
+        patch.setattr(workbench, "compile_function", right_but_spoils)
+        bench.build({"step": 8})
+        bench.run()
+    bench.build({"step": 4})
+    assert bench.run().max_error == 0.0
+
+
+def test_a_kernel_that_is_right_only_at_first_is_wrong(monkeypatch):
+    calls = []
+
+    def compiled(*_args):
+        def kernel(a, b):
+            calls.append(1)
+            b[:] = a + (1 if len(calls) == 1 else 2)
+
+        return kernel
+
+    bench = Workbench(increment(), QUICK, seed=0)
+    monkeypatch.setattr(workbench, "compile_function", compiled)
+    bench.build({"step": 8})
+    with pytest.raises(CandidateError) as caught:
+        bench.run()
+    assert caught.value.code is MeasureErrorNo.WRONG_ANSWER
+    assert caught.value.max_error == pytest.approx(1.0)
+
+
+def test_an_output_element_that_is_never_written_is_wrong(monkeypatch):
+    def compiled(*_args):
+        def kernel(a, b):
+            b[:-1] = a[:-1] + 1
+
+        return kernel
+
+    bench = Workbench(increment(), QUICK, seed=0)
+    bench.build({"step": 4})
+    bench.run()  # leaves the right answer in the output
+    monkeypatch.setattr(workbench, "compile_function", compiled)
+    bench.build({"step": 8})
+    with pytest.raises(CandidateError, match=r"1 of 24 .*first at \[23\]: nan"):
+        bench.run()
+
+
+def test_inputs_become_positive_where_other_signs_have_no_finite_answer():
+    bench = Workbench(elementwise(te.sqrt, np.sqrt), QUICK, seed=0)
+    assert (bench._inputs[0] > 0).all()
+    bench.build({"step": 8})
+    assert bench.run().max_error < 1e-6
+    assert (Workbench(increment(), QUICK, seed=0)._inputs[0] < 0).any()
+
+
+def test_without_a_reference_the_unscheduled_program_tells_right_from_wrong():
+    bench = Workbench(elementwise(lambda x: x + 1, None), QUICK, seed=0)
+    assert bench.reference == "unscheduled"
+    bench.build({"step": 8})
+    assert bench.run().max_error == 0.0
+
+
+def test_a_program_too_large_to_run_unscheduled_is_timed_unchecked(monkeypatch):
+    monkeypatch.setattr(workbench, "LARGEST_UNSCHEDULED", 23)
+    bench = Workbench(elementwise(lambda x: x + 1, None), QUICK, seed=0)
+    assert bench.reference == "none"
+    bench.build({"step": 8})
+    ran = bench.run()
+    assert ran.max_error is None
+    assert len(ran.costs_s) == 2
+
+
+def test_the_reduction_length_adds_up_along_a_chain_of_reductions():
+    def length(result):
+        return Program((result,)).reduction_length()
+
+    A = te.placeholder((30, 50), "float32", name="A")
+    k, j = te.reduce_axis((0, 50), name="k"), te.reduce_axis((0, 30), name="j")
+    doubled = te.compute((30, 50), lambda i, c: A[i, c] * 2, name="doubled")
+    rows = te.compute((30,), lambda i: te.sum(doubled[i, k], axis=k), name="rows")
+    total = te.compute((1,), lambda _: te.sum(rows[j], axis=j), name="total")
+    assert [length(t) for t in (doubled, rows, total)] == [1, 50, 80]
+    assert Program((A, total)).work() == 30 * 50 * 2 + 30
+
+
+def test_the_reduction_length_of_a_packed_matmul_is_that_of_the_product():
+    task = Task.from_reference("matmul", {"m": 32, "n": 48, "k": 80})
+    assert Program.of(task).reduction_length() == 80
+
+
+def test_a_template_that_refuses_its_defaults_is_known_by_a_legal_configuration():
+    @template("picky", target="llvm")
+    def picky(cfg, n: int = 24):
+        step = cfg.define_knob("step", [5, 8])
+        if n % step:
+            raise InstantiationError("no")
+        A = te.placeholder((n,), "float32", name="A")
+        B = te.compute((n,), lambda i: A[i], name="B")
+        return te.create_schedule(B.op), [A, B]
+
+    assert Program.of(Task(picky, {}, "llvm")).work() == 24
+
+
+OUT = [np.empty((2, 3), np.float32)]
+
+
+def test_a_reference_is_cast_to_the_type_of_the_output():
+    (found,) = expected_outputs(lambda: np.ones((2, 3), np.float64).T.copy().T, [], OUT, "t")
+    assert found.dtype == np.float32
+    assert found.flags.c_contiguous
+    assert len(expected_outputs(lambda: (np.ones((2, 3)),) * 2, [], OUT * 2, "t")) == 2
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (lambda: [np.ones((2, 3))] * 2, "'t' returned 2 arrays, but the template has 1 outputs"),
+        (lambda: np.ones((3, 2)), r"returned shape \(3, 2\) for output 0, which has .*\(2, 3\)"),
+        (lambda: 1 / 0, "'t' failed: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_explained(reference, words):
+    with pytest.raises(UsageError, match=words):
+        expected_outputs(reference, [], OUT, "t")
+
+
+def test_messages_are_one_short_line():
+    assert describe(UsageError("a\n  b")) == "a b"
+    assert describe(ValueError("a")) == "ValueError: a"
+    assert describe(MemoryError()) == "MemoryError"
+    assert len(describe(ValueError("x" * 5000))) == 500
