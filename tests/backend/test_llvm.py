@@ -722,3 +722,41 @@ def test_streamed_stores_write_the_same(dtype: str, offset: int) -> None:
     kernel(x, out)
     np.testing.assert_array_equal(out, x)
     assert ("!nontemporal !1" in kernel.source) == (dtype != "bool")
+
+
+def random_index(rng: np.random.Generator, leaves: list[Expr], depth: int) -> Expr:
+    """Integer arithmetic over `leaves`; divisors are constants of either sign or a size."""
+    if depth == 0 or rng.random() < 0.15:
+        return leaves[rng.integers(len(leaves))] if rng.random() < 0.8 else i32(rng.integers(-9, 9))
+    a, b = (random_index(rng, leaves, depth - 1) for _ in range(2))
+    op = ["+", "-", "*", "//", "%", "min", "max"][rng.integers(7)]
+    if op in ("//", "%"):
+        b = leaves[-1] if rng.random() < 0.2 else i32(int(rng.choice([-5, -2, 1, 2, 3, 4, 7, 16])))
+    if op == "*":
+        b = i32(int(rng.integers(-4, 5)))
+    return ops.binary(op, a, b)
+
+
+@pytest.mark.parametrize("kind", [SERIAL, UNROLLED, VECTORIZED, PARALLEL])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_index_arithmetic_agrees_with_the_interpreter(seed: int, kind: LoopKind) -> None:
+    """Values, and positions in a table, of random expressions over loop and size variables."""
+    rng = np.random.default_rng(seed)
+    n, count = SizeVar("n"), 12
+    table, out = buffer("T", "int32", n), buffer("out", "int32", count, 2, 40)
+
+    def point(i: Var, j: Var) -> Stmt:
+        stores = []
+        for k in range(count):
+            index = random_index(rng, [i, j, i * 8 + j, n], 4)
+            at = k * 80 + i * 8 + j
+            stores.append(Store(out, at, index))
+            stores.append(Store(out, at + 40, Load(table, index % n)))
+        return seq(*stores)
+
+    body = loop(5, SERIAL, lambda i: loop(8, kind, lambda j: point(i, j), "j"))
+    function = Function("random", (table, out), frozenset([out]), body, (n,))
+    x = rng.integers(-100, 100, 13).astype("int32")
+    told = poisoned("int32", count, 2, 40)
+    interpret(function, [x, told])
+    check(function, [x], told)
