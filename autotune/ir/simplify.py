@@ -361,7 +361,8 @@ class Simplifier(Rewriter):
             case Binary(op=op) if op in ("+", "-"):
                 return self.sum_bounds(self.form(node))
             case Binary():
-                return self._binary_bounds(node.op, self.bounds(node.a), self.bounds(node.b))
+                bounds = self._binary_bounds(node.op, self.bounds(node.a), self.bounds(node.b))
+                return self._ceildiv_bounds(node, bounds) if node.op == "//" else bounds
             case Select():
                 (a, b), (c, d) = self.bounds(node.true), self.bounds(node.false)
                 return min(a, c), max(b, d)
@@ -373,6 +374,16 @@ class Simplifier(Rewriter):
                 return 1, max(self.bounds(child)[1] for child in node.children)
             case _:
                 return -INF, INF
+
+    def _ceildiv_bounds(self, node: Binary, bounds: Bounds) -> Bounds:
+        """Tighten `bounds` of a quotient (b + rest) // b, which is 1 + rest // b."""
+        divisor, dividend = self.form(node.b), self.form(node.a)
+        positive = self.bounds(node.b)
+        rest = _add(dividend, divisor, -1)
+        if positive[0] < 1 or len(rest.terms) >= len(dividend.terms):
+            return bounds
+        low, high = self._binary_bounds("//", self.sum_bounds(rest), positive)
+        return max(bounds[0], low + 1), min(bounds[1], high + 1)
 
     @staticmethod
     def _binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:

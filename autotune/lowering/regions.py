@@ -134,10 +134,13 @@ class Relaxer:
         # Without a carry the remainders are one run; with one, any remainder may occur.
         stays = binary("<", reach, grain)
         zero = const(0, node.dtype)
-        return Interval(
-            select(stays, binary("%", inner.low, divisor), zero),
-            select(stays, inner.width, binary("-", divisor, const(1, node.dtype))),
-        )
+        low = select(stays, binary("%", inner.low, divisor), zero)
+        width = select(stays, inner.width, binary("-", divisor, const(1, node.dtype)))
+        least, most = self._simplifier.bounds(node.a)
+        if least >= 0 and most < dtypes.max_value(node.dtype):
+            below = binary("<", const(int(most), node.dtype), divisor)
+            low, width = select(below, inner.low, low), select(below, inner.width, width)
+        return Interval(low, width)
 
 
 def _alignment(poly: Poly, dtype: str) -> tuple[Expr | None, Expr]:
