@@ -1,0 +1,237 @@
+"""Random tensor programs of one to three stages, in bounds by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from te_reference import Reference, _Grid
+
+from autotune import te
+from autotune.ir.expr import Expr
+from autotune.ir.itervar import IterVar
+from autotune.te.tensor import Tensor
+
+Draw = Callable[[Any], Any]
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
+DTYPES = ("float32", "float64", "int32", "int64")
+ELEMENTS = 150
+
+
+@dataclass
+class Program:
+    """Placeholders and computed tensors, in order; the last one is an output."""
+
+    inputs: list[Tensor] = field(default_factory=list)
+    stages: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+
+    def describe(self) -> str:
+        """Text of the definitions."""
+        lines = [f"{t.name}: {t.dtype}{list(t.shape)}" for t in self.inputs]
+        for t in self.stages:
+            axes = ", ".join(f"{a.name}<{a.dom.extent}" for a in (*t.op.axis, *t.op.reduce_axis))
+            lines.append(f"{t.name}: {t.dtype}{list(t.shape)} ({axes}) = {t.op.body[0]}")
+        lines.append(f"outputs: {', '.join(t.name for t in self.outputs)}")
+        return "\n".join(lines)
+
+
+def spread(expr: Expr, axes: list[IterVar]) -> tuple[int, int]:
+    """Smallest and largest value of an index over all points of the axes."""
+    values = _Grid(Reference({}), axes, True).value(expr)
+    return int(np.min(values)), int(np.max(values))
+
+
+class _Builder:
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.program = Program()
+        self.sizes = draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3))
+
+    def pick(self, *options: Any) -> Any:
+        return self.draw(st.sampled_from(options))
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self.draw(st.integers(low, high)))
+
+    def chance(self, percent: int) -> bool:
+        return bool(self.integer(0, 99) < percent)
+
+    # -- indices -------------------------------------------------------------------------------
+
+    def index(self, axes: list[IterVar]) -> Expr:
+        """Return an integer expression over some axes."""
+        if not axes:
+            return te.const(self.integer(0, 3))
+        a = self.pick(*axes).var
+        kind = self.integer(0, 11)
+        if kind <= 4:
+            return a
+        if kind == 5:
+            return te.const(self.integer(0, 3))
+        b = self.pick(*axes).var
+        c = self.integer(1, 4)
+        d = self.integer(-3, 3)
+        return [
+            lambda: a * c + d,
+            lambda: a + b,
+            lambda: a * c + b,
+            lambda: (a * c + d) // self.integer(1, 5),
+            lambda: (a * c + b + d) % self.integer(1, 7),
+            lambda: d - a * c + b // c,
+        ][kind - 6]()
+
+    def element(self, tensor: Tensor | None, axes: list[IterVar]) -> Expr:
+        """Return an element of a tensor at random indices; of a new placeholder if None."""
+        if tensor is None:
+            return self._of_placeholder(axes)
+        conditions: list[Expr] = []
+        indices = []
+        for size in tensor.shape:
+            assert isinstance(size, int)
+            fitting = [x for x in axes if spread(x.var, axes)[1] < size]
+            if fitting and self.chance(70):
+                indices.append(self.pick(*fitting).var)
+                continue
+            expr = self.index(axes)
+            low, high = spread(expr, axes)
+            if low < 0 or high >= size:
+                how = self.integer(0, 3)
+                if how == 0:
+                    expr = expr % size
+                elif how == 1:
+                    expr = te.max(te.min(expr, size - 1), 0)
+                elif how == 2 and high - low < size:
+                    expr = expr - low
+                else:
+                    conditions += [te.all(expr >= 0, expr < size)]
+            indices.append(expr)
+        read = tensor(*indices)
+        if not conditions:
+            return read
+        return te.if_then_else(te.all(*conditions), read, te.const(self.integer(-2, 2), read.dtype))
+
+    def _of_placeholder(self, axes: list[IterVar]) -> Expr:
+        old = list(self.program.inputs)
+        if old and self.chance(25):
+            return self.element(self.pick(*old), axes)
+        indices, shape = [], []
+        for _ in range(self.integer(1, 3)):
+            expr = self.index(axes)
+            low, high = spread(expr, axes)
+            if low < 0 or self.chance(10):
+                expr, high = expr - low, high - low
+            indices.append(expr)
+            shape.append(high + 1 + self.pick(0, 0, 0, 1, 3))
+        if np.prod(shape) > 4000:
+            indices, shape = indices[:1], shape[:1]
+        tensor = te.placeholder(
+            tuple(shape), self.pick(*DTYPES), f"{'ABDEFGHIJKLMNOPQ'[len(self.program.inputs)]}"
+        )
+        self.program.inputs.append(tensor)
+        return tensor(*indices)
+
+    # -- values --------------------------------------------------------------------------------
+
+    def value(self, sources: list[Tensor], axes: list[IterVar], depth: int) -> Expr:
+        """Return an expression of elements of `sources` and of new placeholders."""
+        if depth == 0 or self.chance(25):
+            source = self.pick(*sources, None) if sources else None
+            return self.element(source, axes)
+        a = self.value(sources, axes, depth - 1)
+        kind = self.integer(0, 9)
+        if kind <= 4:
+            b = self.value(sources, axes, depth - 1)
+            return [
+                lambda: a + b, lambda: a - b, lambda: a * b,
+                lambda: te.max(a, b), lambda: te.min(a, b),
+            ][kind]()  # fmt: skip
+        if kind == 5 and axes:
+            condition = self.index(axes) < self.index(axes)
+            return te.select(condition, a, self.value(sources, axes, depth - 1))
+        if kind == 6 and a.dtype.startswith("int"):
+            return a // self.pick(2, 3, -2) if self.chance(50) else a % self.pick(2, 5, -3)
+        if kind == 7:
+            return te.abs(a)
+        if kind == 8 and axes:
+            return a + self.index(axes).astype(a.dtype)
+        return self.cast(a)
+
+    def cast(self, value: Expr) -> Expr:
+        dtype = self.pick(*DTYPES)
+        if value.dtype.startswith("float") and dtype.startswith("int"):
+            # What an integer cannot hold has no meaning.
+            value = te.max(te.min(value, 1000.0), -1000.0)
+        return value.astype(dtype)
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def stage(self, name: str) -> Tensor:
+        before = list(self.program.stages)
+        sources = before[-1:] if self.chance(70) else before
+        if before and self.chance(40):
+            shape = list(before[-1].shape)
+            if self.chance(30):
+                shape.reverse()
+        else:
+            count = self.pick(1, 2, 2, 3)
+            shape = [self.pick(*self.sizes) for _ in range(count)]
+            while np.prod(shape) > ELEMENTS:
+                shape[int(np.argmax(shape))] //= 2
+        extents = []
+        reducing = self.chance(45)
+        if reducing:
+            extents = [self.integer(1, 6) for _ in range(self.pick(1, 1, 2))]
+        starts = [self.pick(0, 0, 0, 2) for _ in extents]
+        reduced = [
+            te.reduce_axis((first, first + extent), f"{name.lower()}r{n}")
+            for n, (first, extent) in enumerate(zip(starts, extents, strict=True))
+        ]
+        spatial = [te.compute((n,), lambda i: i, name="_").op.axis[0] for n in shape]
+        kind, where = self.pick("sum", "sum", "max", "min"), self.chance(15)
+        where = where and kind == "sum"  # the maximum of nothing fits no other type
+
+        def body(*indices: Expr) -> Expr:
+            axes = [IterVar(v, a.dom, a.kind) for v, a in zip(indices, spatial, strict=True)]
+            every = axes + reduced
+            value = self.value(sources, every, self.integer(0, 2))
+            if before and not any(t in sources for t in _tensors(value)):
+                value = value + self.element(before[-1], every)
+            if not reducing:
+                return value
+            condition = self.index(every) <= self.index(every) if where else None
+            reduce: Expr = getattr(te, kind)(value, axis=reduced, where=condition)
+            return reduce
+
+        names = [f"{name.lower()}{'ijk'[n]}" for n in range(len(shape))]
+        function = eval(f"lambda {', '.join(names)}: body({', '.join(names)})", {"body": body})
+        tensor: Tensor = te.compute(tuple(shape), function, name=name)
+        self.program.stages.append(tensor)
+        return tensor
+
+    def build(self) -> Program:
+        for name in ("X", "Y", "Z")[: self.pick(1, 2, 2, 3, 3)]:
+            self.stage(name)
+        last = self.program.stages[-1]
+        self.program.outputs = [last]
+        # What nothing reads is an output too, and sometimes so is what something does read.
+        for tensor in self.program.stages[:-1]:
+            read = any(tensor in later.op.input_tensors for later in self.program.stages)
+            if not read or self.chance(8):
+                self.program.outputs.insert(0, tensor)
+        return self.program
+
+
+def _tensors(expr: Expr) -> list[Tensor]:
+    from autotune.ir.visitor import reads
+
+    return [read.tensor for read in reads(expr)]
+
+
+@st.composite
+def programs(draw: Draw) -> Program:
+    """Strategy of random programs."""
+    return _Builder(draw).build()

@@ -1,0 +1,169 @@
+"""Evaluates tensor expressions with NumPy, whole tensors at once: what schedules are held against.
+
+Shares nothing with lowering: an expression is evaluated on arrays that hold every index of the
+tensor (and of the reduction axes) along one dimension each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Not,
+    Read,
+    Reduce,
+    Select,
+    SizeVar,
+    Var,
+)
+from autotune.ir.itervar import IterVar
+from autotune.te.tensor import ComputeOp, Tensor
+
+_OPERATIONS = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "//": np.floor_divide,
+    "%": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+_FUNCTIONS = {"abs": np.abs, "exp": np.exp, "sqrt": np.sqrt, "floor": np.floor, "tanh": np.tanh}
+
+
+class Reference:
+    """Values of tensors, given the arrays of the placeholders.
+
+    Parameters
+    ----------
+    arrays
+        One array per placeholder.
+    sizes
+        Values of the sizes that are known only when a function is called.
+    """
+
+    def __init__(
+        self, arrays: Mapping[Tensor, Any], sizes: Mapping[SizeVar, int] | None = None
+    ) -> None:
+        self.arrays = dict(arrays)
+        self.sizes = dict(sizes or {})
+
+    def size(self, extent: Expr) -> int:
+        """Value of a size."""
+        return int(_Grid(self, (), True).value(extent))
+
+    def array(self, tensor: Tensor) -> Any:
+        """Return all elements of a tensor."""
+        if tensor not in self.arrays:
+            assert isinstance(tensor.op, ComputeOp)
+            shape = tuple(self.size(extent) for extent in tensor.extents)
+            body = tensor.op.body[tensor.value_index]
+            grid = _Grid(self, tensor.op.axis, True)
+            value = np.broadcast_to(grid.value(body), shape)
+            self.arrays[tensor] = value.astype(tensor.dtype)
+        return self.arrays[tensor]
+
+
+class _Grid:
+    """Evaluates expressions at all points of some axes."""
+
+    def __init__(self, reference: Reference, axes: Sequence[IterVar], mask: Any) -> None:
+        self.reference = reference
+        self.axes = tuple(axes)
+        self.mask = mask
+        self.variables: dict[Any, Any] = dict(reference.sizes)
+        for position, axis in enumerate(self.axes):
+            assert axis.dom is not None
+            first, extent = reference.size(axis.dom.min), reference.size(axis.dom.extent)
+            shape = [1] * len(self.axes)
+            shape[position] = extent
+            self.variables[axis.var] = np.arange(first, first + extent).reshape(shape)
+
+    def value(self, node: Expr) -> Any:
+        match node:
+            case Const():
+                return np.asarray(node.value, dtype=node.dtype)
+            case Var():
+                return np.asarray(self.variables[node]).astype(node.dtype)
+            case Binary():
+                result = _OPERATIONS[node.op](self.value(node.a), self.value(node.b))
+                return result.astype(node.dtype)
+            case Not():
+                return np.logical_not(self.value(node.a))
+            case Select():
+                return np.where(*map(self.value, node.children))
+            case Cast():
+                return self.value(node.a).astype(node.dtype)
+            case Call(name="if_then_else"):
+                return self._guarded(node)
+            case Call():
+                return _FUNCTIONS[node.name](*map(self.value, node.children)).astype(node.dtype)
+            case Read():
+                return self._read(node)
+            case Reduce():
+                return self._reduce(node)
+        raise TypeError(f"no reference for {type(node).__name__}")
+
+    def _guarded(self, node: Call) -> Any:
+        condition, true, false = node.children
+        test = self.value(condition)
+        sides = []
+        outer = self.mask
+        for side, mask in ((true, test), (false, np.logical_not(test))):
+            self.mask = np.logical_and(outer, mask)
+            sides.append(self.value(side))
+        self.mask = outer
+        return np.where(test, *sides)
+
+    def _read(self, node: Read) -> Any:
+        array = self.reference.array(node.tensor)
+        indices = []
+        for size, child in zip(array.shape, node.children, strict=True):
+            index = self.value(child)
+            inside = np.logical_and(index >= 0, index < size)
+            if np.any(np.logical_and(self.mask, np.logical_not(inside))):
+                raise AssertionError(f"the program reads outside {node.tensor.name}: {node}")
+            indices.append(np.where(inside, index, 0))
+        if array.size == 0:
+            return np.zeros(np.broadcast(*indices).shape, array.dtype)
+        return array[tuple(indices)]
+
+    def _reduce(self, node: Reduce) -> Any:
+        assert self.mask is True
+        count = len(self.axes)
+        grid = _Grid(self.reference, (*self.axes, *node.axes), True)
+        shape = np.broadcast_shapes(*(np.shape(grid.variables[a.var]) for a in grid.axes))
+        condition = np.broadcast_to(grid.value(node.condition), shape)
+        grid.mask = condition
+        source = np.broadcast_to(grid.value(node.sources[node.index]), shape)
+        identity = node.combiner.identity[node.index]
+        assert isinstance(identity, Const)
+        source = np.where(condition, source, np.asarray(identity.value, dtype=node.dtype))
+        axis = tuple(range(count, count + len(node.axes)))
+        combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[node.combiner.name]
+        start = np.asarray(identity.value, dtype=node.dtype)
+        return combine.reduce(source, axis=axis, dtype=node.dtype, initial=start)
+
+
+def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> Any:
+    """Small whole numbers, so that sums and products of floats are exact in any order."""
+    values = rng.integers(-4, 5, size=tuple(shape))
+    return values.astype(dtypes.numpy_dtype(dtype))

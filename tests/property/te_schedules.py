@@ -1,0 +1,215 @@
+"""Random legal schedules of tensor programs, split factors given as numbers or as knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from te_programs import Program
+
+from autotune import te
+from autotune.ir.expr import Knob
+from autotune.ir.itervar import AxisKind, IterVar
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Attach, Stage
+from autotune.te.tensor import ComputeOp, Tensor
+
+#: Attempts; some find nothing legal to do.
+STEPS = (4, 14)
+
+
+@dataclass
+class Scheduled:
+    """A schedule, and values for the knobs in it."""
+
+    schedule: Schedule
+    knobs: dict[Knob, int] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """Text of the steps."""
+        steps = "\n".join(map(str, self.schedule.steps))
+        return f"{steps}\n{ {k.name: v for k, v in self.knobs.items()} }"
+
+
+class _Scheduler:
+    def __init__(self, draw: Callable[[Any], Any], program: Program) -> None:
+        self.draw = draw
+        self.program = program
+        self.schedule = te.create_schedule([t.op for t in program.outputs])
+        self.result = Scheduled(self.schedule)
+        self.use_knobs = draw(st.booleans())
+        self.attached_to: set[IterVar] = set()
+
+    def pick(self, options: Any) -> Any:
+        return self.draw(st.sampled_from(list(options)))
+
+    def factor(self) -> Any:
+        value = self.pick((1, 2, 2, 3, 4, 4, 5, 7, 8, 16))
+        if not self.use_knobs or self.pick((True, False, False)):
+            return value
+        knob = Knob(f"knob{len(self.result.knobs)}", 1, 16)
+        self.result.knobs[knob] = value
+        return knob
+
+    # -- what is legal -------------------------------------------------------------------------
+
+    def stages(self) -> list[Stage]:
+        return [
+            s
+            for s in self.schedule.stages
+            if isinstance(s.op, ComputeOp) and s.attach is not Attach.INLINE
+        ]
+
+    def free(self, stage: Stage) -> list[IterVar]:
+        """Loops that may still be split and fused."""
+        return [
+            a for a in stage.leaf_axes if a not in stage.loop_kinds and a not in self.attached_to
+        ]
+
+    def readers(self, stage: Stage) -> list[Stage]:
+        """Computed stages that read a stage, inlined ones seen through."""
+        found: list[Stage] = []
+        for tensor in stage.outputs:
+            for reader in self.schedule.readers(tensor):
+                for s in self.readers(reader) if reader.attach is Attach.INLINE else [reader]:
+                    if s not in found:
+                        found.append(s)
+        return found
+
+    def path(self, stage: Stage) -> list[tuple[Stage, IterVar]]:
+        """Loops around a stage's body, outermost first."""
+        own = [(stage, a) for a in stage.leaf_axes]
+        if stage.attach is not Attach.AT:
+            return own
+        assert stage.attach_point is not None
+        outer = self.path(stage.attach_point.stage)
+        cut = [a for _, a in outer].index(stage.attach_point.axis)
+        return outer[: cut + 1] + own
+
+    def places(self, stage: Stage) -> list[tuple[Stage, IterVar]]:
+        """Loops that surround every reader of a stage."""
+        paths = [self.path(reader) for reader in self.readers(stage)]
+        if not paths:
+            return []
+        return [place for place in paths[0] if all(place in path for path in paths[1:])]
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        kind = self.pick(
+            (
+                "split", "split", "nparts", "fuse", "reorder", "tile", "vectorize", "unroll",
+                "parallel", "compute_at", "compute_at", "compute_at", "inline",
+                "cache_read", "cache_write",
+                "set_scope",
+            )
+        )  # fmt: skip
+        stages = self.stages()
+        if kind in ("compute_at", "inline"):
+            stages = [s for s in stages if not s.is_output]
+        if stages:
+            getattr(self, f"do_{kind}")(self.pick(stages))
+
+    def do_split(self, stage: Stage) -> None:
+        if axes := self.free(stage):
+            stage.split(self.pick(axes), factor=self.factor())
+
+    def do_nparts(self, stage: Stage) -> None:
+        if axes := self.free(stage):
+            stage.split(self.pick(axes), nparts=self.factor())
+
+    def do_fuse(self, stage: Stage) -> None:
+        free = self.free(stage)
+        pairs = [
+            (a, b)
+            for a, b in zip(stage.leaf_axes, stage.leaf_axes[1:], strict=False)
+            if a in free and b in free and a.kind is b.kind
+        ]
+        if pairs:
+            stage.fuse(*self.pick(pairs))
+
+    def do_reorder(self, stage: Stage) -> None:
+        order = self.draw(st.permutations(stage.leaf_axes))
+        # Loops with stages in them stay where they are: what was inside could come to lie outside.
+        if not self.attached_to.intersection(order):
+            stage.reorder(*order)
+
+    def do_tile(self, stage: Stage) -> None:
+        free = [a for a in self.free(stage) if a.kind is AxisKind.SPATIAL]
+        if len(free) >= 2:
+            stage.tile(*free[:2], self.factor(), self.factor())
+
+    def annotate(self, stage: Stage, kind: str, reductions: bool = False) -> None:
+        axes = [
+            a
+            for a in stage.leaf_axes
+            if a not in stage.loop_kinds and (reductions or a.kind is AxisKind.SPATIAL)
+        ]
+        if axes:
+            getattr(stage, kind)(self.pick(axes))
+
+    def do_vectorize(self, stage: Stage) -> None:
+        axes = [a for a in self.free(stage) if a.kind is AxisKind.SPATIAL]
+        if axes and self.pick((True, False)):  # the usual case: the innermost loop
+            axes = axes[-1:]
+        axes = [a for a in axes if a not in stage.loop_kinds]
+        if axes:
+            stage.vectorize(self.pick(axes))
+
+    def do_unroll(self, stage: Stage) -> None:
+        self.annotate(stage, "unroll", reductions=True)
+
+    def do_parallel(self, stage: Stage) -> None:
+        self.annotate(stage, "parallel")
+
+    def movable(self, stage: Stage) -> bool:
+        return not stage.is_output
+
+    def do_compute_at(self, stage: Stage) -> None:
+        inside = any(
+            s.attach is Attach.AT and s.attach_point is not None and s.attach_point.stage is stage
+            for s in self.stages()
+        )
+        if not self.movable(stage) or inside:
+            return
+        places = self.places(stage)
+        if places:
+            parent, axis = self.pick(places)
+            stage.compute_at(parent, axis)
+            self.attached_to.add(axis)
+
+    def do_inline(self, stage: Stage) -> None:
+        assert isinstance(stage.op, ComputeOp)
+        if self.movable(stage) and not stage.op.reduce_axis and stage.attach is Attach.ROOT:
+            used = any(a in self.attached_to for a in stage.leaf_axes)
+            if not used:
+                stage.compute_inline()
+
+    def do_cache_read(self, stage: Stage) -> None:
+        tensors: list[Tensor] = stage.op.input_tensors
+        if tensors and stage.attach is Attach.ROOT:
+            tensor = self.pick(tensors)
+            if self.schedule[tensor].attach is not Attach.ROOT:
+                return
+            self.schedule.cache_read(tensor, self.pick(("local", "global")), [stage.op])
+
+    def do_cache_write(self, stage: Stage) -> None:
+        if stage.relations or stage.loop_kinds or self.attached_to.intersection(stage.leaf_axes):
+            return
+        if stage.attach is Attach.ROOT:
+            self.schedule.cache_write(stage.outputs[0], self.pick(("local", "global")))
+
+    def do_set_scope(self, stage: Stage) -> None:
+        if self.movable(stage):
+            stage.set_scope(self.pick(("local", "global", "shared")))
+
+
+@st.composite
+def scheduled(draw: Callable[[Any], Any], program: Program) -> Scheduled:
+    """Strategy of random legal schedules of a program."""
+    scheduler = _Scheduler(draw, program)
+    for _ in range(draw(st.integers(*STEPS))):
+        scheduler.step()
+    return scheduler.result

@@ -1,0 +1,268 @@
+"""Every rule of the simplifier on small domains, exhaustively; random expressions; bounds."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.ir import ops
+from autotune.ir.expr import Binary, Const, Expr, Knob, SizeVar, Var
+from autotune.ir.interpreter import scalar_function
+from autotune.ir.poly import normal
+from autotune.ir.printer import expr_text
+from autotune.ir.simplify import Simplifier
+from autotune.ir.visitor import walk_expr
+
+EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
+Ranges = Mapping[Var, tuple[int, int]]
+
+X, Y, Z = Var("x"), Var("y"), Var("z")
+
+
+def points(ranges: Ranges) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(range(low, high + 1) for low, high in ranges.values()))
+
+
+def assert_same(before: Expr, after: Expr, ranges: Ranges) -> None:
+    """Compare two expressions at every point of the ranges."""
+    run = scalar_function([before, after], list(ranges))
+    for point in points(ranges):
+        a, b = run(*point)
+        assert (a, type(a)) == (b, type(b)), (
+            f"`{before}` became `{after}`, which is {b} instead of {a} at "
+            f"{dict(zip([v.name for v in ranges], point, strict=True))}"
+        )
+
+
+def assert_sound(expr: Expr, ranges: Ranges) -> None:
+    """Check that simplification keeps every value and that bounds hold every value."""
+    simplifier = Simplifier(ranges)
+    assert_same(expr, simplifier.expr(expr), ranges)
+    if expr.dtype != "bool":
+        low, high = simplifier.bounds(expr)
+        run = scalar_function([expr], list(ranges))
+        values = [run(*point)[0] for point in points(ranges)]
+        problem = f"`{expr}` takes values {min(values)} to {max(values)}, not {low} to {high}"
+        assert low <= min(values), problem
+        assert max(values) <= high, problem
+
+
+# -- rules, exhaustively -------------------------------------------------------------------------
+
+DIVISORS = (1, 2, 3, 4, 6)
+SCALES = (-4, -2, -1, 1, 2, 3, 4, 6)
+OFFSETS = (-5, -1, 0, 1, 4)
+SPANS = ((0, 0), (0, 3), (0, 7), (-4, 5))
+
+
+def linear(a: int, b: int, c: int) -> Expr:
+    return X * a + Y * b + c
+
+
+RULES: dict[str, Callable[[], Iterator[Expr]]] = {
+    "quotient of a sum": lambda: (
+        linear(a, b, c) // d
+        for a, b, c, d in itertools.product(SCALES, (0, 1, 2, 6), OFFSETS, DIVISORS)
+    ),
+    "remainder of a sum": lambda: (
+        linear(a, b, c) % d
+        for a, b, c, d in itertools.product(SCALES, (0, 1, 2, 6), OFFSETS, DIVISORS)
+    ),
+    "quotient and remainder of one index joined": lambda: (
+        (X // a) * b + (X % c) * d + Y
+        for a, b, c, d in itertools.product(DIVISORS, SCALES, DIVISORS, (-1, 1, 2, 3))
+    ),
+    "quotient of a remainder joined with a quotient": lambda: (
+        (X // a) * b + ((X % a) // c) * d
+        for a, b, c, d in itertools.product((2, 4, 6, 12), SCALES, (1, 2, 3), (1, 2, -2))
+    ),
+    "nested quotients and remainders": lambda: (
+        op3(op2(op1(X, a) * b + c, d), e)
+        for op1, op2, op3 in itertools.product((_div, _mod), repeat=3)
+        for a, b, c, d, e in itertools.product((2, 3, 6), (1, 2, 3), (0, 1), (2, 4, 6), (2, 3))
+    ),
+    "division by a negative or unknown number": lambda: (
+        op(linear(a, 1, c), d)
+        for op in (_div, _mod)
+        for a, c, d in itertools.product((-2, 1, 3), OFFSETS, (ops.const(-3), ops.const(-1), Z))
+    ),
+    "least and greatest": lambda: (
+        ops.binary(op, linear(a, 0, c), linear(b, 1, 0))
+        for op in ("min", "max")
+        for a, b, c in itertools.product((-1, 0, 1, 2), (-1, 0, 1, 2), (-20, -3, 0, 2, 20))
+    ),
+    "comparisons of sums": lambda: (
+        ops.binary(op, linear(a, 0, c), linear(b, e, 1))
+        for op in ("==", "!=", "<", "<=", ">", ">=")
+        for a, b, c, e in itertools.product((-2, 0, 1), (0, 1, 3), (-25, -1, 0, 1, 25), (0, 1))
+    ),
+    "choices": lambda: (
+        ops.select(linear(1, 1, c) < 0, linear(a, 1, 0), linear(b, 1, 2)) * 2 + X
+        for a, b, c in itertools.product((0, 1, -2), (0, 1, 3), (-30, 0, 30))
+    ),
+    "conditions": lambda: (
+        combine(a > X, b <= Y)
+        for combine in (
+            lambda p, q: ops.binary("and", p, q),
+            lambda p, q: ops.binary("or", p, ops.logical_not(q)),
+            lambda p, q: ops.likely(ops.binary("and", p, q)),
+            lambda p, q: ops.if_then_else(p, q, ops.const(True)),
+        )
+        for a, b in itertools.product((-9, 0, 2, 9), repeat=2)
+    ),
+    "products and casts": lambda: (
+        op((X + a) * (Y + b), Z).astype("int64") * 3 - (X * Y).astype("int64")
+        for op in (_div, _mod)
+        for a, b in itertools.product(OFFSETS, OFFSETS)
+    ),
+}
+
+
+def _div(a: Any, b: Any) -> Expr:
+    return ops.binary("//", a, b)
+
+
+def _mod(a: Any, b: Any) -> Expr:
+    return ops.binary("%", a, b)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_keeps_every_value_on_a_small_domain(rule: str) -> None:
+    for expr in RULES[rule]():
+        names = {id(node) for node in walk_expr(expr)}
+        for x_span in SPANS:
+            ranges = {X: x_span, Y: (0, 4), Z: (1, 3)}
+            assert_sound(expr, {v: r for v, r in ranges.items() if id(v) in names})
+
+
+# -- random expressions ----------------------------------------------------------------------------
+
+
+def _leaf() -> st.SearchStrategy[Expr]:
+    return st.one_of(st.sampled_from([X, Y, Z]), st.integers(-6, 12).map(ops.const))
+
+
+def _grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    positive = st.integers(1, 8).map(ops.const)
+    condition = st.tuples(st.sampled_from(["<", "<=", "==", "!="]), inner, inner).map(
+        lambda t: ops.binary(*t)
+    )
+    return st.one_of(
+        st.tuples(st.sampled_from(["+", "-", "+", "min", "max"]), inner, inner).map(
+            lambda t: ops.binary(*t)
+        ),
+        st.tuples(inner, st.integers(-4, 6)).map(lambda t: ops.binary("*", t[0], t[1])),
+        st.tuples(inner, inner).map(lambda t: ops.binary("*", t[0], t[1])),
+        st.tuples(st.sampled_from(["//", "%"]), inner, positive).map(lambda t: ops.binary(*t)),
+        st.tuples(st.sampled_from(["//", "%"]), inner, positive).map(lambda t: ops.binary(*t)),
+        st.tuples(condition, inner, inner).map(lambda t: ops.select(*t)),
+        st.tuples(condition, inner, inner).map(lambda t: ops.if_then_else(*t)),
+    )
+
+
+INTEGERS = st.recursive(_leaf(), _grow, max_leaves=8)
+CONDITIONS = st.tuples(st.sampled_from(["<", "<=", "==", "!=", ">", ">="]), INTEGERS, INTEGERS).map(
+    lambda t: ops.binary(*t)
+)
+SPAN = st.tuples(st.integers(-3, 3), st.integers(0, 5)).map(lambda t: (t[0], t[0] + t[1]))
+
+
+def examples(count: int) -> Any:
+    return settings(
+        max_examples=EXAMPLES or count, derandomize=not EXAMPLES, deadline=None, database=None
+    )
+
+
+@examples(1200)
+@given(st.one_of(INTEGERS, CONDITIONS), SPAN, SPAN, SPAN)
+def test_simplification_and_bounds_are_sound_on_random_expressions(
+    expr: Expr, x: tuple[int, int], y: tuple[int, int], z: tuple[int, int]
+) -> None:
+    assert_sound(expr, {X: x, Y: y, Z: z})
+
+
+@examples(400)
+@given(INTEGERS, SPAN)
+def test_simplification_without_ranges_is_sound(expr: Expr, span: tuple[int, int]) -> None:
+    assert_same(expr, Simplifier().expr(expr), {X: span, Y: span, Z: span})
+
+
+@examples(400)
+@given(INTEGERS, SPAN)
+def test_simplification_twice_changes_nothing_more_in_value(
+    expr: Expr, span: tuple[int, int]
+) -> None:
+    ranges = {X: span, Y: span, Z: span}
+    once = Simplifier(ranges).expr(expr)
+    assert_same(once, Simplifier(ranges).expr(once), ranges)
+
+
+@examples(600)
+@given(INTEGERS, SPAN)
+def test_the_polynomial_normal_form_keeps_every_value(expr: Expr, span: tuple[int, int]) -> None:
+    assert_same(expr, normal(expr), {X: span, Y: span, Z: span})
+
+
+# -- particular forms --------------------------------------------------------------------------
+
+
+def simplified(expr: Expr, **ranges: tuple[int, int]) -> str:
+    known = {"x": X, "y": Y, "z": Z}
+    return expr_text(Simplifier({known[n]: r for n, r in ranges.items()}).expr(expr))
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        ((X * 4 + Y) // 4, "x"),
+        ((X * 4 + Y) % 4, "y"),
+        ((X * 64 + Y) // 256, "floordiv(((x*64) + y), 256)"),
+        ((X * 8 + Y) // 4, "(x*2)"),
+        ((X // 4) * 4 + X % 4, "x"),
+        (Y * 3 + X * 16 + 5, "(((x*16) + (y*3)) + 5)"),
+        (X - Y * 2 - 1, "((x - (y*2)) - 1)"),
+        ((X % 12) % 4, "floormod(x, 4)"),
+        ((X // 3) // 4, "floordiv(x, 12)"),
+        ((X * 6) // 4, "floordiv((x*6), 4)"),
+    ],
+)
+def test_canonical_forms_read_as_in_listings(expr: Expr, text: str) -> None:
+    assert simplified(expr, y=(0, 3)) == text
+
+
+def test_a_quotient_that_the_ranges_do_not_decide_stays() -> None:
+    assert simplified((X * 64 + Y) // 256, x=(0, 255), y=(0, 63)) == ("floordiv(((x*64) + y), 256)")
+
+
+def test_a_variable_whose_bounds_meet_becomes_the_constant() -> None:
+    assert simplified(X * 7 + Y, x=(3, 3)) == "(y + 21)"
+
+
+def test_a_guard_is_decided_only_where_the_bounds_decide_it() -> None:
+    guard = ops.likely(X * 7 + Y < 21)
+    assert simplified(guard, x=(0, 2), y=(0, 6)) == "True"
+    assert simplified(guard, x=(0, 2), y=(0, 7)) == "likely((((x*7) + y) < 21))"
+    assert simplified(guard, x=(3, 4), y=(0, 6)) == "False"
+
+
+def test_sizes_and_knobs_have_the_bounds_they_are_declared_with() -> None:
+    n, k = SizeVar("n"), Knob("k", 2, 8)
+    simplifier = Simplifier()
+    assert simplifier.bounds(n) == (0, float("inf"))
+    assert simplifier.bounds(k * 3 + 1) == (7, 25)
+    assert isinstance(simplifier.expr(ops.binary("<", n * k, 0)), Const | Binary)
+    assert str(simplifier.expr(ops.binary(">=", k, 2))) == "True"
+
+
+def test_learning_another_range_forgets_what_the_old_one_decided() -> None:
+    simplifier = Simplifier({X: (0, 3)})
+    guard = X < 4
+    assert str(simplifier.expr(guard)) == "True"
+    simplifier.bind(X, 0, 7)
+    assert str(simplifier.expr(guard)) == "(x < 4)"
