@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import signal
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -240,7 +242,7 @@ class LocalMeasurer:
     def _open(self, worker: WorkerHandle) -> None:
         template = self._opening["template"]
         try:
-            request = {**self._opening, "known": list(self._results)}
+            request = {**self._opening, "known": list(self._results), "path": _import_path()}
             answer = worker.request(request, OPEN_TIMEOUT_S)
         except (WorkerDiedError, WorkerTimeoutError) as error:
             self._bury()
@@ -263,6 +265,11 @@ class LocalMeasurer:
                 "schedule: its answers are not checked",
                 template,
             )
+
+
+def _import_path() -> list[str]:
+    """Folders that modules imported by a template are found in, as in this process."""
+    return [os.path.abspath(folder) for folder in sys.path]
 
 
 def _failed(

@@ -100,6 +100,7 @@ class Server:
         from autotune.errors import AutotuneError
         from autotune.measure.policy import TimingPolicy
 
+        sys.path += [folder for folder in request["path"] if folder not in sys.path]
         try:
             task = self._task.from_reference(
                 request["template"], request["args"], request["target"]

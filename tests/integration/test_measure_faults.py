@@ -146,6 +146,26 @@ def test_a_reference_that_does_not_fit_is_the_users_mistake():
         measure("bad_reference", {}, [0])
 
 
+def test_a_template_imports_the_same_modules_as_in_the_tuning_process(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "sizes_of_mine.py").write_text("N = 40\n")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    source = tmp_path / "importing.py"
+    source.write_text(
+        "from autotune import te\nfrom autotune.template import template\n"
+        "from sizes_of_mine import N\n\n\n"
+        "@template('importing', target='llvm', reference=lambda a: a)\n"
+        "def importing(cfg):\n"
+        "    A = te.placeholder((N,), name='A')\n"
+        "    B = te.compute((N,), lambda i: A[i], name='B')\n"
+        "    return te.create_schedule(B.op), [A, B]\n"
+    )
+    task = Task.from_reference(f"{source}:importing", {})
+    with LocalMeasurer(f"{source}:importing", {}, "llvm", QUICK) as measurer:
+        (result,) = measurer.measure([MeasureInput(task.space.config(0))])
+    assert result.ok
+
+
 def test_a_template_that_nobody_finds_is_the_users_mistake():
     task = Task.from_reference(f"{FAULTY}:faulty", {})
     with (

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -20,10 +21,12 @@ from autotune.tuner.loop import Finished, Measured, Started, tune
 from autotune.tuner.random import RandomTuner
 from records import Record, RecordStore
 
+PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
+
 
 @pytest.fixture(scope="module")
 def task():
-    return Task.from_reference("broadcast_add", {"n": 64})
+    return Task.from_reference(PLAIN, {"n": 64})
 
 
 @pytest.fixture
@@ -95,8 +98,8 @@ def test_a_finished_run_measures_nothing_again_and_a_larger_number_continues(tas
 def test_records_of_other_workloads_and_targets_do_not_count(task, store):
     run(task, store, 2)
     for other in (
-        Task.from_reference("broadcast_add", {"n": 128}),
-        Task.from_reference("broadcast_add", {"n": 64}, "llvm -threads=1"),
+        Task.from_reference(PLAIN, {"n": 128}),
+        Task.from_reference(PLAIN, {"n": 64}, "llvm -threads=1"),
     ):
         _, measurer = run(other, store, 2)
         assert len(measurer.asked) >= 2
@@ -232,16 +235,17 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.loop import tune
 from records import RecordStore
 
-args, policy = {"n": 64}, TimingPolicy(repeats=3, min_repeat_ms=10)
-task = Task.from_reference("broadcast_add", args)
-with LocalMeasurer("broadcast_add", args, "llvm", policy) as measurer:
+plain, log = sys.argv[1:]
+policy = TimingPolicy(repeats=3, min_repeat_ms=10)
+task = Task.from_reference(plain, {})
+with LocalMeasurer(plain, {}, "llvm", policy) as measurer:
     tuner = make_tuner("random", task.space, 1)
-    print(tune(task, measurer, tuner, RecordStore(sys.argv[1]), 24, seed=1).measured)
+    print(tune(task, measurer, tuner, RecordStore(log), 24, seed=1).measured)
 """
 
 
 def start(store):
-    words = [sys.executable, "-c", RUN, str(store.path)]
+    words = [sys.executable, "-c", RUN, PLAIN, str(store.path)]
     return subprocess.Popen(words, start_new_session=True, stdout=-1, stderr=-1, text=True)
 
 

@@ -95,3 +95,14 @@ def unchecked(cfg: Knobs, n: int = 64, fault: str = "none") -> tuple[Any, list[A
 def bad_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
     """B = A + 1, but the reference returns another shape."""
     return faulty(cfg, n)
+
+
+@template("plain", target="llvm", reference=lambda a: a + np.float32(1))
+def plain(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
+    """B = A + 1: nothing goes wrong, in none of 30 configurations."""
+    step = cfg.define_knob("step", list(range(2, 32)))
+    A = te.placeholder((n,), "float32", name="A")
+    B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=step)
+    return s, [A, B]
