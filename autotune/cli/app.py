@@ -1,0 +1,144 @@
+"""Commands and their options, as the command line declares them; the work is done elsewhere.
+
+Each command imports its module when it runs, so that `autotune --help` stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="autotune",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mode=None)
+app.add_typer(records_app, name="records")
+
+_TemplateName = Annotated[
+    str,
+    typer.Argument(metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."),
+]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An argument of the template; repeat it."),
+]
+_Target = Annotated[
+    str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from autotune import __version__
+        from autotune.cli.output import say
+
+        say(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _autotune(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Tune kernels for this machine, and use what was measured.
+
+    \b
+    autotune run matmul --set m=512 --set n=512 --set k=512
+
+    Exit codes: 0 done, 2 a mistake in the command or its inputs (one line says which),
+    3 nothing valid was found, 130 interrupted.
+    """
+
+
+@app.command()
+def run(
+    template: _TemplateName,
+    set_: _Set = None,
+    target: _Target = "llvm",
+    trials: Annotated[
+        int, typer.Option(min=1, help="Measurements wanted in the log, earlier ones included.")
+    ] = 64,
+    tuner: Annotated[
+        str, typer.Option(metavar="TUNER", help="model, random or grid.")
+    ] = "model",
+    log: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Log of measurements.  [TEMPLATE.jsonl]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of every random choice.  [chosen and printed]")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Seconds a candidate may build, and may run.")
+    ] = 10.0,
+) -> None:
+    """Search for the fastest configuration; log measurements.
+
+    Run it again and nothing is measured twice; a larger --trials continues. Ctrl-C keeps what was
+    measured.
+    """
+    from autotune.cli.run import RunOptions, run_command
+
+    run_command(RunOptions(template, set_ or [], target, trials, tuner, log, seed, timeout))
+
+
+@app.command()
+def best(
+    template: _TemplateName,
+    log: Annotated[str, typer.Option(metavar="FILE", help="Log of measurements.")],
+    set_: _Set = None,
+    target: _Target = "llvm",
+    as_json: _Json = False,
+) -> None:
+    """Print the fastest configuration a log holds."""
+    from autotune.cli.best import best_command
+
+    best_command(template, set_ or [], target, log, as_json)
+
+
+@app.command()
+def templates(as_json: _Json = False) -> None:
+    """List the named templates and their arguments."""
+    from autotune.cli.templates import templates_command
+
+    templates_command(as_json)
+
+
+@app.command()
+def show(
+    template: _TemplateName,
+    set_: _Set = None,
+    target: _Target = "llvm",
+    config: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="INDEX", help="A configuration.  [the default one]"),
+    ] = None,
+    space: Annotated[
+        bool, typer.Option("--space", help="Knobs, constraints and their rejections.  [default]")
+    ] = False,
+    ir: Annotated[bool, typer.Option("--ir", help="Loops of the configuration.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Its generated code.")] = False,
+) -> None:
+    """Print a search space, or a configuration's loops or code."""
+    from autotune.cli.show import show_command
+
+    views = {"space": space, "ir": ir, "source": source}
+    show_command(template, set_ or [], target, config, [v for v, asked in views.items() if asked])
+
+
+@records_app.command("summary")
+def records_summary(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Log of measurements.")],
+    as_json: _Json = False,
+) -> None:
+    """Print what a log holds, by workload and target."""
+    from autotune.cli.records import summary_command
+
+    summary_command(file, as_json)

@@ -1,0 +1,52 @@
+"""`autotune best`: the fastest configuration that a log holds for a workload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from autotune.cli.main import NOTHING_FOUND
+from autotune.cli.output import StopError, say, width
+from autotune.cli.tasks import load_log, make_task
+
+
+def best_command(
+    template: str, settings: Sequence[str], target: str, log: str, as_json: bool
+) -> None:
+    """Print the best record, as text or as JSON.
+
+    Raises
+    ------
+    StopError
+        3 if the log holds no valid record of the workload.
+    UsageError, RecordError
+        If an argument or the log is not what it should be.
+    """
+    from autotune.builder import best_config
+    from autotune.report.tables import wrap
+    from autotune.report.units import Work, time_text
+
+    task = make_task(template, settings, target)
+    records = load_log(log)
+    record, config = best_config(task, records)
+    if record is None or config is None:
+        raise StopError(
+            NOTHING_FOUND,
+            f"{log} holds no valid record of {task.workload} on {task.target}; "
+            "`autotune run` makes some, `autotune records summary` lists those it has",
+        )
+    work = Work(task.flops, task.bytes)
+    if as_json:
+        found = {
+            "workload": task.workload.to_json(),
+            "target": str(task.target),
+            "config": config.to_json(),
+            "cost_s": record.cost_s,
+            "gflops": work.gflops(record.cost_s),
+            "record": record.to_json(),
+        }
+        say(json.dumps(found))
+        return
+    say(wrap(f"{task.workload} on {task.target}", width(), "    "))
+    say(f"  {time_text(record.cost_s)}, {work.speed_text(record.cost_s)}, config {config.index}")
+    say(wrap(f"  {config.describe()}", width(), "    "))

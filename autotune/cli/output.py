@@ -1,0 +1,95 @@
+"""Writing to the terminal or the pipe: whole lines, one line per mistake, no fuss when cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import warnings
+from typing import TextIO
+
+from autotune.errors import UsageError
+
+WIDTH = 80
+"""Columns to fill where there is no terminal to ask."""
+
+
+class StopError(Exception):
+    """A command ends early: exit code and one line for the standard error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def prepare_streams() -> None:
+    """Make both streams print any text: what the encoding lacks is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def width() -> int:
+    """Columns to fill: the terminal's, 80 if the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return max(20, shutil.get_terminal_size((WIDTH, 24)).columns)
+
+
+def say(text: str) -> None:
+    """Print to the standard output at once; a reader that has gone away is no error.
+
+    Raises
+    ------
+    UsageError
+        If the output cannot be written for another reason.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise UsageError(f"cannot write the output: {error.strerror}") from error
+
+
+def complain(text: str) -> None:
+    """Print one line to the standard error."""
+    try:
+        print(f"autotune: {one_line(text)}", file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)  # nobody is left to be told
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line; characters that steer a terminal are escaped."""
+    words = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what is still written to a stream vanish."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+class _OneLineHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(f"warning: {record.getMessage()}")
+
+
+def show_warnings() -> None:
+    """Print warnings and logged warnings as one line each, without where they come from."""
+
+    def show(message: Warning | str, category: type[Warning], *_: object) -> None:
+        # Our own packages log what they cannot raise; Python's own warnings are for developers.
+        if issubclass(category, UserWarning):
+            complain(f"warning: {message}")
+
+    from records.errors import RecordWarning
+
+    warnings.simplefilter("ignore", RecordWarning)  # logged, too
+    warnings.showwarning = show  # type: ignore[assignment]
+    logging.getLogger().addHandler(_OneLineHandler(logging.WARNING))

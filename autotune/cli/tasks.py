@@ -1,0 +1,69 @@
+"""From the words of a command line to a task: TEMPLATE, --set and --target."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.task import Task
+    from records import Record
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Read NAME=VALUE words; spaces around the name and the value do not count.
+
+    Raises
+    ------
+    UsageError
+        If a word is not of that form, or a name is given twice.
+    """
+    values: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if not name or not equals or not value:
+            raise UsageError(f"--set {setting!r}: expected NAME=VALUE, such as --set n=512")
+        if name in values:
+            raise UsageError(f"--set gives {name} twice: {values[name]} and {value}")
+        values[name] = value
+    return values
+
+
+def make_task(reference: str, settings: Sequence[str], target: str) -> Task:
+    """Return the task that TEMPLATE, --set and --target name.
+
+    Raises
+    ------
+    UsageError
+        If the target, the template or an argument is not what it should be.
+    """
+    from autotune.target import Target
+    from autotune.task import Task
+    from autotune.templates import find_template
+
+    values = parse_settings(settings)
+    parsed_target = Target.parse(target)
+    template = find_template(reference, parsed_target)
+    names = [parameter.name for parameter in template.parameters]
+    for name in values:
+        if name not in names and (meant := closest(name, names)):
+            raise UsageError(
+                f"template {template.name!r} has no argument {name!r}: did you mean {meant!r}?"
+            )
+    return Task(template, template.parse_args(values), parsed_target, reference)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` looks like, if any does."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+def load_log(path: str | Path) -> list[Record]:
+    """Return the records of a log that must exist; RecordError if it does not."""
+    from records import RecordStore
+
+    return RecordStore(path).load(must_exist=True)

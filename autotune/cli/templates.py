@@ -1,0 +1,48 @@
+"""`autotune templates`: the templates that have a name, and their arguments."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from autotune.cli.output import say, width
+
+if TYPE_CHECKING:
+    from autotune.template import Parameter
+
+
+def templates_command(as_json: bool) -> None:
+    """Print the templates, as a table or as JSON."""
+    from autotune.report.tables import table
+    from autotune.templates import list_templates
+
+    found = [(entry, entry.load()) for entry in list_templates()]
+    if as_json:
+        rows = [
+            {
+                "name": entry.name,
+                "target": entry.target,
+                "location": entry.location,
+                "description": template.description,
+                "parameters": [_as_json(parameter) for parameter in template.parameters],
+            }
+            for entry, template in found
+        ]
+        say(json.dumps(rows))
+        return
+    lines = [
+        (entry.name, entry.target, f"{', '.join(map(_as_text, template.parameters))}")
+        for entry, template in found
+    ]
+    say(table(["template", "target", "arguments"], lines, width()))
+
+
+def _as_json(parameter: Parameter) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": parameter.name, "type": parameter.type.__name__}
+    if not parameter.required:
+        described["default"] = parameter.default
+    return described
+
+
+def _as_text(parameter: Parameter) -> str:
+    return parameter.name if parameter.required else f"{parameter.name}={parameter.default}"

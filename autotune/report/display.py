@@ -1,0 +1,137 @@
+"""Drawing a run's progress: one line that renews itself on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from autotune.report.progress import Progress, Standing
+from autotune.tuner.loop import Event, Finished, Measured, Started
+
+EVERY = 8
+"""Plain lines come at each improvement and once in so many trials."""
+
+
+class Display(Protocol):
+    """Shows a run by its events; a context manager around the run."""
+
+    def __enter__(self) -> Display:
+        """Begin to show."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was found."""
+        ...
+
+    def on_event(self, event: Event) -> None:
+        """Show what an event changed."""
+        ...
+
+
+class PlainDisplay:
+    """Prints a line at each improvement, at the last trial, and every few trials.
+
+    Parameters
+    ----------
+    progress : Progress
+    write : callable
+        Prints a line.
+    """
+
+    def __init__(self, progress: Progress, write: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._write = write
+
+    def __enter__(self) -> PlainDisplay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing was changed."""
+
+    def on_event(self, event: Event) -> None:
+        """Print what an event changed, if it is worth a line."""
+        standing = self._progress.take(event)
+        if isinstance(event, Started) and event.recorded:
+            self._write(_plain_line(standing))
+        elif isinstance(event, Measured):
+            last = standing.trial >= standing.trials
+            if standing.improved or last or standing.trial % EVERY == 0:
+                self._write(_plain_line(standing))
+
+
+def _plain_line(standing: Standing) -> str:
+    digits = len(str(standing.trials))
+    return "  ".join([f"{standing.trial:{digits}}/{standing.trials}", *standing.parts()])
+
+
+class LiveDisplay:
+    """Renews one line of a terminal: a bar, then the same figures as in plain lines.
+
+    Parameters
+    ----------
+    progress : Progress
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
+        from rich.table import Column
+
+        self._progress = progress
+        self._bar = Bar(
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn(
+                "{task.fields[text]}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+            ),
+            expand=True,
+            transient=True,
+        )
+        self._line = self._bar.add_task("trials", total=None, text="starting")
+
+    def __enter__(self) -> LiveDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the line away; what it said last is in the summary."""
+        self._bar.stop()
+
+    def on_event(self, event: Event) -> None:
+        """Renew the line."""
+        standing = self._progress.take(event)
+        if isinstance(event, Finished):
+            return
+        self._bar.update(
+            self._line,
+            completed=standing.trial,
+            total=standing.trials,
+            text=", ".join(standing.parts()) or "measuring",
+        )
+
+
+def make_display(progress: Progress, write: Callable[[str], None]) -> Display:
+    """Return the display that suits the standard output."""
+    if sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
+        return LiveDisplay(progress)
+    return PlainDisplay(progress, write)

@@ -1,0 +1,60 @@
+"""Times and speeds as short texts with units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+_COUNTS_AS_ARITHMETIC = 0.5
+"""Operations per byte from which a kernel's speed is told in FLOPS rather than in bytes."""
+
+
+def time_text(seconds: float) -> str:
+    """Return a measured time with three digits: ``0.00123`` -> "1.23 ms"."""
+    scale, unit = next((pair for pair in _TIMES if seconds >= pair[0]), _TIMES[-1])
+    return f"{three_digits(seconds / scale)} {unit}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return how long something takes, to the second: "8 s", "2:05 min", "1:00:00 h"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02} min"
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02} h"
+
+
+def three_digits(value: float) -> str:
+    """Return a number >= 0 with three significant digits, and all digits before the point."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one run of a kernel amounts to.
+
+    Attributes
+    ----------
+    flops : float or None
+        Floating-point operations, if known.
+    bytes : float
+        Size of its arrays.
+    """
+
+    flops: float | None
+    bytes: float
+
+    def speed_text(self, cost_s: float) -> str:
+        """Return the speed of a run of `cost_s` seconds: in GFLOPS, or GB/s if bytes weigh more."""
+        if self.flops is not None and self.flops >= _COUNTS_AS_ARITHMETIC * self.bytes:
+            return f"{three_digits(1e-9 * self.flops / cost_s)} GFLOPS"
+        return f"{three_digits(1e-9 * self.bytes / cost_s)} GB/s"
+
+    def gflops(self, cost_s: float) -> float | None:
+        """Return 10^9 operations per second; None if the operations are not known."""
+        return None if self.flops is None else 1e-9 * self.flops / cost_s
