@@ -4,7 +4,7 @@ Backends and schedule primitives are tested against it. Meaning, where it could 
 
 - Integer arithmetic is exact in indices, extents and conditions of `If`; in stored values it wraps
   to its type. Float operations round to their type; intrinsics are computed in float64 and rounded
-  once. `min(a, b)` is `a if a < b else b`, `max(a, b)` is `a if a > b else b`.
+  once. A NaN on either side of `min` and `max` wins, as in NumPy.
 - `and`, `or` and select evaluate all their operands, if_then_else only the chosen side.
 - Loops of every kind run in order, one iteration after the other. A vector store evaluates all
   lanes before it writes the first. What an allocation holds at first is poison.

@@ -174,9 +174,9 @@ def _fold_integer(op: str, x: Expr, y: Expr) -> Expr | None:
     if isinstance(x, Const) and op in ("+", "*"):
         x, y = y, x
     if not isinstance(y, Const):
-        if x is y and op in ("-", "%"):
-            return Const(0, x.dtype) if op == "-" else None
-        return None
+        if x is y and op == "-":
+            return Const(0, x.dtype)
+        return x if isinstance(x, Const) and x.value == 0 and op in ("//", "%") else None
     if y.value == 0:
         if op in ("+", "-"):
             return x

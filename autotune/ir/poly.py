@@ -102,3 +102,28 @@ def substitute_poly(poly: Poly, mapping: Mapping[Expr, Poly]) -> Poly:
             term = multiply(term, mapping.get(atom, {(atom,): 1}))
         total = add(total, term)
     return total
+
+
+def split_multiple(poly: Poly, divisor: Poly) -> tuple[Poly, Poly]:
+    """Return quotient q and rest r with poly = q * divisor + r, for a divisor of one term.
+
+    A term of `poly` that the divisor divides goes to the quotient; the others are the rest.
+    """
+    if len(divisor) != 1:
+        return {}, poly
+    ((atoms, scale),) = divisor.items()
+    quotient: Poly = {}
+    rest: Poly = {}
+    for monomial, coefficient in poly.items():
+        remaining = list(monomial)
+        for atom in atoms:
+            place = next((i for i, own in enumerate(remaining) if own is atom), None)
+            if place is None:
+                break
+            del remaining[place]
+        else:
+            if coefficient % scale == 0:
+                quotient[tuple(remaining)] = coefficient // scale
+                continue
+        rest[monomial] = coefficient
+    return quotient, rest

@@ -229,7 +229,10 @@ class PythonSource:
             return f"({a} {'&' if node.op == 'and' else '|'} {b})"
         if node.op in ("min", "max"):
             a, b = self.atom(a), self.atom(b)
-            return f"({a} if {a} {'<' if node.op == 'min' else '>'} {b} else {b})"
+            order = f"{a} {'<' if node.op == 'min' else '>'} {b}"
+            if dtypes.is_float(node.dtype):
+                order += f" or {a} != {a}"  # NaN on either side wins, as in NumPy
+            return f"({a} if {order} else {b})"
         text = f"({a} {node.op} {b})"
         if exact or node.op in COMPARISON or not dtypes.is_integer(node.dtype) or node.op == "%":
             return text

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Expr, SizeVar, Var
+from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
-from autotune.ir.ops import binary, const
+from autotune.ir.ops import binary, cast, const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import INF, Simplifier
 from autotune.ir.visitor import free_vars, reads, substitute
-from autotune.lowering.regions import Interval, Relaxer, union
+from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
@@ -49,6 +49,7 @@ class Bounds:
     def _infer(self, stage: Stage) -> None:
         op = stage.op
         assert isinstance(op, ComputeOp)
+        _refuse_repeated_axes(stage)
         for axis, span in zip(op.axis, self._region(stage, op), strict=True):
             self.ranges[axis] = span
         for axis in op.reduce_axis:
@@ -85,21 +86,29 @@ class Bounds:
         values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
         for relation in reversed(stage.relations):
             if isinstance(relation, Split):
-                inner = self.ranges[relation.inner].extent
-                outer = binary("*", values[relation.outer], inner)
+                outer = binary("*", values[relation.outer], self.stride(relation))
                 value = binary("+", outer, values[relation.inner])
                 values[relation.parent] = self._from(relation.parent, value)
             else:
                 fused, inner = values[relation.fused], self.ranges[relation.inner].extent
+                inner = at_least_one(inner)
                 values[relation.outer] = self._from(relation.outer, binary("//", fused, inner))
                 values[relation.inner] = self._from(relation.inner, binary("%", fused, inner))
         op = stage.op
         assert isinstance(op, ComputeOp)
-        untouched = set(stage.leaf_axes)
-        return {
-            axis.var: self._from(axis, values[axis]) if axis in untouched else values[axis]
-            for axis in (*op.axis, *op.reduce_axis)
-        }
+        roots = (*op.axis, *op.reduce_axis)
+        for axis in roots:
+            if axis in stage.leaf_axes:
+                values[axis] = self._from(axis, values[axis])
+        return {axis.var: cast(axis.var.dtype, values[axis]) for axis in roots}
+
+    def stride(self, split: Split) -> Expr:
+        """Return how far one step of the outer loop goes.
+
+        It is the factor even where the axis is shorter and the inner loop with it: the outer
+        loop then has one iteration, and a multiple of the factor is easier to reason about.
+        """
+        return self.ranges[split.inner].extent if split.factor is None else split.factor
 
     def _from(self, axis: IterVar, value: Expr) -> Expr:
         return binary("+", value, self.ranges[axis].min)
@@ -114,7 +123,7 @@ class Bounds:
         regions = []
         for position, span in enumerate(whole):
             found = union(need[position] for need in needs) if needs else None
-            if found is None:
+            if found is None or reads(found.low):
                 regions.append(span)
                 continue
             low, extent = found.low, normal(found.width + 1)
@@ -139,7 +148,7 @@ class Bounds:
         relaxer = Relaxer(self._relaxed(stage, reader))
         values = self.root_values(reader)
         indices = [
-            tuple(normal(substitute(index, values)) for index in read.children)
+            tuple(normal(as_index(substitute(index, values))) for index in read.children)
             for expr in self.bodies[reader]
             for read in reads(expr)
             if read.tensor is tensor
@@ -157,7 +166,7 @@ class Bounds:
         for owner, axis in loop_path(reader):
             found = found or (point is not None and axis is point.axis and owner is point.stage)
             if not found or _shared_across(stage.scope, owner, axis):
-                relaxed[axis.var] = self.ranges[axis].extent
+                relaxed[axis.var] = as_index(self.ranges[axis].extent)
         if point is not None and not found:
             raise LoweringError(
                 f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "
@@ -185,12 +194,29 @@ def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
                 yield stage, axis
 
 
+def _refuse_repeated_axes(stage: Stage) -> None:
+    """Refuse a loop inside another one over the same axis, which two computes reduce over."""
+    owners: dict[IterVar, Stage] = {}
+    for owner, axis in loop_path(stage):
+        other = owners.setdefault(axis, owner)
+        if other is not owner:
+            raise LoweringError(
+                f"stages {other.name!r} and {owner.name!r} both reduce over axis {axis.name!r}, "
+                f"and one is computed inside the other; make a te.reduce_axis for each"
+            )
+
+
 def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
     """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
     thread = owner.bindings.get(axis)
     if thread is None or thread.thread_tag == "vthread":
         return False
     return scope == "global" or (scope == "shared" and thread.thread_tag.startswith("threadIdx"))
+
+
+def at_least_one(extent: Expr) -> Expr:
+    """Return a divisor for a loop's extent; a loop of length 0 never divides."""
+    return const(1) if isinstance(extent, Const) and extent.value == 0 else extent
 
 
 def _ancestors_of_bound(stage: Stage) -> set[IterVar]:

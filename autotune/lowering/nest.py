@@ -15,7 +15,7 @@ from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, free_vars, substitute
-from autotune.lowering.bounds import Bounds
+from autotune.lowering.bounds import Bounds, at_least_one
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
@@ -65,7 +65,15 @@ class _Lowering:
             self.buffers[t] for t in self.tensors if not isinstance(t.op, PlaceholderOp)
         )
         sizes = _sizes(params)
-        attrs = {"requirements": tuple(self.requirements)}
+        attrs = {
+            "requirements": tuple(self.requirements),
+            "nontemporal": tuple(
+                self.buffers[tensor].name
+                for stage in self.stages
+                if "nontemporal_store" in stage.pragmas
+                for tensor in stage.outputs
+            ),
+        }
         return Function(self.name, params, outputs, body, sizes, attrs)
 
     # -- buffers ---------------------------------------------------------------------------
@@ -307,8 +315,7 @@ class _Lowering:
         loose: dict[IterVar, bool] = dict.fromkeys(stage.leaf_axes, False)
         for relation in reversed(stage.relations):
             if isinstance(relation, Split):
-                inner = ranges[relation.inner].extent
-                outer = binary("*", values[relation.outer], inner)
+                outer = binary("*", values[relation.outer], self.bounds.stride(relation))
                 values[relation.parent] = binary("+", outer, values[relation.inner])
                 exact = _divides(relation, ranges[relation.parent].extent)
                 loose[relation.parent] = (
@@ -316,7 +323,7 @@ class _Lowering:
                 )
             else:
                 assert isinstance(relation, Fuse)
-                fused, inner = values[relation.fused], ranges[relation.inner].extent
+                fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
                 values[relation.outer] = binary("//", fused, inner)
                 values[relation.inner] = binary("%", fused, inner)
                 loose[relation.outer] = loose[relation.inner] = loose[relation.fused]

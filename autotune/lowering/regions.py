@@ -10,11 +10,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Cast, Const, Expr, Knob, Select, SizeVar, Var
-from autotune.ir.ops import binary, const, gcd, select
-from autotune.ir.poly import Monomial, Poly, add, multiply, normal, to_expr, to_poly
+from autotune.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Knob,
+    Read,
+    Select,
+    SizeVar,
+    Var,
+)
+from autotune.ir.ops import binary, cast, const, fold, gcd, select
+from autotune.ir.poly import (
+    Monomial,
+    Poly,
+    add,
+    multiply,
+    normal,
+    split_multiple,
+    to_expr,
+    to_poly,
+)
 from autotune.ir.simplify import Simplifier
-from autotune.ir.visitor import free_vars
+from autotune.ir.visitor import Rewriter, free_vars, walk_expr
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +48,37 @@ class Interval:
 def is_loop_free(node: Expr) -> bool:
     """Whether an expression depends on knobs and sizes only."""
     return all(isinstance(v, (Knob, SizeVar)) for v in free_vars(node))
+
+
+class _AsIndex(Rewriter):
+    """Rewrites integers of any width as `dtypes.INDEX`, the one type of interval analysis."""
+
+    def expr(self, node: Expr) -> Expr:
+        result = super().expr(node)
+        return cast(dtypes.INDEX, result) if dtypes.is_integer(result.dtype) else result
+
+    def visit_Binary(self, node: Binary) -> Expr:
+        return fold(node.op, self.expr(node.a), self.expr(node.b))
+
+    def visit_Cast(self, node: Cast) -> Expr:
+        if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
+            return self.expr(node.a)
+        return node
+
+    def visit_Select(self, node: Select) -> Expr:
+        return select(*map(self.expr, node.children))
+
+    def visit_Call(self, node: Call) -> Expr:
+        return node
+
+    def visit_Read(self, node: Read) -> Expr:
+        return node
+
+
+def as_index(node: Expr) -> Expr:
+    """Return an integer expression with all its arithmetic in `dtypes.INDEX`."""
+    wide = any(n.dtype != dtypes.INDEX and dtypes.is_integer(n.dtype) for n in walk_expr(node))
+    return _AsIndex().expr(node) if wide else node
 
 
 class Relaxer:
@@ -128,9 +179,13 @@ class Relaxer:
         step, offset = _alignment(to_poly(inner.low), node.dtype)
         grain = divisor if step is None else gcd(step, divisor)
         reach = binary("+", inner.width, binary("%", offset, grain))
+        whole, rest = split_multiple(to_poly(inner.low), to_poly(divisor))
+        remainder = binary("%", to_expr(rest, node.dtype), divisor)
         if node.op == "//":
+            quotient = binary("//", to_expr(rest, node.dtype), divisor)
+            low = binary("+", to_expr(whole, node.dtype), quotient)
             width = binary("//", binary("+", binary("-", divisor, grain), reach), divisor)
-            return Interval(binary("//", inner.low, divisor), normal(width))
+            return Interval(low, normal(width))
         # Without a carry the remainders are one run; with one, any remainder may occur.
         stays = binary("<", reach, grain)
         zero = const(0, node.dtype)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Buffer, Call, Const, Expr, Knob, Load, Select, Var
+from autotune.ir.columns import ColumnProgram
+from autotune.ir.expr import Binary, Buffer, Call, Expr, Load, Select, Var
+from autotune.ir.intervals import interval
 from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
-from autotune.ir.visitor import child_stmts, walk_expr
+from autotune.ir.visitor import child_stmts
+from autotune.lowering.conditions import is_knob_only
 from autotune.lowering.strides import ABSENT, Analysis, TextAnalysis, Touch
-from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number
+from autotune.lowering.symbolic_strides import SymbolicAnalysis
+from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number, Scratch
 
 _ANNOTATIONS = {
     LoopKind.SERIAL: "SERIAL",
@@ -39,6 +46,75 @@ def loop_nest(function: Function) -> LoopNest:
         return value
 
     return NestWalk(function, TextAnalysis()).nest(number)
+
+
+class LoopNestPlan:
+    """The loop nests of all candidates of a structure, as one program over knob columns.
+
+    What a candidate's nest holds is what `loop_nest` finds in its analysed function. Only accesses
+    in a branch that some knob values rule out stay here, for the rows must be the same for all.
+
+    Parameters
+    ----------
+    function : Function
+        As `lower_schedule` returns it, knobs symbolic.
+
+    Attributes
+    ----------
+    knobs : tuple of str
+        Names of the columns that are read.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._walk = NestWalk(function, SymbolicAnalysis())
+        self._constants: dict[Expr, int] = {}
+        varying: dict[Expr, int] = {}
+        for expr in self._walk.numbers():
+            if isinstance(expr, Expr):
+                low, high = interval(expr)
+                if low == high:
+                    self._constants[expr] = low
+                else:
+                    varying.setdefault(expr, len(varying))
+        self._places = varying
+        self._program = ColumnProgram(tuple(varying))
+        self.knobs = self._program.knobs
+
+    def nest(
+        self,
+        columns: Mapping[str, npt.NDArray[np.int64 | np.float64]] | None = None,
+        scratch: Scratch | None = None,
+    ) -> LoopNest:
+        """Return the loop nest of the candidates in `columns`.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray (n,)
+            Values of each knob; not needed if there are none.
+        scratch : Scratch, optional
+            Where the arrays lie; they hold until its next use. Not the one for the features.
+
+        Returns
+        -------
+        LoopNest
+            Numbers are float64 arrays (n,), equal ones the same array, and ints where one number
+            holds for all knob values.
+        """
+        columns = columns or {}
+        out: list[npt.NDArray[np.float64]] | None = None
+        if scratch is not None and self.knobs:
+            scratch.reset()
+            n = len(columns[self.knobs[0]])
+            out = [scratch.take(n) for _ in self._places]
+        values: Sequence[Number] = self._program(columns, out)
+
+        def number(value: int | Expr) -> Number:
+            if isinstance(value, int):
+                return value
+            constant = self._constants.get(value)
+            return values[self._places[value]] if constant is None else constant
+
+        return self._walk.nest(number)
 
 
 @dataclass
@@ -177,9 +253,9 @@ class NestWalk:
     def _count(self, node: Binary) -> None:
         """Charge an operation to the innermost row; division by a constant is a multiplication."""
         kind = _COUNTED.get(node.op)
-        if kind is None or not self._open or _is_constant(node):
+        if kind is None or not self._open or is_knob_only(node):
             return
-        if kind == "div" and _is_constant(node.b):
+        if kind == "div" and is_knob_only(node.b):
             kind = "mul"
         self._rows[self._open[-1]].counts[kind] += 1
 
@@ -189,8 +265,3 @@ def _annotation(loop: For) -> str:
         return _ANNOTATIONS[loop.kind]
     level, _, dimension = loop.thread_tag.partition(".")
     return f"{_LEVELS[level]}_{dimension.upper()}"
-
-
-def _is_constant(node: Expr) -> bool:
-    """Whether an expression is one number once the knobs have values."""
-    return all(isinstance(leaf, (Const, Knob)) for leaf in walk_expr(node) if not leaf.children)

@@ -18,6 +18,8 @@ from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 #: Kinds of memory a stage's result can live in.
 SCOPES = ("global", "shared", "local")
+#: Hints that `Stage.pragma` takes.
+PRAGMAS = ("nontemporal_store",)
 
 
 class Attach(StrEnum):
@@ -52,6 +54,8 @@ class Stage:
         Kinds of loops that are not serial.
     bindings : dict
         Thread axes that loops are bound to.
+    pragmas : set of str
+        Hints for the code generator.
     scope : str
         Storage of its result: "global", "shared", "local".
     """
@@ -65,6 +69,7 @@ class Stage:
         self.relations: list[Relation] = []
         self.loop_kinds: dict[IterVar, LoopKind] = {}
         self.bindings: dict[IterVar, IterVar] = {}
+        self.pragmas: set[str] = set()
         self._steps = steps
         self.reset_axes()
 
@@ -274,6 +279,18 @@ class Stage:
                 )
         self.bindings[axis] = thread
         self.note("bind", axis, thread.thread_tag)
+
+    def pragma(self, axis: IterVar, kind: str) -> None:
+        """Give the code generator a hint about a loop.
+
+        "nontemporal_store": the stage's result is written past the caches, which pays where it
+        is larger than they are and written in whole vectors.
+        """
+        self._leaf("pragma", axis)
+        if kind not in PRAGMAS:
+            self.fail("pragma", f"unknown kind {kind!r}; expected one of {', '.join(PRAGMAS)}")
+        self.pragmas.add(kind)
+        self.note("pragma", axis, kind)
 
     # -- where it is computed ------------------------------------------------------------
 

@@ -114,6 +114,16 @@ def _check_body(name: str, body: tuple[Expr, ...]) -> None:
                 f"compute {name!r}: a reduction must be the whole expression of a compute; "
                 "give it a compute of its own and read that"
             )
+    # Reductions of several values are one node but for `index`, and interning shows that.
+    whole = [
+        Reduce(e.combiner, e.sources, e.axes, e.condition) if isinstance(e, Reduce) else None
+        for e in body
+    ]
+    if any(node is not whole[0] for node in whole):
+        raise IRError(
+            f"compute {name!r}: values that are not parts of one reduction cannot share a "
+            "compute; give each a compute of its own"
+        )
 
 
 class Tensor(Operators):

@@ -27,11 +27,14 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
         Vector statements written out.
     rows
         Rows that one parallel task walks through.
+    stream
+        Whether the result is written past the caches.
     """
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
     lanes = cfg.define_knob("lanes", [vector, 1, 2 * vector, 4 * vector])
     unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
     rows = cfg.define_knob("rows", [16, 1, 4, 64, 256])
+    stream = cfg.define_knob("stream", [False, True])
     cfg.add_constraint(lanes * unroll <= max(n, vector), "one statement fits in a row")
 
     A = te.placeholder((n, 1), dtype, name="A")
@@ -47,4 +50,6 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
         s[C].unroll(yu)
     if n % lanes == 0:
         s[C].vectorize(yv)
+    if stream:
+        s[C].pragma(yv, "nontemporal_store")
     return s, [A, B, C]

@@ -130,6 +130,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     vectors(s[PB], s[PB].op.axis[2])
     if pack_a:
         po, pk, pi = s[PA].op.axis
-        s[PA].reorder(po, pi, pk)
+        s[PA].reorder(po, pk, pi)
         s[PA].parallel(po)
+        s[PA].vectorize(pi)
     return s, [A, B, C]
