@@ -1,0 +1,170 @@
+"""Corners of lowering that random programs seldom reach, each run with and without LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import te
+from autotune.errors import IRError, LoweringError
+from autotune.ir.expr import Knob
+from autotune.ir.interpreter import interpret
+from autotune.ir.stmt import Allocate, Function
+from autotune.ir.verify import verify
+from autotune.ir.visitor import walk
+from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.llvm import compile_function
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
+
+
+def lowered(schedule: Schedule, tensors: Sequence[Tensor]) -> tuple[Function, ...]:
+    """Return the analysed and the final function, verified."""
+    function = verify(lower_schedule(schedule, tensors), allow_knobs=True)
+    analysed = verify(analyse(function, {}))
+    return analysed, verify(finalise(analysed))
+
+
+def run(
+    schedule: Schedule, tensors: Sequence[Tensor], inputs: Sequence[Any], want: Any
+) -> Function:
+    """Check the only output against `want`, interpreted twice and compiled."""
+    analysed, final = lowered(schedule, tensors)
+    compiled = compile_function(final, cache=ObjectCache(None))
+    for execute in (
+        lambda *a: interpret(analysed, a),
+        lambda *a: interpret(final, a),
+        compiled,
+    ):
+        out = np.full_like(want, 77)
+        execute(*inputs, out)
+        np.testing.assert_allclose(out, want, rtol=1e-6)
+    return analysed
+
+
+def numbers(*shape: int, dtype: str = "float32") -> Any:
+    return np.random.default_rng(1).integers(-9, 10, shape).astype(dtype)
+
+
+def test_an_int64_index_is_bounded_like_an_int32_one() -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] * 2, name="B")
+    C = te.compute((4,), lambda i: B[i.astype("int64") * 2 + 1], name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(C.op.axis[0], factor=2)
+    s[B].compute_at(s[C], outer)
+    a = numbers(8)
+    analysed = run(s, [A, C], [a], a[1::2] * 2)
+    (allocation,) = [x for x in walk(analysed.body) if isinstance(x, Allocate)]
+    assert [str(extent) for extent in allocation.buffer.shape] == ["3"]
+
+
+def test_sizes_of_type_int64_can_be_split_and_fused() -> None:
+    n = te.var("n", "int64")
+    A = te.placeholder((n, 3), name="A")
+    B = te.compute((n, 3), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((n, 3), lambda i, j: B[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(s[C].fuse(*C.op.axis), factor=4)
+    s[B].compute_at(s[C], outer)
+    a = numbers(5, 3)
+    run(s, [A, C], [a], a * 2 + 1)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_region_that_starts_at_a_loaded_index_is_the_whole_tensor(dtype: str) -> None:
+    A = te.placeholder((8,), name="A")
+    where = te.placeholder((1,), dtype, name="W")
+    B = te.compute((8,), lambda i: A[i] * 2, name="B")
+    C = te.compute((4,), lambda i: B[where[0] + i], name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(C.op.axis[0], factor=2)
+    s[B].compute_at(s[C], outer)
+    a = numbers(8)
+    run(s, [A, where, C], [a, np.array([3], dtype)], a[3:7] * 2)
+
+
+def test_axes_of_an_empty_tensor_can_be_fused_and_split() -> None:
+    A = te.placeholder((0, 3), name="A")
+    B = te.compute((0, 3), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((3, 0), lambda i, j: B[j, i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[C].fuse(*C.op.axis)
+    s[B].split(s[B].fuse(*B.op.axis), nparts=2)
+    run(s, [A, C], [numbers(0, 3)], np.zeros((3, 0), "float32"))
+
+
+def test_an_empty_reduction_gives_the_identity() -> None:
+    k = te.reduce_axis((2, 2), "k")
+    A = te.placeholder((5, 3), name="A")
+    C = te.compute((3,), lambda i: te.sum(A[k, i], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].split(k, factor=2)
+    run(s, [A, C], [numbers(5, 3)], np.zeros(3, "float32"))
+
+
+def test_a_tensor_without_dimensions_is_computed_inside_its_reader() -> None:
+    k = te.reduce_axis((0, 5), "k")
+    A = te.placeholder((5,), name="A")
+    B = te.compute((), lambda: te.sum(A[k], axis=k), name="B")
+    C = te.compute((5,), lambda i: A[i] - B, name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], C.op.axis[0])
+    a = numbers(5)
+    run(s, [A, C], [a], a - a.sum())
+
+
+def test_two_computes_may_share_a_reduction_axis_side_by_side() -> None:
+    k = te.reduce_axis((0, 5), "k")
+    A = te.placeholder((5, 4), name="A")
+    B = te.compute((4,), lambda i: te.sum(A[k, i], axis=k), name="B")
+    C = te.compute((4,), lambda i: te.max(A[k, i] * B[i], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[B].split(k, factor=2)
+    s[C].split(k, factor=3)
+    s[B].compute_at(s[C], C.op.axis[0])
+    a = numbers(5, 4)
+    run(s, [A, C], [a], (a * a.sum(0)).max(0))
+
+
+def test_a_shared_reduction_axis_is_refused_inside_its_own_loop() -> None:
+    k = te.reduce_axis((0, 5), "k")
+    A = te.placeholder((5, 4), name="A")
+    B = te.compute((4,), lambda i: te.sum(A[k, i], axis=k), name="B")
+    C = te.compute((4,), lambda i: te.sum(A[k, i] * B[i], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], k)
+    with pytest.raises(LoweringError, match="both reduce over axis 'k'"):
+        lower_schedule(s, [A, C])
+
+
+def test_values_of_different_reductions_cannot_share_a_compute() -> None:
+    k = te.reduce_axis((0, 5), "k")
+    A = te.placeholder((4, 5), name="A")
+    with pytest.raises(IRError, match="'B': values that are not parts of one reduction"):
+        te.compute((4,), lambda i: (te.sum(A[i, k], axis=k), te.max(A[i, k], axis=k)), name="B")
+    with pytest.raises(IRError, match="'B': values that are not parts of one reduction"):
+        te.compute((4,), lambda i: (A[i, 0], te.max(A[i, k], axis=k)), name="B")
+
+
+def test_a_factor_that_is_a_knob_keeps_its_guard_only_where_it_leaves_a_remainder() -> None:
+    factor = Knob("f", 1, 8)
+    A = te.placeholder((10,), name="A")
+    B = te.compute((10,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=factor)
+    function = verify(lower_schedule(s, [A, B]), allow_knobs=True)
+    a = numbers(10)
+    for value in range(1, 9):
+        analysed = verify(analyse(function, {factor: value}))
+        assert analysed.attrs["knobs"] == {"f": value}
+        guards = str(analysed).count("likely")
+        assert guards == (0 if 10 % value == 0 else 1)
+        out = np.zeros_like(a)
+        interpret(analysed, [a, out])
+        np.testing.assert_array_equal(out, a + 1)
