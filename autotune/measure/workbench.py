@@ -17,7 +17,7 @@ from autotune.measure.policy import TimingPolicy
 from autotune.measure.reference import LARGEST_UNSCHEDULED, Program, expected_outputs
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.timing import time_kernel
-from autotune.runtime.llvm import compile_function
+from autotune.runtime.llvm import CompiledFunction, compile_function
 from autotune.task import Task, code_hash
 from search_spaces import KnobValue
 
@@ -92,7 +92,7 @@ class Workbench:
         self.policy = policy
         self._seed = seed
         self._known = set(known)
-        self._kernel: Callable[..., None] | None = None
+        self._kernel: CompiledFunction | None = None
         arguments = task.arguments
         self._arrays: list[Array] = [np.empty(a.shape, dtype=a.dtype) for a in arguments]
         self._inputs = [x for x, a in zip(self._arrays, arguments, strict=True) if not a.is_output]
@@ -168,7 +168,7 @@ class Workbench:
         try:
             max_error = self._check(kernel)
             arrays = self._arrays
-            costs = time_kernel(lambda: kernel(*arrays), self.policy)
+            costs = time_kernel(kernel.bind(*arrays), self.policy)
             if self._checks:
                 max_error = self._judge(max_error)
         except CandidateError:
@@ -179,7 +179,7 @@ class Workbench:
             raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", describe(error)) from error
         return Ran(costs, max_error)
 
-    def _check(self, kernel: Callable[..., None]) -> float | None:
+    def _check(self, kernel: CompiledFunction) -> float | None:
         """Run once on poisoned outputs; a wrong answer gets a second trial on fresh inputs.
 
         An earlier candidate may have written where it should not.
@@ -195,7 +195,7 @@ class Workbench:
             self._run_poisoned(kernel)
             return self._judge()
 
-    def _run_poisoned(self, kernel: Callable[..., None]) -> None:
+    def _run_poisoned(self, kernel: CompiledFunction) -> None:
         for output, check in zip(self._outputs, self._checks, strict=True):
             poison(output, check.expected)
         kernel(*self._arrays)

@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +92,17 @@ class CompiledFunction:
         MemoryError
             If scratch memory could not be allocated.
         """
+        self._run(self._check(arrays))
+
+    def bind(self, *arrays: Any) -> Callable[[], None]:
+        """Check the arrays once and return a call without arguments, for timing.
+
+        The arrays must stay where they are while the result is in use.
+        """
         values = self._check(arrays)
+        return lambda: self._run(values)
+
+    def _run(self, values: Sequence[int]) -> None:
         if self.threads == 1:
             status = self._call(*values, 1)
         else:

@@ -49,6 +49,10 @@ class _Code:
         for param in function.params:
             self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
         self.stmt(function.body)
+        hints = set(function.attrs.get("nontemporal", ()))
+        past_caches = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
+                       and b.name in hints]
+        self.lines.append(f"nontemporal {past_caches}")
 
     def _number(self, key: object, line: str) -> int:
         number = self._numbers[key] = len(self._numbers)

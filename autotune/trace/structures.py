@@ -23,7 +23,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 from autotune.trace.knobs import Knobs
-from autotune.trace.rules import target_rules
+from autotune.trace.rules import schedule_rules, target_rules
 from autotune.trace.sources import ConcreteValues, Decision, KnobTable, SymbolicValues, ValueSource
 from autotune.trace.tree import DecisionTree, KnobColumns
 from search_spaces import Knob as SpaceKnob
@@ -219,14 +219,14 @@ class Structures:
         try:
             schedule, tensors = self.run(source)
             lowered = lower_schedule(schedule, tensors, self.name)
+            rules = [*schedule_rules(schedule), *target_rules(lowered, self.target)]
         except (TracingError, UsageError):
             raise
         except (Exception, SystemExit) as error:
             cause = error if isinstance(error, Exception) else None
             return _failed(source, len(self.known), self._message(error), cause)
         own = source.requirements if isinstance(source, SymbolicValues) else []
-        rules = target_rules(lowered, self.target)
-        requirements = _distinct([*own, *lowered.attrs["requirements"], *rules])
+        requirements = _distinct([*own, *rules, *lowered.attrs["requirements"]])
         function = Function(
             lowered.name,
             lowered.params,
