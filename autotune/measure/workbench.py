@@ -5,7 +5,7 @@ The task stays traced, the inputs drawn and the right answer known from one cand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
