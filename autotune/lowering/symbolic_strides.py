@@ -1,0 +1,166 @@
+"""Lengths, strides and decided conditions over symbolic knobs, as expressions for all candidates.
+
+An index becomes a guarded sum, the canonical form for all knob values, whose text is then walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir import dtypes
+from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Cast, Expr, Not, Select, Var
+from autotune.ir.ops import binary, logical_not
+from autotune.lowering.conditions import FALSE, ONE, TRUE, is_knob_only
+from autotune.lowering.guarded import NOTHING, Bounds, Opaque, Sum, Sums, Term
+from autotune.lowering.strides import UNKNOWN_LENGTH, Touch
+from autotune.lowering.symbolic_walk import symbolic_touches
+
+
+class SymbolicAnalysis:
+    """What is known about lengths, indices and conditions before the knobs have values."""
+
+    def __init__(self) -> None:
+        self._sums = Sums()
+        self._forms: dict[Expr, Sum] = {}
+        self._touches: dict[Expr, Mapping[Var, Touch]] = {}
+
+    # -- the analysis of one place -----------------------------------------------------------
+
+    def enter(self, var: Var, extent: Expr) -> None:
+        """Take note of a loop that opens here."""
+        _, largest = self._sums.bounds(self.form(extent))
+        extents = self._sums.extents
+        if var in extents and extents[var] is not largest:
+            self._forms.clear()
+            self._touches.clear()
+        extents[var] = largest
+
+    def length(self, extent: Expr) -> int | Expr:
+        """Return the number of iterations over knobs, `UNKNOWN_LENGTH` if a call decides it."""
+        form = self.form(extent)
+        return UNKNOWN_LENGTH if form.terms else form.base
+
+    def touches(self, index: Expr) -> Mapping[Var, Touch]:
+        """Return the touch of each variable in a flat index."""
+        found = self._touches.get(index)
+        if found is None:
+            form = self._sums.recombined(self.form(index), expand=True)
+            found = self._touches[index] = symbolic_touches(form, self._sums)
+        return found
+
+    def verdict(self, condition: Expr) -> bool | None:
+        """Return the truth of a condition that holds for all knob values or for none."""
+        always, never = self._verdicts(condition)
+        if always is TRUE or never is TRUE:
+            return always is TRUE
+        return None
+
+    # -- forms -------------------------------------------------------------------------------
+
+    def form(self, node: Expr) -> Sum:
+        """Return the guarded sum of an integer expression."""
+        found = self._forms.get(node)
+        if found is None:
+            found = self._forms[node] = self._form(node)
+        return found
+
+    def _form(self, node: Expr) -> Sum:
+        sums = self._sums
+        if is_knob_only(node):
+            return sums.constant(node)
+        if isinstance(node, Var):
+            return sums.variable(node)
+        if isinstance(node, Binary) and node.op not in COMPARISON and node.op not in LOGIC:
+            return self._binary(node, self.form(node.a), self.form(node.b))
+        if isinstance(node, Select):
+            return self._choice(node)
+        operands = [self.form(child) for child in _operands(node)]
+        whole = isinstance(node, Cast) and len(operands) == 1
+        return _opaque(operands, sums.bounds(operands[0]) if whole else (None, None))
+
+    def _binary(self, node: Binary, a: Sum, b: Sum) -> Sum:
+        sums = self._sums
+        if node.op in ("+", "-"):
+            return sums.add(a, b, 1 if node.op == "+" else -1)
+        if node.op == "*" and not (a.terms and b.terms):
+            return sums.scaled(b, a.base) if not a.terms else sums.scaled(a, b.base)
+        if node.op in ("//", "%") and not b.terms and sums.logic.bounds(b.base)[0] >= 1:
+            if b.base is ONE:
+                return a if node.op == "//" else NOTHING
+            return sums.divided(node.op, a, b.base)
+        if node.op in ("min", "max"):
+            return self._extremum(node.op, a, b)
+        return _opaque([a, b], (None, None))
+
+    def _extremum(self, op: str, a: Sum, b: Sum) -> Sum:
+        sums = self._sums
+        below, above = sums.sign(sums.add(a, b, -1))
+        ends = zip(sums.bounds(a), sums.bounds(b), strict=True)
+        low, high = (None if x is None or y is None else binary(op, x, y) for x, y in ends)
+        smaller, larger = (a, b) if op == "min" else (b, a)
+        undecided = sums.choose(above, larger, _opaque([a, b], (low, high)))
+        return sums.choose(below, smaller, undecided)
+
+    def _choice(self, node: Select) -> Sum:
+        sums = self._sums
+        always, never = self._verdicts(node.condition)
+        true, false = self.form(node.true), self.form(node.false)
+        operands = [self.form(child) for child in _operands(node)]
+        undecided = sums.choose(never, false, _opaque(operands, (None, None)))
+        return sums.choose(always, true, undecided)
+
+    def _verdicts(self, node: Expr) -> tuple[Expr, Expr]:
+        """Return the conditions over knobs under which a condition always holds, and never."""
+        logic = self._sums.logic
+        if is_knob_only(node):
+            test = logic.decided(node)
+            return test, logical_not(test)
+        if isinstance(node, Not):
+            always, never = self._verdicts(node.a)
+            return never, always
+        if isinstance(node, Call) and node.name == "likely":
+            return self._verdicts(node.children[0])
+        if isinstance(node, Binary) and node.op in LOGIC:
+            (a, not_a), (b, not_b) = self._verdicts(node.a), self._verdicts(node.b)
+            other = "or" if node.op == "and" else "and"
+            return (
+                logic.decided(binary(node.op, a, b)),
+                logic.decided(binary(other, not_a, not_b)),
+            )
+        if isinstance(node, Binary) and dtypes.is_integer(node.a.dtype):
+            return self._comparison(node)
+        return FALSE, FALSE
+
+    def _comparison(self, node: Binary) -> tuple[Expr, Expr]:
+        sums = self._sums
+        op, a, b = node.op, self.form(node.a), self.form(node.b)
+        if op in (">", ">="):
+            op, a, b = {">": "<", ">=": "<="}[op], b, a
+        difference = sums.add(a, b, -1)
+        if op in ("==", "!="):
+            one = sums.constant(ONE)
+            zero = sums.logic.all_of(sums.sign(difference))
+            apart = binary(
+                "or",
+                sums.sign(sums.add(difference, one))[0],
+                sums.sign(sums.add(difference, one, -1))[1],
+            )
+            apart = sums.logic.decided(apart)
+            return (zero, apart) if op == "==" else (apart, zero)
+        if op == "<":  # a <= b - 1
+            difference = sums.add(difference, sums.constant(ONE))
+        always, _ = sums.sign(difference)
+        _, never = sums.sign(sums.add(difference, sums.constant(ONE), -1))
+        return always, never
+
+
+def _opaque(operands: list[Sum], bounds: Bounds) -> Sum:
+    return Sum((Term(Opaque(tuple(operands), bounds)),))
+
+
+def _operands(node: Expr) -> list[Expr]:
+    """Return the integer expressions directly inside an expression of any type."""
+    found: list[Expr] = []
+    for child in node.children:
+        found += [child] if dtypes.is_integer(child.dtype) else _operands(child)
+    return found
