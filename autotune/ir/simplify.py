@@ -105,14 +105,23 @@ def _merged(terms: tuple[Term, ...]) -> list[Term]:
     return kept
 
 
+def _number(value: int, dtype: str) -> Expr:
+    """Return a constant, or the sum of parts that `dtype` can hold: exact in indices, else wrapped."""
+    if dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype):
+        return const(value, dtype)
+    high, low = divmod(value, 1 << 16)
+    scaled = fold("*", _number(high, dtype), const(1 << 16, dtype))
+    return fold("+", scaled, const(low, dtype))
+
+
 def _term_expr(term: Term, factor: int, dtype: str) -> Expr:
     node = term.atom
     if term.upper != INF:
-        node = fold("%", node, const(int(term.upper), dtype))
+        node = fold("%", node, _number(int(term.upper), dtype))
     if term.lower != 1:
-        node = fold("//", node, const(term.lower, dtype))
+        node = fold("//", node, _number(term.lower, dtype))
     scale = term.scale * factor
-    return node if scale == 1 else fold("*", node, const(scale, dtype))
+    return node if scale == 1 else fold("*", node, _number(scale, dtype))
 
 
 def _sum_expr(form: Sum, dtype: str) -> Expr:
@@ -122,12 +131,12 @@ def _sum_expr(form: Sum, dtype: str) -> Expr:
         if term.scale > 0:
             total = fold("+", total, _term_expr(term, 1, dtype))
     if form.base > 0:
-        total = fold("+", total, const(form.base, dtype))
+        total = fold("+", total, _number(form.base, dtype))
     for term in terms:
         if term.scale < 0:
             total = fold("-", total, _term_expr(term, -1, dtype))
     if form.base < 0:
-        total = fold("-", total, const(-form.base, dtype))
+        total = fold("-", total, _number(-form.base, dtype))
     return total
 
 
@@ -151,6 +160,7 @@ class Simplifier(Rewriter):
         self.ranges: dict[Var, Bounds] = dict(ranges or {})
         self._forms: dict[Expr, Sum] = {}
         self._bounds: dict[Expr, Bounds] = {}
+        self._loaded: dict[Expr, bool] = {}
         self._buffers: dict[Buffer, Buffer] = {}
 
     def bind(self, var: Var, low: float, high: float) -> None:
@@ -229,7 +239,20 @@ class Simplifier(Rewriter):
             return Sum(terms, a.base * b.base)
         return Sum((Term(fold("*", self.expr(node.a), self.expr(node.b))),), 0)
 
+    def _may_wrap(self, node: Expr) -> bool:
+        """Whether loaded integers enter: their sums may wrap, so only congruences hold of them."""
+        found = self._loaded.get(node)
+        if found is None:
+            found = isinstance(node, Load) or any(map(self._may_wrap, node.children))
+            self._loaded[node] = found
+        return found
+
+    def _opaque(self, node: Binary) -> Sum:
+        return self._of_term(Term(fold(node.op, self.expr(node.a), self.expr(node.b))))
+
     def _extremum(self, node: Binary) -> Sum:
+        if self._may_wrap(node):
+            return self._opaque(node)
         low, high = self.sum_bounds(_add(self.form(node.a), self.form(node.b), -1))
         if high <= 0:
             return self.form(node.a if node.op == "min" else node.b)
@@ -238,6 +261,8 @@ class Simplifier(Rewriter):
         return Sum((Term(fold(node.op, self.expr(node.a), self.expr(node.b))),), 0)
 
     def _division(self, node: Binary) -> Sum:
+        if self._may_wrap(node):
+            return self._opaque(node)
         divisor = self.form(node.b)
         dividend = self.form(node.a)
         if divisor.terms or divisor.base <= 0:
@@ -423,6 +448,8 @@ class Simplifier(Rewriter):
         return self._atom(node)
 
     def _comparison(self, node: Binary) -> Expr:
+        if self._may_wrap(node):
+            return fold(node.op, self.expr(node.a), self.expr(node.b))
         op, a, b = node.op, node.a, node.b
         if op in (">", ">="):
             op, a, b = ("<" if op == ">" else "<="), b, a

@@ -10,11 +10,11 @@ import pytest
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
-from autotune.ir.expr import Knob
-from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import Allocate, Function
+from autotune.ir.expr import Knob, Load
+from autotune.ir.interpreter import evaluate, interpret
+from autotune.ir.stmt import Allocate, Function, Stmt
 from autotune.ir.verify import verify
-from autotune.ir.visitor import walk
+from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.cache import ObjectCache
@@ -45,6 +45,10 @@ def run(
         execute(*inputs, out)
         np.testing.assert_allclose(out, want, rtol=1e-6)
     return analysed
+
+
+def loads(stmt: Stmt) -> list[Load]:
+    return [n for e in stmt_exprs(stmt) for n in walk_expr(e) if isinstance(n, Load)]
 
 
 def numbers(*shape: int, dtype: str = "float32") -> Any:
@@ -168,3 +172,59 @@ def test_a_factor_that_is_a_knob_keeps_its_guard_only_where_it_leaves_a_remainde
         out = np.zeros_like(a)
         interpret(analysed, [a, out])
         np.testing.assert_array_equal(out, a + 1)
+
+
+def wraps(a: Any) -> Any:
+    """Every operation whose simplification would be wrong for sums that wrap."""
+    where, least, greatest = (
+        (te.select, te.min, te.max) if not isinstance(a, np.ndarray)
+        else (np.where, np.minimum, np.maximum)
+    )  # fmt: skip
+    one, none = (te.const(1), te.const(0)) if where is te.select else (np.int32(1), np.int32(0))
+    return (
+        (a * 4) // 4
+        + (a * 6) % 3
+        + greatest(a, a + 1)
+        - least(a - 5, a)
+        + where(a + 1 > a, one, none)
+        + where(a + 7 < 3, one, none)
+        - (a + 2147483647) * 2147483647
+    )
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_loaded_integers_wrap_and_are_not_simplified_as_if_they_did_not(vector: bool) -> None:
+    A = te.placeholder((64,), "int32", name="A")
+    C = te.compute((64,), lambda i: wraps(A[i]), name="C")
+    s = te.create_schedule(C.op)
+    if vector:
+        s[C].vectorize(C.op.axis[0])
+    limits = np.iinfo("int32")
+    a = np.random.default_rng(0).integers(limits.min, limits.max, 64, "int32", endpoint=True)
+    a[:6] = [limits.max, limits.min, limits.max - 1, limits.min + 1, 0, -1]
+    with np.errstate(over="ignore"):
+        run(s, [A, C], [a], wraps(a))
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_coefficient_that_int32_cannot_hold_wraps_in_a_stored_value(vector: bool) -> None:
+    C = te.compute((8,), lambda i: i * 100000 * 100000 + i + 2147483647 + 9, name="C")
+    s = te.create_schedule(C.op)
+    if vector:
+        s[C].vectorize(C.op.axis[0])
+    i = np.arange(8, dtype="int64")
+    run(s, [C], [], (i * 10**10 + i + 2147483647 + 9).astype("int32"))
+
+
+def test_a_stride_that_int32_cannot_hold_is_exact_in_an_index() -> None:
+    A = te.placeholder((3, 50000, 50000), name="A")
+    C = te.compute((3,), lambda i: A[i, 7, 8], name="C")
+    s = te.create_schedule(C.op)
+    s[C].unroll(C.op.axis[0])
+    _, final = lowered(s, [A, C])
+    (index,) = {load.index for stmt in walk(final.body) for load in loads(stmt)}
+    (var,) = free_vars(index)
+    assert [evaluate(index, {var: i}) for i in range(3)] == [
+        i * 2_500_000_000 + 350_008 for i in range(3)
+    ]
+    assert "i64 5000350008" in compile_function(final, cache=ObjectCache(None)).source
