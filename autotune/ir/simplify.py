@@ -106,7 +106,7 @@ def _merged(terms: tuple[Term, ...]) -> list[Term]:
 
 
 def _number(value: int, dtype: str) -> Expr:
-    """Return a constant, or the sum of parts that `dtype` can hold: exact in indices, else wrapped."""
+    """Return a constant; one too large is a sum of parts: exact in indices, else wrapped."""
     if dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype):
         return const(value, dtype)
     high, low = divmod(value, 1 << 16)
