@@ -45,10 +45,12 @@ def _print_version(wanted: bool) -> None:
 def _autotune(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Tune kernels for this machine, and use what was measured.
+    r"""Tune kernels for this machine, and use what was measured.
 
     \b
     autotune run matmul --set m=512 --set n=512 --set k=512

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
 from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, say, width
-from autotune.cli.tasks import load_log, make_task
+from autotune.cli.tasks import load_log, make_task, work_of
 
 
 def best_command(
@@ -24,18 +26,18 @@ def best_command(
     """
     from autotune.builder import best_config
     from autotune.report.tables import wrap
-    from autotune.report.units import Work, time_text
+    from autotune.report.units import time_text
 
-    task = make_task(template, settings, target)
-    records = load_log(log)
-    record, config = best_config(task, records)
+    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+        task = make_task(template, settings, target)
+        record, config = best_config(task, load_log(log))
     if record is None or config is None:
         raise StopError(
             NOTHING_FOUND,
             f"{log} holds no valid record of {task.workload} on {task.target}; "
             "`autotune run` makes some, `autotune records summary` lists those it has",
         )
-    work = Work(task.flops, task.bytes)
+    work = work_of(task)
     if as_json:
         found = {
             "workload": task.workload.to_json(),

@@ -76,20 +76,28 @@ def _discard(stream: TextIO) -> None:
 
 
 class _OneLineHandler(logging.Handler):
+    """Prints each logged warning as one line; the same warning once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said: set[str] = set()
+
     def emit(self, record: logging.LogRecord) -> None:
-        complain(f"warning: {record.getMessage()}")
+        message = record.getMessage()
+        if message not in self._said:
+            self._said.add(message)
+            complain(f"warning: {message}")
 
 
 def show_warnings() -> None:
     """Print warnings and logged warnings as one line each, without where they come from."""
 
     def show(message: Warning | str, category: type[Warning], *_: object) -> None:
-        # Our own packages log what they cannot raise; Python's own warnings are for developers.
         if issubclass(category, UserWarning):
-            complain(f"warning: {message}")
+            complain(f"warning: {message}")  # others are for developers
 
     from records.errors import RecordWarning
 
     warnings.simplefilter("ignore", RecordWarning)  # logged, too
     warnings.showwarning = show  # type: ignore[assignment]
-    logging.getLogger().addHandler(_OneLineHandler(logging.WARNING))
+    logging.getLogger().addHandler(_OneLineHandler())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli.main import INTERRUPTED, NOTHING_FOUND
 from autotune.cli.output import StopError, say
-from autotune.cli.tasks import closest, make_task
+from autotune.cli.tasks import closest, make_task, work_of
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def run_command(options: RunOptions) -> None:
         raise UsageError(
             f"target {str(task.target)!r} cannot be measured by this version: expected kind llvm"
         )
-    path = Path(options.log or f"./{_file_name(task.workload.template)}.jsonl")
+    default = f"{_file_name(task.workload.template)}.jsonl"
+    path = Path(default if options.log is None else options.log)
     store = _open_log(path)
     chosen = options.seed is None
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
@@ -66,9 +67,10 @@ def run_command(options: RunOptions) -> None:
     ) as measurer:
         measurer.start()  # it starts up while the template is traced here
         _require_feasible(task)
+        work = work_of(task)
         say(f"{task.workload} on {task.target}")
         say(f"log {path}, seed {seed}{' (chosen now)' if chosen else ''}")
-        summary = _tune(task, measurer, store, options, seed)
+        summary = _tune(task, work, measurer, store, options, seed)
     if summary.best is None:
         raise StopError(NOTHING_FOUND, _nothing_valid(summary, path))
 
@@ -119,17 +121,20 @@ def _require_feasible(task: Task) -> None:
 
 
 def _tune(
-    task: Task, measurer: LocalMeasurer, store: RecordStore, options: RunOptions, seed: int
+    task: Task,
+    work: Work,
+    measurer: LocalMeasurer,
+    store: RecordStore,
+    options: RunOptions,
+    seed: int,
 ) -> TuneSummary:
     """Run the loop under a display and print the summary line."""
     from autotune.report.display import make_display
     from autotune.report.progress import Progress
     from autotune.report.summary import summary_line
-    from autotune.report.units import Work
     from autotune.tuner.factory import make_tuner
     from autotune.tuner.loop import tune
 
-    work = Work(task.flops, task.bytes)
     progress = Progress(work)
     tuner = make_tuner(options.tuner, task.space, seed)
     try:
@@ -155,6 +160,7 @@ def _interrupted(progress: Progress, work: Work, store: RecordStore) -> StopErro
 
 def _nothing_valid(summary: TuneSummary, path: Path) -> str:
     from autotune.report.progress import failures_text
+    from autotune.report.units import trials_text
 
     what = failures_text(summary.failures) if summary.failures else "nothing was measured"
-    return f"nothing valid was found in {summary.trials} trials: {what}; {path} says why"
+    return f"nothing valid was found in {trials_text(summary.trials)}: {what}; {path} says why"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from autotune.cli.output import say, width
@@ -32,20 +34,23 @@ def show_command(
         asked = " and ".join(f"--{view}" for view in views)
         raise UsageError(f"{asked} cannot be asked for at once: choose one")
     view = views[0] if views else ("space" if index is None else "ir")
-    task = make_task(template, settings, target)
-    if view == "space":
-        _show_space(task, index)
-        return
+    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+        task = make_task(template, settings, target)
+        text = _space(task, index) if view == "space" else _code(task, index, view)
+    say(text)
+
+
+def _code(task: Task, index: int | None, view: str) -> str:
+    """Return the loops or the generated code of a configuration."""
     chosen = task.default_index if index is None else index
     _require_allowed(task, chosen)
     if view == "ir":
         from autotune.lowering.finalise import listing
 
-        say(str(listing(task.function(chosen))).rstrip())
-    else:
-        from autotune.builder import BuiltFunction
+        return str(listing(task.function(chosen))).rstrip()
+    from autotune.builder import BuiltFunction
 
-        say(BuiltFunction(task.final(chosen), task.target).source.rstrip())
+    return BuiltFunction(task.final(chosen), task.target).source.rstrip()
 
 
 def _require_allowed(task: Task, index: int) -> None:
@@ -58,13 +63,13 @@ def _require_allowed(task: Task, index: int) -> None:
         )
 
 
-def _show_space(task: Task, index: int | None) -> None:
-    """Print knobs, constraints with what they reject, and a configuration."""
+def _space(task: Task, index: int | None) -> str:
+    """Return knobs, constraints with what they reject, and a configuration."""
     from autotune.report.spaces import space_text
 
     label = "default config" if index is None else "config"
     chosen = _default_or_none(task.space) if index is None else index
-    say(space_text(f"{task.workload} on {task.target}", task.space, chosen, label, width()))
+    return space_text(f"{task.workload} on {task.target}", task.space, chosen, label, width())
 
 
 def _default_or_none(space: Space) -> int | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from autotune.report.units import Work
     from autotune.task import Task
     from records import Record
 
@@ -67,3 +68,22 @@ def load_log(path: str | Path) -> list[Record]:
     from records import RecordStore
 
     return RecordStore(path).load(must_exist=True)
+
+
+def work_of(task: Task) -> Work:
+    """Return what one run of the task's kernel amounts to.
+
+    Raises
+    ------
+    UsageError
+        If the template's count of operations fails.
+    """
+    from autotune.report.units import Work
+
+    try:
+        flops = task.flops
+    except Exception as error:
+        raise UsageError(
+            f"flops of template {task.template.name!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    return Work(flops, task.bytes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.report.progress import failures_text
 from autotune.report.tables import wrap
-from autotune.report.units import Work, duration_text, three_digits, time_text
+from autotune.report.units import Work, duration_text, three_digits, time_text, trials_text
 from autotune.tuner.loop import TuneSummary
 from records import SummaryRow
 
@@ -29,7 +29,7 @@ def summary_line(summary: TuneSummary, work: Work) -> str:
         said.append(f"config {summary.best.index}")
     else:
         said.append("nothing valid was found")
-    said.append(f"{summary.trials} trials")
+    said.append(trials_text(summary.trials))
     if summary.failures:
         said.append(failures_text(summary.failures))
     if summary.exhausted:
@@ -41,7 +41,7 @@ def summary_line(summary: TuneSummary, work: Work) -> str:
 def log_summary_text(row: SummaryRow, width: int) -> str:
     """Return what a log holds of one workload, as a block of lines."""
     lines = [wrap(workload_text(row.template, row.args, row.target), width, "    ")]
-    counts = f"{row.trials} trials, {row.ok} ok"
+    counts = f"{trials_text(row.trials)}, {row.ok} ok"
     if row.failures:
         counts += f", {failures_text(row.failures)}"
     lines.append(wrap(f"  {counts}", width, "    "))

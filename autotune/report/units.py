@@ -34,6 +34,11 @@ def three_digits(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
+def trials_text(number: int) -> str:
+    """Return "1 trial", "2 trials"."""
+    return f"{number} trial{'' if number == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class Work:
     """What one run of a kernel amounts to.

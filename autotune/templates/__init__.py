@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -115,10 +116,19 @@ def _import_file(path: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
         raise UsageError(
-            f"template file {path!r} cannot be loaded: {type(error).__name__}{line}: {error}"
+            f"{_place(error, path)}: the template file cannot be loaded: "
+            f"{type(error).__name__}{f': {what}' if what else ''}"
         ) from error
     return module
+
+
+def _place(error: BaseException, path: str) -> str:
+    """Return file:line where loading the file at `path` failed: its last line that was run."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    return f"{path}:{lines[-1]}" if lines else path
