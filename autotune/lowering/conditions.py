@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from autotune.ir import dtypes
-from autotune.ir.expr import COMPARISON, LOGIC, Binary, Const, Expr, Knob, Not, Select
+from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Const, Expr, Knob, Load, Not, Select, Var
 from autotune.ir.intervals import Intervals
 from autotune.ir.ops import binary, const, logical_not, select
 from autotune.ir.poly import Poly, add, normal, to_expr, to_poly
@@ -26,7 +26,11 @@ FALSE: Final = const(False)
 
 def is_knob_only(node: Expr) -> bool:
     """Whether an expression is one number once the knobs have values."""
-    return all(isinstance(leaf, (Const, Knob)) for leaf in walk_expr(node) if not leaf.children)
+    return not any(isinstance(n, Load) or _is_open(n) for n in walk_expr(node))
+
+
+def _is_open(node: Expr) -> bool:
+    return isinstance(node, Var) and not isinstance(node, Knob)
 
 
 def contradict(a: When, b: When) -> bool:
@@ -103,7 +107,12 @@ class Logic:
             return select(test, true, false)
         if isinstance(node, Not):
             return logical_not(self.normal(node.a))
-        return node.with_children(tuple(map(self.normal, node.children)))
+        children = tuple(map(self.normal, node.children))
+        if isinstance(node, Call) and node.name == "gcd":
+            for this, other in (children, children[::-1]):
+                if exact_quotient(this, other) is not None and self.bounds(other)[0] >= 0:
+                    return other
+        return node.with_children(children)
 
     def _division(self, op: str, a: Expr, b: Expr) -> Expr:
         """Take what is a multiple of the divisor out of a division, and the rest if it fits."""
@@ -148,6 +157,9 @@ class Logic:
 
     def compare(self, op: str, a: Expr, b: Expr) -> Expr:
         """Return `a op b`, as a constant if it is decided."""
+        if op in ("==", "!=") and b is ONE and self.bounds(a)[0] >= 1:  # one form: a > 1
+            larger = self.compare(">", a, b)
+            return larger if op == "!=" else logical_not(larger)
         difference = normal(binary("-", a, b))
         verdict = self.decided(binary(op, difference, ZERO))
         return verdict if isinstance(verdict, Const) else self.decided(binary(op, a, b))
@@ -174,6 +186,8 @@ class Logic:
     def literal(self, condition: Expr, outcome: bool) -> When | None:
         """Return one literal: () if it always holds, None if it never does."""
         verdict = self.decided(condition)
+        if isinstance(verdict, Not):
+            return self.literal(verdict.a, not outcome)
         if isinstance(verdict, Const):
             return () if bool(verdict.value) == outcome else None
         return ((verdict, outcome),)

@@ -272,6 +272,8 @@ class Sums:
         for term in a.terms:
             quotient = logic.over(term.scale, by)
             exact = logic.is_whole(quotient)
+            if quotient.num is ONE:  # only 1 divides 1
+                quotient, exact = UNIT, logic.compare("==", quotient.den, ONE)
             for parts, scale, outcome in ((whole, quotient, True), (extra, term.scale, False)):
                 literal = logic.literal(exact, outcome)
                 when = None if literal is None else joined(term.when, literal)

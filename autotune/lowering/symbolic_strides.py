@@ -113,7 +113,7 @@ class SymbolicAnalysis:
         """Return the conditions over knobs under which a condition always holds, and never."""
         logic = self._sums.logic
         if is_knob_only(node):
-            test = logic.decided(node)
+            test = logic.normal(node)
             return test, logical_not(test)
         if isinstance(node, Not):
             always, never = self._verdicts(node.a)
