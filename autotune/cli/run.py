@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.cli.main import INTERRUPTED, NOTHING_FOUND
-from autotune.cli.output import StopError, say
+from autotune.cli.output import StopError, say, width
 from autotune.cli.tasks import closest, make_task, work_of
 from autotune.errors import UsageError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autotune.measure.local import LocalMeasurer
     from autotune.report.progress import Progress
     from autotune.report.units import Work
+    from autotune.target import Target
     from autotune.task import Task
     from autotune.tuner.loop import TuneSummary
     from records import RecordStore
@@ -50,10 +51,7 @@ def run_command(options: RunOptions) -> None:
     """
     _check(options)
     task = make_task(options.template, options.settings, options.target)
-    if task.target.kind != "llvm":
-        raise UsageError(
-            f"target {str(task.target)!r} cannot be measured by this version: expected kind llvm"
-        )
+    _check_target(task.target)
     default = f"{_file_name(task.workload.template)}.jsonl"
     path = Path(default if options.log is None else options.log)
     store = _open_log(path)
@@ -86,6 +84,17 @@ def _check(options: RunOptions) -> None:
         )
     if not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
         raise UsageError(f"--timeout must be a number of seconds > 0, not {options.timeout_s:g}")
+
+
+def _check_target(target: Target) -> None:
+    if target.kind != "llvm":
+        raise UsageError(
+            f"target {str(target)!r} cannot be measured by this version: expected kind llvm"
+        )
+    if target.mcpu != "native":
+        from autotune.runtime.llvm import check_target
+
+        check_target(target)
 
 
 def _file_name(template: str) -> str:
@@ -138,7 +147,7 @@ def _tune(
     progress = Progress(work)
     tuner = make_tuner(options.tuner, task.space, seed)
     try:
-        with make_display(progress, say) as display:
+        with make_display(progress, say, width()) as display:
             summary = tune(
                 task, measurer, tuner, store, options.trials, seed, on_event=display.on_event
             )

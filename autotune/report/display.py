@@ -15,6 +15,10 @@ EVERY = 8
 """Plain lines come at each improvement and once in so many trials."""
 
 
+NARROW = 72
+"""Columns below which a bar would take the room of figures."""
+
+
 class Display(Protocol):
     """Shows a run by its events; a context manager around the run."""
 
@@ -78,30 +82,32 @@ def _plain_line(standing: Standing) -> str:
 
 
 class LiveDisplay:
-    """Renews one line of a terminal: a bar, then the same figures as in plain lines.
+    """Renews one line of a terminal at each event: a bar, then the same figures as plain lines.
+
+    Between events it does nothing at all, since a kernel may be being timed.
 
     Parameters
     ----------
     progress : Progress
+    width : int
+        Columns of the terminal; a narrow one gets no bar.
     """
 
-    def __init__(self, progress: Progress) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    def __init__(self, progress: Progress, width: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
         from rich.progress import Progress as Bar
         from rich.table import Column
 
-        self._progress = progress
-        self._bar = Bar(
-            BarColumn(bar_width=12),
-            MofNCompleteColumn(),
-            TextColumn(
-                "{task.fields[text]}",
-                markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
-            ),
-            expand=True,
-            transient=True,
+        text = TextColumn(
+            "{task.fields[text]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         )
+        columns: list[ProgressColumn] = [MofNCompleteColumn(), text]
+        if width >= NARROW:
+            columns.insert(0, BarColumn(bar_width=12))
+        self._progress = progress
+        self._bar = Bar(*columns, auto_refresh=False, expand=True, transient=True)
         self._line = self._bar.add_task("trials", total=None, text="starting")
 
     def __enter__(self) -> LiveDisplay:
@@ -127,11 +133,12 @@ class LiveDisplay:
             completed=standing.trial,
             total=standing.trials,
             text=", ".join(standing.parts()) or "measuring",
+            refresh=True,
         )
 
 
-def make_display(progress: Progress, write: Callable[[str], None]) -> Display:
+def make_display(progress: Progress, write: Callable[[str], None], width: int) -> Display:
     """Return the display that suits the standard output."""
     if sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
-        return LiveDisplay(progress)
+        return LiveDisplay(progress, width)
     return PlainDisplay(progress, write)

@@ -153,11 +153,17 @@ def compile_function(
         If the target is no CPU, or one this machine cannot run.
     """
     target = Target.of(target)
-    if target.kind != "llvm":
-        raise TargetError(f"target '{target}' is not compiled by LLVM: expected kind llvm")
+    check_target(target)
     return CompiledFunction(
         function, emit(function), target, options or Options(), cache or default_cache()
     )
+
+
+def check_target(target: Target) -> None:
+    """Raise TargetError if this machine cannot run code for `target`."""
+    if target.kind != "llvm":
+        raise TargetError(f"target '{target}' is not compiled by LLVM: expected kind llvm")
+    _cpu_and_features(target.mcpu)
 
 
 @functools.cache
