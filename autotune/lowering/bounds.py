@@ -167,6 +167,11 @@ class Bounds:
             found = found or (point is not None and axis is point.axis and owner is point.stage)
             if not found or _shared_across(stage.scope, owner, axis):
                 relaxed[axis.var] = as_index(self.ranges[axis].extent)
+        if point is not None and point.axis not in point.stage.leaf_axes:
+            raise LoweringError(
+                f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "
+                f"{point.stage.name!r}, which was split or fused afterwards; do that first"
+            )
         if point is not None and not found:
             raise LoweringError(
                 f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "

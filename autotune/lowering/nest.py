@@ -239,7 +239,10 @@ class _Lowering:
                     and s.attach_point.axis is leaf
                 ]
                 if inside:
-                    body = self._pipeline(inside, body, threads)
+                    further_in = stage.leaf_axes[stage.leaf_axes.index(leaf) + 1 :]
+                    later = {stage.bindings[x].thread_tag for x in further_in if x in opened}
+                    around = {tag: var for tag, var in threads.items() if tag not in later}
+                    body = self._pipeline(inside, body, around)
             body = self._loop(stage, leaf, body, threads, opened)
         return body
 
@@ -326,7 +329,8 @@ class _Lowering:
                 fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
                 values[relation.outer] = binary("//", fused, inner)
                 values[relation.inner] = binary("%", fused, inner)
-                loose[relation.outer] = loose[relation.inner] = loose[relation.fused]
+                # A guard on the fused axis keeps both of these within their extents.
+                loose[relation.outer] = loose[relation.inner] = False
         return [(axis, values[axis]) for axis in stage.all_axes if loose[axis]]
 
 

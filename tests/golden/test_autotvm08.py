@@ -1,0 +1,125 @@
+"""Loops that features are read from are those of AutoTVM v0.8; the same schedules also run.
+
+`itervar_features_autotvm08.json` was recorded with Apache TVM v0.8.0 and is not ours to update.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from te_reference import Reference, random_array
+
+from autotune import te
+from autotune.ir import ops
+from autotune.ir.expr import Const
+from autotune.ir.interpreter import interpret
+from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt, Store, seq
+from autotune.ir.verify import verify
+from autotune.ir.visitor import Rewriter, walk
+from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.llvm import compile_function
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import PlaceholderOp, Tensor
+
+ITEMS: dict[str, Any] = {
+    item["name"]: item
+    for item in json.loads((Path(__file__).parent / "itervar_features_autotvm08.json").read_text())[
+        "items"
+    ]
+}
+RFACTOR = pytest.mark.xfail(
+    raises=AttributeError, strict=True, reason="schedules have no rfactor yet"
+)
+NAMES = [pytest.param(n, marks=[RFACTOR] if "rfactor" in n else []) for n in ITEMS]
+
+
+def scheduled(name: str, small: bool = False) -> tuple[Schedule, list[Tensor]]:
+    """Run a recipe; with matrices of 64 instead of 256 rows if `small`."""
+    recipe = ITEMS[name]["recipe"]
+    if small:
+        recipe = recipe.replace("N = 256", "N = 64")
+    tvm = types.SimpleNamespace(te=te, tir=types.SimpleNamespace(const=ops.const))
+    space: dict[str, Any] = {"tvm": tvm, "te": te, "np": np}
+    exec(recipe, space)
+    return space["s"], list(space["args"])
+
+
+class _AsRecorded(Rewriter):
+    """Leaves out what the recording does not have: producer marks and initial values."""
+
+    def visit_Produce(self, node: Produce) -> Stmt:
+        return self.stmt(node.body)
+
+    def visit_Seq(self, node: Seq) -> Stmt:
+        kept = []
+        for stmt, after in zip(node.stmts, (*node.stmts[1:], None), strict=True):
+            written = [s for s in walk(stmt) if isinstance(s, Store)]
+            first = written[0]
+            starts = len(written) == 1 and isinstance(first.value, Const)
+            if starts and after is not None and first.buffer in _written(after):
+                continue
+            kept.append(self.stmt(stmt))
+        return seq(*kept)
+
+
+def _written(stmt: Stmt) -> list[Any]:
+    return [s.buffer for s in walk(stmt) if isinstance(s, Store)]
+
+
+def ours(name: str) -> str:
+    schedule, tensors = scheduled(name)
+    analysed = verify(analyse(verify(lower_schedule(schedule, tensors))))
+    text = str(_AsRecorded().stmt(analysed.body))
+    # One notation for storage; and we keep a division that TVM turned into a multiplication.
+    text = re.sub(r'// attr \[\S+\] storage_scope = "(\w+)"\n( *allocate .*)', r"\2 \1", text)
+    return text.replace("/3f)", "*0.333333f)")
+
+
+def recorded(name: str) -> str:
+    text = ITEMS[name]["ir_used_for_features"].replace("tir.", "")
+    text = re.sub(r"range\(min=0, ext=\d+\)", "", text)
+    return str(re.sub(r"], storage_scope = (\w+)", r"] \1", text))
+
+
+def without_indent(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loops_are_those_of_autotvm(name: str) -> None:
+    assert without_indent(ours(name)) == without_indent(recorded(name))
+
+
+def _shares_memory(stmt: Stmt) -> bool:
+    return any(isinstance(s, Allocate) and s.buffer.scope == "shared" for s in walk(stmt))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_schedule_computes_what_numpy_computes(name: str) -> None:
+    schedule, tensors = scheduled(name, small=True)
+    final = verify(finalise(analyse(lower_schedule(schedule, tensors))))
+    if _shares_memory(final.body):
+        pytest.skip("threads that share memory need barriers to run one after another")
+    rng = np.random.default_rng(0)
+    arrays = {
+        t: random_array(rng, t.shape, t.dtype) for t in tensors if isinstance(t.op, PlaceholderOp)
+    }
+    wanted = [t for t in tensors if t not in arrays]
+    out = {t: np.full(t.shape, 77, t.dtype) for t in wanted}
+    every = [arrays.get(t, out.get(t)) for t in tensors]
+    threads = any(isinstance(s, For) and s.kind is LoopKind.THREAD for s in walk(final.body))
+    if threads:
+        interpret(final, every)
+    else:
+        compile_function(final, cache=ObjectCache(None))(*every)
+    reference = Reference(arrays)
+    for tensor in wanted:
+        np.testing.assert_allclose(out[tensor], reference.array(tensor), rtol=1e-4, atol=1e-5)
