@@ -112,6 +112,9 @@ class Task:
     template_ref : str, optional
         How another process finds the template: a name or ``file.py:function``. By default the
         file that the template is written in.
+    guarded : bool
+        Try the template out in child processes before it runs in this one, because its code may
+        crash or never return.
 
     Attributes
     ----------
@@ -127,6 +130,7 @@ class Task:
         args: Mapping[str, Any],
         target: str | Target = "llvm",
         template_ref: str | None = None,
+        guarded: bool = False,
     ) -> None:
         self.template = template
         self.args = template.bind(args)
@@ -143,11 +147,16 @@ class Task:
             lambda cfg: template.function(cfg, **self.args),
             self.target,
             template.source_file,
+            guarded,
         )
 
     @classmethod
     def from_reference(
-        cls, reference: str, args: Mapping[str, Any], target: str | Target = "llvm"
+        cls,
+        reference: str,
+        args: Mapping[str, Any],
+        target: str | Target = "llvm",
+        guarded: bool = False,
     ) -> Task:
         """Return the task of a template given by name or as ``file.py:function``.
 
@@ -156,7 +165,7 @@ class Task:
         UsageError
             If there is no such template for this target, or the arguments do not fit.
         """
-        return cls(find_template(reference, target), args, target, reference)
+        return cls(find_template(reference, target), args, target, reference, guarded)
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"
@@ -179,11 +188,11 @@ class Task:
         """
         space = explore(self._structures)
         known = self._structures.known
-        if known and all(structure.error for structure in known):
+        if known and all(structure.function is None for structure in known):
             first = known[0]
+            why = (first.error or first.fault).removeprefix("template: ")
             raise UsageError(
-                f"template {self.template.name!r} fails for every configuration: "
-                f"{first.error.removeprefix('template: ')}"
+                f"template {self.template.name!r} fails for every configuration: {why}"
             ) from first.cause
         return space
 

@@ -44,7 +44,7 @@ def make_task(reference: str, settings: Sequence[str], target: str) -> Task:
     """
     from autotune.target import Target
     from autotune.task import Task
-    from autotune.templates import find_template
+    from autotune.templates import BUILTIN, find_template
 
     values = parse_settings(settings)
     parsed_target = Target.parse(target)
@@ -55,7 +55,8 @@ def make_task(reference: str, settings: Sequence[str], target: str) -> Task:
             raise UsageError(
                 f"template {template.name!r} has no argument {name!r}: did you mean {meant!r}?"
             )
-    return Task(template, template.parse_args(values), parsed_target, reference)
+    own = (reference, template.target) in BUILTIN
+    return Task(template, template.parse_args(values), parsed_target, reference, guarded=not own)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

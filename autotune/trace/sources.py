@@ -22,7 +22,7 @@ from autotune.trace.symbols import SymbolicInt, symbolic_int
 from search_spaces import Knob as SpaceKnob
 from search_spaces import KnobValue, SplitKnob
 
-MOST_DECISIONS = 10_000
+MOST_DECISIONS = 1000
 """A template that takes more decisions in one run is caught in a loop over a knob."""
 
 _INT32 = 1 << 31
@@ -86,8 +86,7 @@ class KnobTable:
                 f"values ({_summary(known)}, and {_summary(knob)}); give the two different names, "
                 "or make its values independent of other knobs"
             )
-        names = knob.column_names if is_numeric(knob) else (position_name(knob),)
-        self.owners.update(dict.fromkeys(names, known))
+        self.owners.update(dict.fromkeys((*knob.column_names, position_name(knob)), known))
         return known
 
     def symbol(self, column: str, low: int, high: int) -> Knob:
@@ -161,6 +160,13 @@ class ConcreteValues(ValueSource):
 class SymbolicValues(ValueSource):
     """Symbols, guided by one configuration: what the template asks for is recorded.
 
+    Parameters
+    ----------
+    table, values
+        As for `ValueSource`.
+    on_decision : callable, optional
+        Called after each decision; what it raises ends the run.
+
     Attributes
     ----------
     decisions : list of Decision
@@ -171,8 +177,14 @@ class SymbolicValues(ValueSource):
         Symbols in use, by column.
     """
 
-    def __init__(self, table: KnobTable, values: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        table: KnobTable,
+        values: Mapping[str, object],
+        on_decision: Callable[[], object] | None = None,
+    ) -> None:
         super().__init__(table, values)
+        self._on_decision = on_decision
         self.decisions: list[Decision] = []
         self.requirements: list[tuple[Expr, str]] = []
         self.symbols: dict[str, Knob] = {}
@@ -217,6 +229,8 @@ class SymbolicValues(ValueSource):
             )
         self._decided[expr] = int(value)
         self.decisions.append(Decision(expr, int(value)))
+        if self._on_decision is not None:
+            self._on_decision()
 
     def _symbol(self, column: str, low: int, high: int, value: int) -> SymbolicInt | int:
         if low == high:

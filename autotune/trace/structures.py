@@ -7,6 +7,7 @@ for one configuration at a time.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import traceback
 import warnings
@@ -23,6 +24,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 from autotune.trace.knobs import Knobs
+from autotune.trace.probe import probe
 from autotune.trace.rules import schedule_rules, target_rules
 from autotune.trace.sources import ConcreteValues, Decision, KnobTable, SymbolicValues, ValueSource
 from autotune.trace.tree import DecisionTree, KnobColumns
@@ -52,6 +54,9 @@ class Structure:
         ``function.attrs["requirements"]`` holds the conditions on knobs, with messages.
     error : str
         Why the template refused; empty if it did not.
+    fault : str
+        How the template ended the process that tried it out; empty if it did not. Its
+        configurations are legal, so that they are measured, and fail, where that does no harm.
     cause : Exception or None
         The exception behind `error`.
     """
@@ -63,6 +68,7 @@ class Structure:
     tensors: tuple[Tensor, ...] = ()
     function: Function | None = None
     error: str = ""
+    fault: str = ""
     cause: Exception | None = None
 
     @property
@@ -87,7 +93,7 @@ class Structure:
             If the template refuses this configuration.
         """
         if self.function is None:
-            raise InstantiationError(self.error) from self.cause
+            raise InstantiationError(self.error or self.fault) from self.cause
         return analyse(
             self.function, {knob: int(columns[name]) for name, knob in self.symbols.items()}
         )
@@ -106,6 +112,9 @@ class Structures:
         What it is instantiated for.
     source_file : str
         File of the template, to say which of its lines defeated tracing.
+    guarded : bool
+        Try each new way through the template out in a child process first, and let it print
+        nothing: for code that is not trusted to come back.
 
     Attributes
     ----------
@@ -117,8 +126,16 @@ class Structures:
         Why every configuration runs on its own; empty if the template can be traced.
     """
 
-    def __init__(self, name: str, run: Template, target: Target, source_file: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Template,
+        target: Target,
+        source_file: str = "",
+        guarded: bool = False,
+    ) -> None:
         self.name = name
+        self._guarded = guarded
         self.target = target
         self.table = KnobTable(name)
         self.tree = DecisionTree(name)
@@ -174,7 +191,7 @@ class Structures:
         """
         source = SymbolicValues(self.table, values)
         try:
-            structure = self._attempt(source)
+            structure = (self._faulty(values) if self._guarded else None) or self._attempt(source)
         except TracingError as error:
             self._give_up(str(error), error)
             return
@@ -188,13 +205,37 @@ class Structures:
         self.tree.insert(structure.decisions, structure.number)
         self.known.append(structure)
 
+    def _faulty(self, values: Mapping[str, object]) -> Structure | None:
+        """Return the structure of a way that ends the process it is tried in; None if it does not.
+
+        The way is followed here only to the last decision before its end.
+        """
+        fault = probe(lambda tell: self._attempt(SymbolicValues(self.table, values, tell)))
+        if fault is None:
+            return None
+        source = SymbolicValues(self.table, values, lambda: _stop_at(source, fault.decisions))
+        if fault.decisions:
+            with contextlib.suppress(_Stop):
+                self.run(source)
+        return Structure(
+            len(self.known),
+            tuple(source.decisions),
+            dict(source.symbols),
+            fault=f"template: {fault.message} while it was traced",
+        )
+
     def _single(self, values: Mapping[str, object]) -> Structure:
         """Run the template for one configuration."""
-        return self._attempt(ConcreteValues(self.table, values))
+        source = ConcreteValues(self.table, values)
+        fault = probe(lambda _: self._attempt(source)) if self._guarded else None
+        if fault is not None:
+            return Structure(-1, fault=f"template: {fault.message}")
+        return self._attempt(source)
 
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]]:
         """Run the template with values from `source`."""
-        result = self._run(Knobs(source, self.target))
+        with contextlib.redirect_stdout(None) if self._guarded else contextlib.nullcontext():
+            result = self._run(Knobs(source, self.target))
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
             schedule, tensors = result
             if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
@@ -206,6 +247,8 @@ class Structures:
 
     def meet_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
+        if self._guarded and probe(lambda _: self.run(ConcreteValues(self.table, values))):
+            return
         try:
             self.run(ConcreteValues(self.table, values))
         except UsageError:
@@ -271,6 +314,15 @@ class Structures:
             TracingWarning,
             stacklevel=2,
         )
+
+
+class _Stop(BaseException):
+    """Ends a run that has got as far as it may."""
+
+
+def _stop_at(source: SymbolicValues, decisions: int) -> None:
+    if len(source.decisions) >= decisions:
+        raise _Stop
 
 
 def _failed(

@@ -1,0 +1,105 @@
+"""Tries a template out in a forked child first, because its code may crash or never return.
+
+The child only reports how many decisions on knobs it got past. The parent then knows which
+configurations take that way without going there itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, NoReturn
+
+TRACE_TIMEOUT_S = 10.0
+"""Seconds that one run of a template may take."""
+
+_DECISION, _END = b".", b"!"
+
+
+class Fault(NamedTuple):
+    """How a run of a template ended the process it ran in.
+
+    Attributes
+    ----------
+    decisions : int
+        Decisions on knobs that came before.
+    message : str
+        What happened.
+    """
+
+    decisions: int
+    message: str
+
+
+def probe(
+    run: Callable[[Callable[[], object]], object], timeout_s: float = TRACE_TIMEOUT_S
+) -> Fault | None:
+    """Run something in a child process; return None if it comes back, well or with an exception.
+
+    Where processes cannot be forked nothing is tried, and nothing is known.
+
+    Parameters
+    ----------
+    run : callable
+        What to try; it calls its argument at every decision.
+    timeout_s : float
+        Seconds after which the child is killed.
+    """
+    if not hasattr(os, "fork"):
+        return None
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # The child runs only the template and leaves by _exit, so other threads do not matter.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _child(run, writer)
+    os.close(writer)
+    try:
+        heard, silent = _listen(reader, time.monotonic() + timeout_s)
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)  # Not reaped yet, so the number is still the child's.
+        _, status = os.waitpid(child, 0)
+    if heard.endswith(_END):
+        return None
+    if silent:
+        return Fault(len(heard), f"did not return within {timeout_s:g} s")
+    code = os.waitstatus_to_exitcode(status)
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+    return Fault(len(heard), how)
+
+
+def _child(run: Callable[[Callable[[], object]], object], writer: int) -> NoReturn:
+    faulthandler.disable()
+    try:
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        with contextlib.suppress(BaseException):  # The parent meets it too, and reports it.
+            run(partial(os.write, writer, _DECISION))
+        os.write(writer, _END)
+    finally:
+        os._exit(0)
+
+
+def _listen(reader: int, deadline: float) -> tuple[bytes, bool]:
+    """Return what the child wrote, and whether it was still there at the deadline."""
+    heard = b""
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([reader], [], [], left)
+        if not ready:
+            break
+        part = os.read(reader, 4096)
+        heard += part
+        if not part or part.endswith(_END):
+            return heard, False
+    return heard, True
