@@ -34,13 +34,12 @@ def _dispatch(args: list[str]) -> int:
     import typer
 
     from autotune.cli.app import app
-    from autotune.cli.output import show_warnings
+    from autotune.cli.output import shown_warnings
 
-    show_warnings()
     command = typer.main.get_command(app)
     try:
         # Not command(): it would print mistakes in boxes and end the process itself.
-        with command.make_context("autotune", args) as context:
+        with shown_warnings(), command.make_context("autotune", args) as context:
             command.invoke(context)
     except typer.Exit as done:
         return done.exit_code

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import TextIO
 
 from autotune.errors import UsageError
@@ -89,15 +90,22 @@ class _OneLineHandler(logging.Handler):
             complain(f"warning: {message}")
 
 
-def show_warnings() -> None:
+@contextlib.contextmanager
+def shown_warnings() -> Iterator[None]:
     """Print warnings and logged warnings as one line each, without where they come from."""
+    from records.errors import RecordWarning
 
     def show(message: Warning | str, category: type[Warning], *_: object) -> None:
         if issubclass(category, UserWarning):
             complain(f"warning: {message}")  # others are for developers
 
-    from records.errors import RecordWarning
-
-    warnings.simplefilter("ignore", RecordWarning)  # logged, too
-    warnings.showwarning = show  # type: ignore[assignment]
-    logging.getLogger().addHandler(_OneLineHandler())
+    handler = _OneLineHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.simplefilter("ignore", RecordWarning)  # logged, too
+            warnings.showwarning = show  # type: ignore[assignment]
+            yield
+    finally:
+        logging.getLogger().removeHandler(handler)
