@@ -162,7 +162,7 @@ class Template:
             plain = value.item()
         if kind is float and isinstance(plain, int) and not isinstance(plain, bool):
             plain = float(plain)
-        if type(plain) is not kind or (kind is float and not math.isfinite(plain)):
+        if type(plain) is not kind or plain in (math.inf, -math.inf) or plain != plain:
             self._refuse(parameter.name, value, kind)
         return plain
 

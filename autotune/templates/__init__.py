@@ -47,7 +47,12 @@ class TemplateEntry:
     def load(self) -> Template:
         """Import and return the template."""
         module, _, attribute = self.location.partition(":")
-        found = getattr(importlib.import_module(module), attribute, None)
+        try:
+            found = getattr(importlib.import_module(module), attribute, None)
+        except ImportError as error:
+            raise UsageError(
+                f"template {self.name!r}: {self.location} cannot be loaded: {error}"
+            ) from error
         if not isinstance(found, Template):
             raise UsageError(f"template {self.name!r}: {self.location} is not a template")
         return found

@@ -1,0 +1,112 @@
+"""Finding templates: by name, by entry point, in a file; and what is said when there is none."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+
+from autotune import templates
+from autotune.errors import UsageError
+from autotune.template import Template
+from autotune.templates import find_template, list_templates
+
+FILE = '''
+from autotune.template import template
+
+@template("mine", target="{target}")
+def mine(cfg, n: int):
+    return cfg, n
+
+number = 3
+'''
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE.format(target="llvm"))
+    return file
+
+
+@pytest.mark.parametrize("entry", list_templates(), ids=lambda e: e.name)
+def test_every_listed_template_loads_under_its_name(entry: templates.TemplateEntry) -> None:
+    found = find_template(entry.name, entry.target)
+    assert (found.name, found.target) == (entry.name, entry.target)
+    assert found.description
+
+
+def test_listing_imports_no_template() -> None:
+    assert {"matmul", "conv2d_nchw", "softmax", "broadcast_add"} <= {
+        entry.name for entry in list_templates()
+    }
+
+
+def test_a_template_is_found_in_a_file(path: Path) -> None:
+    found = find_template(f"{path}:mine", "llvm -threads=2")
+    assert isinstance(found, Template)
+    assert found.name == "mine"
+    assert found.path == f"{path}:mine"
+
+
+def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
+    assert find_template(f"{path}:mine", "llvm").target == "llvm"
+    path.write_text(FILE.format(target="cuda"))
+    assert find_template(f"{path}:mine", "cuda").target == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("reference", "target", "words"),
+    [
+        ("matmull", "llvm", ["no template 'matmull'", "matmul", "path/to/file.py:function"]),
+        ("matmul", "cuda", ["'matmul' is for llvm targets, not 'cuda'"]),
+        ("missing.py:f", "llvm", ["'missing.py' does not exist"]),
+        ("{path}:yours", "llvm", ["'yours' does not exist", "its templates are mine"]),
+        ("{path}:number", "llvm", ["'number' is not a template", "mine"]),
+        ("{path}:mine", "cuda", ["is for 'llvm' targets, not 'cuda'"]),
+    ],
+)
+def test_what_is_not_found_is_one_clear_line(
+    path: Path, reference: str, target: str, words: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_template(reference.format(path=path), target)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def f(:", [":1: ", "SyntaxError"]),
+        ("import nothing_of_this_name", ["ModuleNotFoundError", "nothing_of_this_name"]),
+        ("1 / 0", ["ZeroDivisionError"]),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_one_clear_line(
+    tmp_path: Path, text: str, words: list[str]
+) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        find_template(f"{file}:f", "llvm")
+    for word in [str(file), *words]:
+        assert word in str(caught.value)
+
+
+def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        importlib.metadata.EntryPoint("other", "autotune.templates.matmul:matmul", templates.GROUP),
+        importlib.metadata.EntryPoint("cuda/far", "nowhere:far", templates.GROUP),
+        importlib.metadata.EntryPoint("odd", "autotune.templates.matmul:np", templates.GROUP),
+    ]
+    monkeypatch.setattr(templates, "entry_points", lambda group: points)
+    listed = {(entry.name, entry.target) for entry in list_templates()}
+    assert {("other", "llvm"), ("far", "cuda"), ("matmul", "llvm")} <= listed
+    assert find_template("other", "llvm").name == "matmul"
+    with pytest.raises(UsageError, match="is not a template"):
+        find_template("odd", "llvm")
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        find_template("far", "cuda")
