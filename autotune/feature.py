@@ -1,23 +1,40 @@
 """Features of schedules and of search spaces: the face of the feature extractors.
 
-`get_itervar_feature`, `flatten_itervar_feature` and `get_flatten_name` describe one schedule.
+`get_itervar_feature`, `flatten_itervar_feature` and `get_flatten_name` describe one schedule,
+`TaskFeatures` all candidates of a task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from autotune.lowering.finalise import analyse
+from autotune.ir.stmt import Function
 from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import loop_nest
+from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.schedule.schedule import Schedule
+from autotune.task import Task
 from autotune.te.tensor import Tensor
-from features import Row, flatten_names, flatten_rows, itervar_rows
+from features import (
+    Number,
+    Row,
+    Scratch,
+    flatten_names,
+    flatten_rows,
+    itervar_columns,
+    itervar_rows,
+    knob_features,
+)
+from search_spaces import Column, IntArray, Space
 
-__all__ = ["flatten_itervar_feature", "get_flatten_name", "get_itervar_feature"]
+__all__ = ["TaskFeatures", "flatten_itervar_feature", "get_flatten_name", "get_itervar_feature"]
+
+FloatMatrix = npt.NDArray[np.float32]
+
+CHUNK = 8192
+"""Candidates evaluated at a time, so that a few columns stay in the cache."""
 
 
 def get_itervar_feature(
@@ -46,7 +63,7 @@ def get_itervar_feature(
     LoweringError
         If the schedule cannot be lowered, or has knobs.
     """
-    return itervar_rows(loop_nest(analyse(lower_schedule(schedule, args))), take_log=take_log)
+    return itervar_rows(loop_nest(lower_schedule(schedule, args)), take_log=take_log)
 
 
 def flatten_itervar_feature(fea: Sequence[Row]) -> npt.NDArray[np.float64]:
@@ -57,3 +74,140 @@ def flatten_itervar_feature(fea: Sequence[Row]) -> npt.NDArray[np.float64]:
 def get_flatten_name(fea: Sequence[Row]) -> list[str]:
     """Return the names of the numbers that `flatten_itervar_feature` returns, in its order."""
     return flatten_names(fea)
+
+
+class TaskFeatures:
+    """Features of all candidates of a task: its loop nests as columns, and its knobs.
+
+    Structures share one layout by names; what a structure lacks is 0 in its rows. Columns that
+    are constant in a sample of the space, or repeat another one, are left out. Candidates that
+    are not traced have their knobs' columns, and NaN in the others.
+
+    Parameters
+    ----------
+    task : Task
+        Its space is explored.
+    sample : int
+        Candidates looked at to see which columns vary; always the same ones.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns: ``knob/NAME`` and those of `get_flatten_name`.
+    """
+
+    def __init__(self, task: Task, sample: int = 2048) -> None:
+        self._task = task
+        self._knobs = _KnobColumns(task.space)
+        self._structures: dict[int, _StructureColumns | None] = {}
+        looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
+        sources = (self._structure(number) for number in np.unique(task.classify(looked_at)))
+        own = dict.fromkeys(name for source in sources if source for name in source.names)
+        self.names: tuple[str, ...] = (*self._knobs.names, *own)
+        self.names = tuple(_distinct(self.names, self.matrix(looked_at)))
+
+    def matrix(self, indices: IntArray) -> FloatMatrix:
+        """Return the features of the candidates at `indices`, float32 (n, len(names)).
+
+        Its columns are contiguous.
+        """
+        rows = np.asarray(indices, np.int64)
+        out = np.zeros((len(rows), len(self.names)), np.float32, order="F")
+        places = {name: place for place, name in enumerate(self.names)}
+        self._knobs.fill(rows, places, out)
+        numbers = self._task.classify(rows)
+        for number in np.unique(numbers):
+            where = np.flatnonzero(numbers == number)
+            structure = self._structure(int(number))
+            if structure is None:
+                for name, place in places.items():
+                    if name not in self._knobs.names:
+                        out[where, place] = np.nan
+                continue
+            wanted = [name for name in self.names if name in structure.names]
+            into = [places[name] for name in wanted]
+            for start in range(0, len(where), CHUNK):
+                part = where[start : start + CHUNK]
+                columns = self._task.space.columns(rows[part], structure.knobs)
+                # Neighbours in one structure are written as a block, which is far faster.
+                block = part[-1] - part[0] + 1 == len(part)
+                target: slice | IntArray = slice(part[0], part[-1] + 1) if block else part
+                for place, column in zip(into, structure.evaluate(columns, wanted), strict=True):
+                    out[target, place] = column
+        return out
+
+    def _structure(self, number: int) -> _StructureColumns | None:
+        """Return what evaluates a structure, None if it has no loops to evaluate."""
+        if number not in self._structures:
+            structure = self._task.structures[number] if number >= 0 else None
+            function = None if structure is None else structure.function
+            self._structures[number] = None if function is None else _StructureColumns(function)
+        return self._structures[number]
+
+
+class _StructureColumns:
+    """Itervar features of the candidates of one structure.
+
+    Attributes
+    ----------
+    names : dict of str to None
+        Names of all columns, in order.
+    knobs : tuple of str
+        Columns of the space that they are evaluated from.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._plan = LoopNestPlan(function)
+        self._nest_memory, self._memory = Scratch(), Scratch()
+        self.knobs = self._plan.knobs
+        self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
+
+    def evaluate(self, columns: Mapping[str, Column], names: Sequence[str]) -> list[Number]:
+        """Return the named features of the candidates; they hold until the next call."""
+        nest = self._plan.nest(columns, self._nest_memory)
+        return itervar_columns(nest, names=names, scratch=self._memory)[1]
+
+
+class _KnobColumns:
+    """Knobs as columns: numbers as they are, and categories by `features.knob_features`.
+
+    Attributes
+    ----------
+    names : dict of str to None
+        Names of the columns, in order.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._categories = {
+            column: len(knob)
+            for knob in space.knobs
+            if not knob.numeric
+            for column in knob.column_names
+        }
+        self.names = dict.fromkeys(name for name, _ in self._columns(np.zeros(0, np.int64)))
+
+    def fill(self, indices: IntArray, places: Mapping[str, int], out: FloatMatrix) -> None:
+        """Write the columns that have a place in `out`."""
+        for name, column in self._columns(indices):
+            if name in places:
+                out[:, places[name]] = column
+
+    def _columns(self, indices: IntArray) -> list[tuple[str, Number | Column]]:
+        columns = self._space.columns(indices)
+        chosen = {name: columns.pop(name) for name in self._categories}
+        # Numbers without logarithms, which say no more to a tree.
+        found: list[tuple[str, Number | Column]] = [*columns.items()]
+        found += zip(*knob_features(chosen, self._categories), strict=True)
+        return [(f"knob/{name}", column) for name, column in found]
+
+
+def _distinct(names: Sequence[str], matrix: FloatMatrix) -> Iterator[str]:
+    """Yield the names of the columns that vary, each of several equal ones once."""
+    seen: set[bytes] = set()
+    for place, name in enumerate(names):
+        column = matrix[:, place]
+        text = column.tobytes()
+        if text not in seen and np.any(column != column[:1]):
+            seen.add(text)
+            yield name

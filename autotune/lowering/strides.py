@@ -49,7 +49,7 @@ class Analysis(Protocol):
 
 
 class TextAnalysis:
-    """Reads an analysed function, in which every knob has its value, as it stands."""
+    """Reads a simplified function, in which every knob has its value, as it stands."""
 
     def enter(self, var: Var, extent: Expr) -> None:
         """Take note of nothing: the text is final."""
@@ -59,8 +59,7 @@ class TextAnalysis:
         knobs = [node for node in walk_expr(extent) if isinstance(node, Knob)]
         if knobs:
             raise LoweringError(
-                f"a loop's extent `{extent}` depends on knob {knobs[0].name!r}: give the knobs "
-                "values with analyse() first, or use LoopNestPlan"
+                f"a loop's extent `{extent}` depends on knob {knobs[0].name!r}, which has no value"
             )
         return int(extent.value) if isinstance(extent, Const) else UNKNOWN_LENGTH
 

@@ -29,6 +29,8 @@ class SymbolicAnalysis:
     def enter(self, var: Var, extent: Expr) -> None:
         """Take note of a loop that opens here."""
         _, largest = self._sums.bounds(self.form(extent))
+        if largest is not None:  # the variable of an empty loop is 0
+            largest = self._sums.logic.normal(binary("max", largest, ONE))
         extents = self._sums.extents
         if var in extents and extents[var] is not largest:
             self._forms.clear()

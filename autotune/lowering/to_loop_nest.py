@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from autotune.ir import dtypes
 from autotune.ir.columns import ColumnProgram
-from autotune.ir.expr import Binary, Buffer, Call, Expr, Load, Select, Var
+from autotune.ir.expr import Binary, Buffer, Call, Expr, Knob, Load, Select, Var
 from autotune.ir.intervals import interval
-from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
+from autotune.ir.simplify import Simplifier
+from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.visitor import child_stmts
 from autotune.lowering.conditions import is_knob_only
 from autotune.lowering.strides import ABSENT, Analysis, TextAnalysis, Touch
@@ -30,29 +31,51 @@ _LEVELS = {"blockIdx": "BLOCK", "threadIdx": "THREAD"}
 _COUNTED = {"+": "add", "-": "add", "*": "mul", "/": "div", "//": "div", "%": "div"}
 
 
-def loop_nest(function: Function) -> LoopNest:
-    """Return the loop nest of an analysed function; every number is an int.
+def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> LoopNest:
+    """Return the loop nest of a function, knobs replaced by values; every number is an int.
 
-    Lengths that only a call decides are `features.SYMBOLIC`.
+    Lengths that only a call decides are `features.SYMBOLIC`. Loops of length 0 and what stands
+    in them are there, as in the nests of all candidates.
+
+    Parameters
+    ----------
+    function : Function
+        As `lower_schedule` returns it.
+    knobs : mapping of Knob to int
+        Values of the function's knobs.
 
     Raises
     ------
     LoweringError
-        If the function still has knobs.
+        If a knob has no value.
     """
 
     def number(value: int | Expr) -> Number:
         assert isinstance(value, int)
         return value
 
-    return NestWalk(function, TextAnalysis()).nest(number)
+    text = _Canonical({knob: (value, value) for knob, value in (knobs or {}).items()})
+    return NestWalk(function.with_body(text.stmt(function.body)), TextAnalysis()).nest(number)
+
+
+class _Canonical(Simplifier):
+    """Simplifies indices as `analyse` does, but keeps every statement, for the rows it makes."""
+
+    def visit_For(self, node: For) -> Stmt:
+        extent = self.expr(node.extent)
+        self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
+        return For(node.var, extent, node.kind, self.stmt(node.body), node.thread_tag)
+
+    def visit_If(self, node: If) -> Stmt:
+        parts = (node.then,) if node.orelse is None else (node.then, node.orelse)
+        return seq(*map(self.stmt, parts))
 
 
 class LoopNestPlan:
     """The loop nests of all candidates of a structure, as one program over knob columns.
 
-    What a candidate's nest holds is what `loop_nest` finds in its analysed function. Only accesses
-    in a branch that some knob values rule out stay here, for the rows must be the same for all.
+    A candidate's nest is what `loop_nest` returns for its knobs' values. Only accesses in a branch
+    of an expression that some knob values rule out stay here, for the rows are the same for all.
 
     Parameters
     ----------
@@ -80,6 +103,15 @@ class LoopNestPlan:
         self._program = ColumnProgram(tuple(varying))
         self.knobs = self._program.knobs
 
+    def outline(self) -> LoopNest:
+        """Return the loop nest with an array of one element wherever candidates differ."""
+        arrays = {expr: np.ones(1) for expr in self._places}
+        return self._walk.nest(lambda n: n if isinstance(n, int) else self._known(n, arrays))
+
+    def _known(self, expr: Expr, arrays: Mapping[Expr, Number]) -> Number:
+        constant = self._constants.get(expr)
+        return arrays[expr] if constant is None else constant
+
     def nest(
         self,
         columns: Mapping[str, npt.NDArray[np.int64 | np.float64]] | None = None,
@@ -106,15 +138,8 @@ class LoopNestPlan:
             scratch.reset()
             n = len(columns[self.knobs[0]])
             out = [scratch.take(n) for _ in self._places]
-        values: Sequence[Number] = self._program(columns, out)
-
-        def number(value: int | Expr) -> Number:
-            if isinstance(value, int):
-                return value
-            constant = self._constants.get(value)
-            return values[self._places[value]] if constant is None else constant
-
-        return self._walk.nest(number)
+        values = dict(zip(self._places, self._program(columns, out), strict=True))
+        return self._walk.nest(lambda n: n if isinstance(n, int) else self._known(n, values))
 
 
 @dataclass

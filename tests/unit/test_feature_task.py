@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from autotune.feature import CHUNK, TaskFeatures, get_flatten_name
+from autotune.lowering.to_loop_nest import loop_nest
+from autotune.task import Task
+from features import flatten_rows, itervar_rows
+
+MATMUL = ("matmul", {"m": 50, "n": 70, "k": 33})
+
+
+def task_of(reference, args):
+    return Task.from_reference(reference, args, "llvm")
+
+
+@pytest.mark.parametrize(
+    ("reference", "args"),
+    [
+        ("broadcast_add", {"n": 100}),
+        ("softmax", {"m": 7, "n": 60}),
+        ("conv2d_nchw", {"n": 1, "c": 4, "h": 9, "w": 9, "o": 17, "kh": 3, "kw": 3, "pad": 1}),
+        MATMUL,
+    ],
+)
+def test_each_row_holds_what_the_candidate_s_own_loops_give(reference, args):
+    task = task_of(reference, args)
+    source = TaskFeatures(task)
+    indices = task.space.sample(20, np.random.default_rng(1))
+    matrix = source.matrix(indices)
+    for index, row in zip(indices, matrix, strict=True):
+        function = task.structure(int(index)).function
+        rows = itervar_rows(loop_nest(function, task.knob_values(int(index))))
+        own = dict(zip(get_flatten_name(rows), flatten_rows(rows), strict=True))
+        for name, value in zip(source.names, row, strict=True):
+            if not name.startswith("knob/"):
+                assert value == np.float32(own.get(name, 0.0)), name
+
+
+def test_columns_vary_and_do_not_repeat_one_another():
+    task = task_of(*MATMUL)
+    source = TaskFeatures(task, sample=500)
+    looked_at = np.sort(task.space.sample(500, np.random.default_rng(0)))
+    matrix = source.matrix(looked_at)
+    assert matrix.dtype == np.float32
+    assert matrix.shape == (500, len(source.names))
+    assert all(len(np.unique(column)) > 1 for column in matrix.T)
+    assert len({column.tobytes() for column in matrix.T}) == matrix.shape[1]
+
+
+def test_knobs_are_columns_too():
+    names = TaskFeatures(task_of(*MATMUL)).names
+    assert {"knob/tile_m", "knob/tile_n", "knob/order/is_0"} <= set(names)
+
+
+def test_a_candidate_s_row_does_not_depend_on_its_neighbours():
+    task = task_of("broadcast_add", {"n": 64})
+    source = TaskFeatures(task)
+    indices = np.resize(task.space.feasible_indices(), CHUNK + 100)
+    whole = source.matrix(indices)
+    picked = np.random.default_rng(2).choice(len(indices), 50)
+    alone = np.concatenate([source.matrix(indices[i : i + 1]) for i in picked])
+    assert np.array_equal(whole[picked], alone)
+
+
+def test_no_candidates_give_no_rows():
+    source = TaskFeatures(task_of("softmax", {"m": 4, "n": 8}))
+    assert source.matrix(np.zeros(0, np.int64)).shape == (0, len(source.names))
