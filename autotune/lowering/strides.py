@@ -95,10 +95,22 @@ class _TextWalk:
                 self.pending = 1
             return
         inner = mod
-        if isinstance(node, Binary) and isinstance(node.b, Const):
+        value = _constant(node.b) if isinstance(node, Binary) else None
+        if isinstance(node, Binary) and value is not None:
             if node.op == "*" and isinstance(node.a, Var):
-                self.pending = int(node.b.value)
+                self.pending = value
             elif node.op == "%":
-                inner = int(node.b.value)
+                inner = value
         for child in node.children:
             self.visit(child, inner)
+
+
+def _constant(node: Expr) -> int | None:
+    """Return the value of a constant; one too large for its type is written as a sum of parts."""
+    if isinstance(node, Const):
+        return int(node.value)
+    if isinstance(node, Binary) and node.op in ("+", "*"):
+        a, b = _constant(node.a), _constant(node.b)
+        if a is not None and b is not None:
+            return a + b if node.op == "+" else a * b
+    return None

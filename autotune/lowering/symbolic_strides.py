@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir import dtypes
-from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Cast, Expr, Not, Select, Var
+from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Cast, Expr, Load, Not, Select, Var
 from autotune.ir.ops import binary, logical_not
+from autotune.ir.visitor import walk_expr
 from autotune.lowering.conditions import FALSE, ONE, TRUE, is_knob_only
 from autotune.lowering.guarded import NOTHING, Bounds, Opaque, Sum, Sums, Term
 from autotune.lowering.strides import UNKNOWN_LENGTH, Touch
@@ -82,6 +83,8 @@ class SymbolicAnalysis:
 
     def _binary(self, node: Binary, a: Sum, b: Sum) -> Sum:
         sums = self._sums
+        if node.op in ("//", "%", "min", "max") and _may_wrap(node):
+            return _opaque([a, b], (None, None))
         if node.op in ("+", "-"):
             return sums.add(a, b, 1 if node.op == "+" else -1)
         if node.op == "*" and not (a.terms and b.terms):
@@ -129,7 +132,7 @@ class SymbolicAnalysis:
                 logic.decided(binary(node.op, a, b)),
                 logic.decided(binary(other, not_a, not_b)),
             )
-        if isinstance(node, Binary) and dtypes.is_integer(node.a.dtype):
+        if isinstance(node, Binary) and dtypes.is_integer(node.a.dtype) and not _may_wrap(node):
             return self._comparison(node)
         return FALSE, FALSE
 
@@ -158,6 +161,11 @@ class SymbolicAnalysis:
 
 def _opaque(operands: list[Sum], bounds: Bounds) -> Sum:
     return Sum((Term(Opaque(tuple(operands), bounds)),))
+
+
+def _may_wrap(node: Expr) -> bool:
+    """Whether loaded integers enter, of whose sums nothing is decided."""
+    return any(isinstance(part, Load) for part in walk_expr(node))
 
 
 def _operands(node: Expr) -> list[Expr]:
