@@ -1,0 +1,75 @@
+"""What importing and starting costs, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+HEAVY = {"xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has after running some code."""
+    report = "import json, sys; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def command_after(*words: str) -> str:
+    return f"from autotune.cli.main import main; main({list(words)!r})"
+
+
+def test_import_autotune_loads_no_heavy_library():
+    assert not loaded_by("import autotune") & (HEAVY | {"numpy"})
+
+
+@pytest.mark.parametrize("name", ["te", "lower", "build", "Target"])
+def test_names_of_the_face_load_no_heavy_library_until_something_is_built(name):
+    assert not loaded_by(f"import autotune; autotune.{name}") & HEAVY
+
+
+@pytest.mark.parametrize("package", ["features", "search_spaces", "records"])
+def test_leaf_packages_load_neither_autotune_nor_a_heavy_library(package):
+    assert not loaded_by(f"import {package}") & (HEAVY | {"autotune"})
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["frobnicate"]])
+def test_help_loads_no_library_but_the_option_parser(words):
+    loaded = loaded_by(command_after(*words))
+    assert not loaded & (HEAVY - {"typer", "click"} | {"numpy"}) - _imported_by_typer()
+
+
+def _imported_by_typer() -> set[str]:
+    """Rich, if this version of Typer imports it by itself."""
+    return loaded_by("import typer") & {"rich"}
+
+
+def test_listing_templates_and_showing_loops_loads_no_compiler_and_no_model():
+    assert not loaded_by(command_after("templates")) & (HEAVY - {"typer", "click"})
+    words = ["show", "softmax", "--set", "m=8", "--set", "n=64"]
+    for view in ("--space", "--ir"):
+        assert not loaded_by(command_after(*words, view)) & (HEAVY - {"typer", "click"})
+
+
+def shortest(words: list[str], inner: bool, tries: int = 7) -> float:
+    """Return the least seconds of several tries: the machine may be busy with other things."""
+    best = float("inf")
+    for _ in range(tries):
+        start = time.perf_counter()
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        whole = time.perf_counter() - start
+        best = min(best, float(done.stdout) if inner else whole)
+    return best
+
+
+def test_import_autotune_takes_less_than_150_ms():
+    code = "import time; t = time.perf_counter(); import autotune; print(time.perf_counter() - t)"
+    assert shortest([sys.executable, "-c", code], inner=True) < 0.15
+
+
+def test_help_takes_less_than_half_a_second():
+    assert shortest([sys.executable, "-m", "autotune", "--help"], inner=False) < 0.5
