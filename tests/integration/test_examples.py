@@ -1,0 +1,70 @@
+"""The examples and the README's own template run as they stand, on tiny sizes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        ("tune_and_build.py", ["24", "3"], "the answers agree"),
+        ("own_template.py", ["30", "50", "3"], "3 trials"),
+    ],
+)
+def test_example_runs(script, words, said, tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / script), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_example_is_run_here():
+    scripts = {path.name for path in (ROOT / "examples").glob("*.py")}
+    assert scripts == {"tune_and_build.py", "own_template.py"}
+
+
+def readme_block(part: str) -> str:
+    blocks = re.findall(r"```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return next(block for block in blocks if part in block)
+
+
+def test_the_template_in_the_readme_can_be_tuned(tmp_path):
+    (tmp_path / "scale.py").write_text(readme_block("@template"))
+    words = ["run", "scale.py:scale", "--set", "n=4096", "--trials", "3"]
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert " failed" not in done.stdout
+
+
+def test_the_readme_has_exactly_two_set_up_commands():
+    set_up = (ROOT / "README.md").read_text().split("## Set-up")[1].split("\n## ")[0]
+    commands = [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", set_up, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    assert len(commands) == 2
+    assert all(command.startswith("python3 -m venv .venv && ") for command in commands)
+    assert commands[0].endswith("autotune run matmul --set m=512 --set n=512 --set k=512")
+    assert commands[1].endswith("pytest")
