@@ -240,7 +240,7 @@ class Knob(Var):
 
     def __new__(cls, name: str, low: int, high: int) -> Any:
         """Create a fresh knob variable with values in [low, high]."""
-        small = -(2**31) <= low and high < 2**31
+        small = low >= -(2**31) and high < 2**31
         knob = super().__new__(cls, name, "int32" if small else "int64")
         knob.low, knob.high = low, high
         return knob

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from autotune.ir import dtypes
-from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Const, Expr, Knob, Load, Not, Select, Var
+from autotune.ir.expr import (
+    COMPARISON,
+    LOGIC,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Knob,
+    Load,
+    Not,
+    Select,
+    Var,
+)
 from autotune.ir.intervals import Intervals
 from autotune.ir.ops import binary, const, logical_not, select
 from autotune.ir.poly import Poly, add, normal, to_expr, to_poly

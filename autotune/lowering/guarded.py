@@ -302,9 +302,9 @@ class Sums:
         """Return extra % divisor, none of whose terms the divisor divides."""
         total = NOTHING
         several: When = ()
-        for term, alone in self._single_terms(extra, divisor):
+        for term, condition in self._single_terms(extra, divisor):
+            single, alone = self._narrowed(term, self._shrunk(term, divisor), condition)
             when = joined(term.when, ((alone, True),))
-            single = self._narrowed(term, self._shrunk(term, divisor))
             total = self.add(total, self.guarded(single, when))
             several += ((alone, False),)
         rest = Term(self.hidden(extra), when=several, upper=Ratio(divisor))
@@ -314,16 +314,22 @@ class Sums:
         """Return what a term's index is divided by where the scale divides `divisor`."""
         return self.logic.over(self.logic.times(term.lower, Ratio(divisor)), term.scale)
 
-    def _narrowed(self, term: Term, upper: Ratio) -> Sum:
-        """Return a term under the modulus `upper`; its own may be a divisor or multiple of it."""
+    def _narrowed(self, term: Term, upper: Ratio, alone: Expr) -> tuple[Sum, Expr]:
+        """Return a term, alone where `alone` holds, under the modulus `upper`, and where so.
+
+        A modulus of its own has to be a divisor or a multiple of it.
+        """
         logic = self.logic
         bare = replace(term, when=())
         if term.upper is None:
-            return Sum((replace(bare, upper=upper),))
+            return Sum((replace(bare, upper=upper),)), alone
         stays = logic.is_whole(logic.over(upper, term.upper))
+        narrows = logic.is_whole(logic.over(term.upper, upper))
         inner = self.divided("%", Sum((Term(term.index),)), logic.value(upper))
         inner = self.divided("//", inner, logic.value(term.lower))
-        return self.choose(stays, Sum((bare,)), self.scaled(inner, logic.value(term.scale)))
+        narrowed = self.scaled(inner, logic.value(term.scale))
+        either = logic.decided(binary("or", stays, narrows))
+        return self.choose(stays, Sum((bare,)), narrowed), logic.all_of((alone, either))
 
     def _single_terms(self, extra: Sum, divisor: Expr) -> list[tuple[Term, Expr]]:
         """Return the terms that may stand alone and whose scale may divide the divisor.

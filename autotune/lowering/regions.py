@@ -180,7 +180,6 @@ class Relaxer:
         grain = divisor if step is None else gcd(step, divisor)
         reach = binary("+", inner.width, binary("%", offset, grain))
         whole, rest = split_multiple(to_poly(inner.low), to_poly(divisor))
-        remainder = binary("%", to_expr(rest, node.dtype), divisor)
         if node.op == "//":
             quotient = binary("//", to_expr(rest, node.dtype), divisor)
             low = binary("+", to_expr(whole, node.dtype), quotient)
@@ -189,7 +188,7 @@ class Relaxer:
         # Without a carry the remainders are one run; with one, any remainder may occur.
         stays = binary("<", reach, grain)
         zero = const(0, node.dtype)
-        low = select(stays, binary("%", inner.low, divisor), zero)
+        low = select(stays, binary("%", to_expr(rest, node.dtype), divisor), zero)
         width = select(stays, inner.width, binary("-", divisor, const(1, node.dtype)))
         least, most = self._simplifier.bounds(node.a)
         if least >= 0 and most < dtypes.max_value(node.dtype):

@@ -34,11 +34,15 @@ class Operation:
         Name of the operation and of its first output.
     outputs : tuple of Tensor
         Tensors it defines.
+    axis, reduce_axis : tuple of IterVar
+        Its spatial axes and those it reduces over; none for what is not computed.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.outputs: tuple[Tensor, ...] = ()
+        self.axis: tuple[IterVar, ...] = ()
+        self.reduce_axis: tuple[IterVar, ...] = ()
 
     def output(self, index: int = 0) -> Tensor:
         """Return one of the tensors it defines."""

@@ -46,6 +46,10 @@ class Node:
         """Whether some run came this way."""
         return self.expr is not None or self.structure is not None
 
+    def child(self, outcome: int) -> Node:
+        """Return the node that an outcome of this decision leads to."""
+        return self.children.setdefault(outcome, Node())
+
     def outcomes(self, columns: Columns, rows: IntArray) -> IntArray:
         """Return the value of `expr` in the given rows; int64 (n,)."""
         assert self.expr is not None
@@ -76,7 +80,7 @@ class DecisionTree:
             if node.structure is not None or (node.expr is not None and node.expr is not expr):
                 self._differs()
             node.expr = expr
-            node = node.children.setdefault(outcome, Node())
+            node = node.child(outcome)
         if node.explored:
             self._differs()
         node.structure = structure
@@ -101,9 +105,13 @@ class DecisionTree:
                 yield node, here
             elif node.expr is not None:
                 outcomes = node.outcomes(columns, here)
-                for value in np.unique(outcomes)[::-1]:
-                    child = node.children.setdefault(int(value), Node())
-                    work.append((child, here[outcomes == value]))
+                if (outcomes == outcomes[0]).all():
+                    work.append((node.child(int(outcomes[0])), here))
+                    continue
+                work.extend(
+                    (node.child(int(value)), here[outcomes == value])
+                    for value in np.unique(outcomes)[::-1]
+                )
 
     def expression(self, leaf: Callable[[int], Expr], elsewhere: Expr | None) -> Expr | None:
         """Return the expression that is `leaf(structure)` where that structure applies.

@@ -62,7 +62,8 @@ def test_only_the_configurations_that_crash_are_faulty_and_they_stay_legal(end, 
     structures = Structures("t", template(end), Target.of("llvm"), __file__, guarded=True)
     space = explore(structures)
     assert space.feasible(range(6)).all()
-    faulty = [space.config(i).values for i in range(6) if structures.of(space.config(i).values).fault]
+    configs = [space.config(i).values for i in range(6)]
+    faulty = [values for values in configs if structures.of(values).fault]
     assert [dict(values) for values in faulty] == [{"factor": 8, "fast": True}]
     with pytest.raises(InstantiationError, match="while it was traced"):
         structures.instantiate(faulty[0])
