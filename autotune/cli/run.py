@@ -138,6 +138,7 @@ def _tune(
     seed: int,
 ) -> TuneSummary:
     """Run the loop under a display and print the summary line."""
+    from autotune.cli.features import LazyTaskFeatures
     from autotune.report.display import make_display
     from autotune.report.progress import Progress
     from autotune.report.summary import summary_line
@@ -145,7 +146,7 @@ def _tune(
     from autotune.tuner.loop import tune
 
     progress = Progress(work)
-    tuner = make_tuner(options.tuner, task.space, seed)
+    tuner = make_tuner(options.tuner, task.space, seed, LazyTaskFeatures(task))
     try:
         with make_display(progress, say, width()) as display:
             summary = tune(
