@@ -30,6 +30,8 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
     stream
         Whether the result is written past the caches.
     """
+    A = te.placeholder((n, 1), dtype, name="A")
+    B = te.placeholder((n, n), dtype, name="B")
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
     lanes = cfg.define_knob("lanes", [vector, 1, 2 * vector, 4 * vector])
     unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
@@ -37,8 +39,6 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
     stream = cfg.define_knob("stream", [False, True])
     cfg.add_constraint(lanes * unroll <= max(n, vector), "one statement fits in a row")
 
-    A = te.placeholder((n, 1), dtype, name="A")
-    B = te.placeholder((n, n), dtype, name="B")
     C = te.compute((n, n), lambda x, y: A[x, 0] + B[x, y], name="C")
     s = te.create_schedule(C.op)
     x, y = s[C].op.axis

@@ -72,6 +72,8 @@ def conv2d_nchw(
     rows
         Rows of the output that one parallel task computes.
     """
+    D = te.placeholder((n, c, h, w), dtype, name="D")
+    F = te.placeholder((o, c, kh, kw), dtype, name="F")
     if stride < 1 or pad < 0:
         raise UsageError(f"conv2d_nchw: stride must be >= 1 and pad >= 0, got {stride} and {pad}")
     oh, ow = output_size(h, kh, stride, pad), output_size(w, kw, stride, pad)
@@ -94,8 +96,6 @@ def conv2d_nchw(
     cfg.add_constraint(tile_x <= max(1, ow), "a tile is no wider than the image")
     cfg.add_constraint(rows <= max(1, oh), "a task is no taller than the image")
 
-    D = te.placeholder((n, c, h, w), dtype, name="D")
-    F = te.placeholder((o, c, kh, kw), dtype, name="F")
     zero = te.const(0, dtype)
     P = D
     if pad:

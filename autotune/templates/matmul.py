@@ -36,6 +36,8 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     order
         Which of the blocks a thread walks along first.
     """
+    A = te.placeholder((m, k), dtype, name="A")
+    B = te.placeholder((k, n), dtype, name="B")
     lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
     wide = cfg.target.vector_bytes >= 64
     registers = 32 if wide else 16
@@ -54,8 +56,6 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     cfg.add_constraint(block_m * tile_m <= max(16, m), "a block is no taller than the matrix")
     cfg.add_constraint(block_n * tile_n <= max(4 * lanes, n), "a block is no wider than the matrix")
 
-    A = te.placeholder((m, k), dtype, name="A")
-    B = te.placeholder((k, n), dtype, name="B")
     rows, columns = te.ceildiv(m, tile_m), te.ceildiv(n, tile_n)
     zero = te.const(0, dtype)
 
