@@ -34,6 +34,10 @@ def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "m
     name : str
         Name of the function.
     """
+    if not isinstance(schedule, Schedule):
+        raise LoweringError(f"expected a schedule first, got {schedule!r}")
+    if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
+        raise LoweringError(f"expected the list of tensors, inputs then outputs, got {tensors!r}")
     return _Lowering(schedule, tensors, name).function()
 
 
@@ -82,6 +86,8 @@ class _Lowering:
         for tensor in self.tensors:
             if tensor in self.buffers:
                 raise LoweringError(f"tensor {tensor.name!r} is listed twice as a parameter")
+            if not isinstance(tensor.op, PlaceholderOp):
+                self.schedule[tensor]  # refuses what the schedule does not compute
             self.buffers[tensor] = self._buffer(tensor, tensor.extents, None)
         for stage in self.stages:
             if stage.is_output and not any(t in self.buffers for t in stage.outputs):
@@ -212,7 +218,7 @@ class _Lowering:
             )
         )
         condition = self._flatten.expr(substitute(reduction.condition, values))
-        if not isinstance(condition, Const):
+        if not (isinstance(condition, Const) and condition.value):
             store = If(condition, store)
         return _guarded(self._guards(stage, values), store)
 

@@ -75,6 +75,8 @@ class Schedule:
                                       B[i] = f(A.shared[i])
         """
         _check_scope("cache_read", scope)
+        if not isinstance(tensor, Tensor):
+            raise ScheduleError(f"cache_read: expected a tensor first, got {tensor!r}")
         producer = self[tensor]
         reader_stages = [self[r] for r in _listed(readers)]
         if not reader_stages:
@@ -112,7 +114,8 @@ class Schedule:
             stage.fail("cache_write", "a placeholder is given by the caller and not computed")
         if len(op.outputs) != 1:
             stage.fail("cache_write", "only computes of a single output can be cached")
-        if stage.relations or stage.loop_kinds or stage.bindings:
+        untouched = stage.leaf_axes == [*op.axis, *op.reduce_axis]
+        if not untouched or stage.loop_kinds or stage.bindings:
             stage.fail("cache_write", "it must come before the stage's loops are changed")
         axis = tuple(IterVar(Var(f"{a.name}.c"), a.dom, a.kind) for a in op.axis)
         mapping = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
@@ -138,7 +141,9 @@ class Schedule:
 
 def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
     """Return the default schedule that computes `ops`: each stage whole, in plain loops."""
-    listed = [ops] if isinstance(ops, Operation) else list(ops)
+    listed: list[Any] = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    if not listed:
+        raise ScheduleError("create_schedule takes at least one operation to compute")
     for op in listed:
         if not isinstance(op, ComputeOp):
             raise ScheduleError(

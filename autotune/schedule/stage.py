@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.expr import Const, Expr, Knob, SizeVar, Var
 from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.ops import convert
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import LoopKind
+from autotune.ir.visitor import free_vars
 from autotune.schedule.relations import Fuse, Relation, Split
 from autotune.schedule.steps import Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
@@ -118,6 +119,8 @@ class Stage:
             self.fail(primitive, f"{what} must be an integer, got {value!r}")
         if not dtypes.is_integer(size.dtype):
             self.fail(primitive, f"{what} must be an integer, got {value!r}")
+        if not all(isinstance(v, (SizeVar, Knob)) for v in free_vars(size)):
+            self.fail(primitive, f"{what} must not depend on a loop, got `{size}`")
         if isinstance(size, Const) and size.value < 1:
             self.fail(primitive, f"{what} must be at least 1, got {size.value}")
         return size
@@ -269,6 +272,12 @@ class Stage:
         self._leaf("bind", axis)
         if not (isinstance(thread, IterVar) and thread.kind is AxisKind.THREAD):
             self.fail("bind", f"expected an axis made by te.thread_axis, got {thread!r}")
+        if axis.kind is AxisKind.REDUCE:
+            self.fail(
+                "bind",
+                f"{axis.name!r} is a reduction axis, whose iterations depend on one another; "
+                "bind a spatial axis",
+            )
         self._refuse_annotated("bind", axis)
         for other, bound in self.bindings.items():
             if bound.thread_tag == thread.thread_tag != "vthread":

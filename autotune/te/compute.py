@@ -11,7 +11,8 @@ from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Operators, Reduce, SizeVar, Var
 from autotune.ir.itervar import AxisKind, Combiner, IterVar, Range
-from autotune.ir.ops import binary, const, convert
+from autotune.ir.ops import binary, const, convert, is_convertible
+from autotune.te.reads import check_reads
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor, as_size
 
 _THREAD_TAGS = (
@@ -77,14 +78,18 @@ def compute(
         for axis_name, extent in zip(names, extents, strict=True)
     )
     value = fcompute(*(a.var for a in axis))
-    body = tuple(convert(v) for v in value) if isinstance(value, (tuple, list)) else (
-        convert(value),
-    )
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    if not values or not all(map(is_convertible, values)):
+        raise IRError(f"compute {name!r}: the function must return an expression, got {value!r}")
+    body = tuple(map(convert, values))
     op = ComputeOp(name, axis, body)
+    check_reads(name, (*op.axis, *op.reduce_axis), body)
     return op.output() if len(body) == 1 else list(op.outputs)
 
 
 def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str) -> list[str]:
+    if not callable(fcompute):
+        raise IRError(f"compute {name!r}: expected a function of the indices, got {fcompute!r}")
     params = list(inspect.signature(fcompute).parameters.values())
     names = [p.name for p in params if p.kind is not inspect.Parameter.VAR_POSITIONAL]
     if len(names) < len(params):
@@ -143,10 +148,14 @@ def _reduce(name: str, expr: Any, axis: Any, where: Any) -> Expr:
     for one in axes:
         if not (isinstance(one, IterVar) and one.kind is AxisKind.REDUCE):
             raise IRError(f"{name}: axis must be made by te.reduce_axis, got {one!r}")
+    if not axes or len(set(axes)) != len(axes):
+        raise IRError(f"{name}: give at least one axis, and each one once")
     source = convert(expr)
     if source.dtype == dtypes.BOOL:
         raise IRError(f"{name}: cannot reduce conditions; use .astype('int32') first")
     condition = const(True) if where is None else convert(where)
+    if condition.dtype != dtypes.BOOL:
+        raise IRError(f"{name}: where= takes a condition, got `{condition}` of {condition.dtype}")
     return Reduce(_combiner(name, source.dtype), (source,), axes, condition)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Expr, Operators, Read, Reduce
+from autotune.ir.expr import Const, Expr, Knob, Operators, Read, Reduce, SizeVar
 from autotune.ir.itervar import IterVar
-from autotune.ir.ops import convert
-from autotune.ir.visitor import reads, walk_expr
+from autotune.ir.ops import convert, is_convertible
+from autotune.ir.visitor import free_vars, reads, walk_expr
 
 #: A size: a Python int where it is constant, else an expression over sizes and knobs.
 Size = int | Expr
@@ -17,6 +17,8 @@ Size = int | Expr
 
 def as_size(value: Any, what: str) -> Expr:
     """Return a dimension as an integer expression, refusing what cannot be one."""
+    if not is_convertible(value):
+        raise IRError(f"{what} must be an integer, got {value!r}")
     expr = convert(value)
     if not dtypes.is_integer(expr.dtype):
         raise IRError(f"{what} must be an integer, got {value!r} of type {expr.dtype}")
@@ -90,6 +92,7 @@ class ComputeOp(Operation):
         self.body = body
         self.reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
         _check_body(name, body)
+        _check_variables(name, (*axis, *self.reduce_axis), body)
         shape = tuple(a.dom.extent for a in axis if a.dom is not None)
         self.outputs = outputs or tuple(
             Tensor(self, i, shape, e.dtype, name if len(body) == 1 else f"{name}.v{i}")
@@ -128,6 +131,17 @@ def _check_body(name: str, body: tuple[Expr, ...]) -> None:
             f"compute {name!r}: values that are not parts of one reduction cannot share a "
             "compute; give each a compute of its own"
         )
+
+
+def _check_variables(name: str, axes: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+    own = {axis.var for axis in axes}
+    for expr in body:
+        for var in free_vars(expr):
+            if var not in own and not isinstance(var, (SizeVar, Knob)):
+                raise IRError(
+                    f"compute {name!r}: {var.name!r} is neither one of its indices nor an axis "
+                    "that it reduces over"
+                )
 
 
 class Tensor(Operators):
@@ -174,6 +188,10 @@ class Tensor(Operators):
 
     def __getitem__(self, indices: Any) -> Expr:
         return self(*(indices if isinstance(indices, tuple) else (indices,)))
+
+    def __iter__(self) -> NoReturn:
+        """Refuse: without this, Python would read elements 0, 1, 2, ... without end."""
+        raise IRError(f"tensor {self.name!r} cannot be iterated over: index it in a compute")
 
     def __call__(self, *indices: Any) -> Expr:
         """Return the element at `indices` (integers, axes or expressions)."""

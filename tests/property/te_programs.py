@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from te_reference import Reference, _Grid
 
 from autotune import te
-from autotune.ir.expr import Expr
+from autotune.ir.expr import Expr, Reduce
 from autotune.ir.itervar import IterVar
 from autotune.te.tensor import Tensor
 
@@ -34,7 +34,9 @@ class Program:
         lines = [f"{t.name}: {t.dtype}{list(t.shape)}" for t in self.inputs]
         for t in self.stages:
             axes = ", ".join(f"{a.name}<{a.dom.extent}" for a in (*t.op.axis, *t.op.reduce_axis))
-            lines.append(f"{t.name}: {t.dtype}{list(t.shape)} ({axes}) = {t.op.body[0]}")
+            body = t.op.body[0]
+            where = f" where {body.condition}" if isinstance(body, Reduce) else ""
+            lines.append(f"{t.name}: {t.dtype}{list(t.shape)} ({axes}) = {body}{where}")
         lines.append(f"outputs: {', '.join(t.name for t in self.outputs)}")
         return "\n".join(lines)
 

@@ -196,7 +196,9 @@ class _Scheduler:
             self.schedule.cache_read(tensor, self.pick(("local", "global")), [stage.op])
 
     def do_cache_write(self, stage: Stage) -> None:
-        if stage.relations or stage.loop_kinds or self.attached_to.intersection(stage.leaf_axes):
+        assert isinstance(stage.op, ComputeOp)
+        untouched = stage.leaf_axes == [*stage.op.axis, *stage.op.reduce_axis]
+        if not untouched or stage.loop_kinds or self.attached_to.intersection(stage.leaf_axes):
             return
         if stage.attach is Attach.ROOT:
             self.schedule.cache_write(stage.outputs[0], self.pick(("local", "global")))

@@ -228,3 +228,12 @@ def test_a_stride_that_int32_cannot_hold_is_exact_in_an_index() -> None:
         i * 2_500_000_000 + 350_008 for i in range(3)
     ]
     assert "i64 5000350008" in compile_function(final, cache=ObjectCache(None)).source
+
+
+@pytest.mark.parametrize("where", [False, True])
+def test_a_reduction_whose_condition_is_constant_takes_all_or_nothing(where: bool) -> None:
+    k = te.reduce_axis((0, 5), "k")
+    A = te.placeholder((4, 5), name="A")
+    C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k, where=where), name="C")
+    a = numbers(4, 5)
+    run(te.create_schedule(C.op), [A, C], [a], a.sum(1) * np.float32(where))

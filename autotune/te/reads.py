@@ -1,0 +1,72 @@
+"""Refuses reads that certainly lie outside a tensor, before a built function would do them."""
+
+from __future__ import annotations
+
+from autotune.errors import IRError
+from autotune.ir.expr import Call, Const, Expr, Read, Reduce, Select, Var
+from autotune.ir.itervar import IterVar
+from autotune.ir.poly import to_poly
+
+
+def check_reads(name: str, axes: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+    """Raise `IRError` if a read that no condition guards leaves its tensor for some index.
+
+    Only indices that are sums of constant multiples of the axes are judged, and only against
+    constant sizes: their smallest and largest values are taken on.
+    """
+    spans: dict[Expr, tuple[int, int]] = {}
+    for axis in axes:
+        assert axis.dom is not None
+        low, extent = axis.dom.min, axis.dom.extent
+        if isinstance(low, Const) and isinstance(extent, Const):
+            if extent.value < 1:
+                return
+            spans[axis.var] = int(low.value), int(low.value) + int(extent.value) - 1
+    for expr in body:
+        for read in _unguarded(expr):
+            for position, (index, size) in enumerate(
+                zip(read.children, read.tensor.extents, strict=True)
+            ):
+                ends = _ends(index, spans)
+                if ends is None or not isinstance(size, Const):
+                    continue
+                if ends[0] < 0 or ends[1] >= size.value:
+                    raise IRError(
+                        f"compute {name!r}: index {position} of {read.tensor.name!r}, `{index}`, "
+                        f"runs from {ends[0]} to {ends[1]}, outside 0 to {int(size.value) - 1}; "
+                        "guard it with te.if_then_else"
+                    )
+
+
+def _unguarded(expr: Expr) -> list[Read]:
+    found: list[Read] = []
+    stack = [expr]
+    seen: set[Expr] = set()
+    while stack:
+        node = stack.pop()
+        guarded = isinstance(node, Reduce) and not isinstance(node.condition, Const)
+        if node in seen or guarded:
+            continue
+        seen.add(node)
+        if isinstance(node, Read):
+            found.append(node)
+        # Both sides of a select are evaluated, but it is often written where if_then_else is meant.
+        choice = isinstance(node, Select) or (
+            isinstance(node, Call) and node.name == "if_then_else"
+        )
+        stack.extend(node.children[:1] if choice else node.children)
+    return found
+
+
+def _ends(index: Expr, spans: dict[Expr, tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the smallest and largest value of an index over the axes, None where unsure."""
+    low = high = 0
+    for monomial, coefficient in to_poly(index).items():
+        if len(monomial) > 1 or (monomial and not isinstance(monomial[0], Var)):
+            return None
+        ends = spans.get(monomial[0]) if monomial else (1, 1)
+        if ends is None:
+            return None
+        values = [coefficient * end for end in ends]
+        low, high = low + min(values), high + max(values)
+    return low, high
