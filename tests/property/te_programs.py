@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from te_reference import Reference, _Grid
 
 from autotune import te
-from autotune.ir.expr import Expr, Reduce
+from autotune.ir.expr import Expr, Reduce, SizeVar
 from autotune.ir.itervar import IterVar
 from autotune.te.tensor import Tensor
 
@@ -237,3 +237,37 @@ def _tensors(expr: Expr) -> list[Tensor]:
 def programs(draw: Draw) -> Program:
     """Strategy of random programs."""
     return _Builder(draw).build()
+
+
+@st.composite
+def symbolic_programs(draw: Draw) -> tuple[Program, tuple[SizeVar, SizeVar]]:
+    """Strategy of programs whose sizes n and m are known only when they are called."""
+    n, m = te.var("n"), te.var("m")
+    A, B = te.placeholder((n, m), name="A"), te.placeholder((m, n), "int32", name="B")
+    V = te.placeholder((m,), name="V")
+    k = te.reduce_axis((0, m), "k")
+    first = draw(
+        st.sampled_from(
+            [
+                lambda i, j: A[i, j] * 2 + B[j, i],
+                lambda i, j: te.if_then_else(te.all(i >= 1, j + 1 < m), A[i - 1, j + 1], V[j]),
+                lambda i, j: A[n - 1 - i, j] - V[(i * m + j) // n % m],
+                lambda i, j: te.max(A[i, j], V[te.min(j + 2, m - 1)]),
+            ]
+        )
+    )
+    X = te.compute((n, m), lambda i, j: first(i, j), name="X")
+    Y = draw(
+        st.sampled_from(
+            [
+                lambda: te.compute((m, n), lambda y, x: X[x, y] + V[y], name="Y"),
+                lambda: te.compute((n,), lambda y: te.sum(X[y, k] * V[k], axis=k), name="Y"),
+                lambda: te.compute(
+                    (n, n), lambda y, x: te.sum(X[y, k] * B[k, x], axis=k), name="Y"
+                ),
+                lambda: te.compute((n * m,), lambda y: X[y // m, y % m] + 1, name="Y"),
+                lambda: te.compute((n, 3), lambda y, x: te.max(X[y, k] - x, axis=k), name="Y"),
+            ]
+        )
+    )()
+    return Program([A, B, V], [X, Y], [Y]), (n, m)

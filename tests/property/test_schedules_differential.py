@@ -6,15 +6,17 @@ AUTOTUNE_EXAMPLES=5000 runs more examples, with other seeds each time.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from te_programs import Program, programs
+from te_programs import Program, programs, symbolic_programs
 from te_reference import Reference, random_array
 from te_schedules import Scheduled, scheduled
 
+from autotune.ir.expr import SizeVar
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Function
 from autotune.ir.verify import verify
@@ -52,10 +54,6 @@ def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
     return analysed, final
 
 
-def poisoned(shape: tuple[int, ...], dtype: str) -> Any:
-    return np.full(shape, 77, dtype)
-
-
 def close(got: Any, want: Any) -> bool:
     """Equal integers; floats that differ by rounding, as sums in another order do."""
     if want.dtype.kind != "f":
@@ -65,38 +63,58 @@ def close(got: Any, want: Any) -> bool:
     return np.allclose(got, want, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
-def check(program: Program, plan: Scheduled, backend: bool) -> None:
-    note(program.describe())
-    note(plan.describe())
-    rng = np.random.default_rng(0)
-    arrays = {t: random_array(rng, t.shape, t.dtype) for t in program.inputs}
-    with np.errstate(all="ignore"):
-        reference = Reference(arrays)
-        expected = [reference.array(t) for t in program.outputs]
-    analysed, final = passes(plan, [*program.inputs, *program.outputs])
+class Run:
+    """A scheduled program, lowered, and compiled if wanted, to be run on inputs of some sizes."""
 
-    def compare(what: str, run: Any) -> None:
-        results = [poisoned(e.shape, e.dtype) for e in expected]
-        run(*(arrays[t].copy() for t in program.inputs), *results)
-        for tensor, got, want in zip(program.outputs, results, expected, strict=True):
-            if not close(got, want):
-                raise AssertionError(f"{what}: {tensor.name} is\n{got}\ninstead of\n{want}")
+    def __init__(self, program: Program, plan: Scheduled, backend: bool) -> None:
+        note(program.describe())
+        note(plan.describe())
+        self.program = program
+        analysed, final = passes(plan, [*program.inputs, *program.outputs])
+        self.ways: dict[str, Any] = {
+            "interpreted before finalising": lambda *a: interpret(analysed, a),
+            "interpreted after finalising": lambda *a: interpret(final, a),
+        }
+        if backend:
+            self.ways["compiled"] = compile_function(final, cache=MEMORY_ONLY)
 
-    compare("interpreted before finalising", lambda *a: interpret(analysed, a))
-    compare("interpreted after finalising", lambda *a: interpret(final, a))
-    if backend:
-        compare("compiled", compile_function(final, cache=MEMORY_ONLY))
+    def check(self, sizes: Mapping[SizeVar, int]) -> None:
+        program, rng = self.program, np.random.default_rng(0)
+        shapes = Reference({}, sizes)
+        arrays = {
+            t: random_array(rng, [shapes.size(e) for e in t.extents], t.dtype)
+            for t in program.inputs
+        }
+        with np.errstate(all="ignore"):
+            reference = Reference(arrays, sizes)
+            expected = [reference.array(t) for t in program.outputs]
+        for how, run in self.ways.items():
+            results = [np.full(e.shape, 77, e.dtype) for e in expected]
+            run(*(arrays[t].copy() for t in program.inputs), *results)
+            for tensor, got, want in zip(program.outputs, results, expected, strict=True):
+                if not close(got, want):
+                    where = f"{tensor.name} at sizes {list(sizes.values())}"
+                    raise AssertionError(f"{how}: {where} is\n{got}\ninstead of\n{want}")
 
 
 @examples(150)
 @given(st.data())
 def test_a_schedule_computes_what_numpy_computes_and_so_does_the_compiled_code(data: Any) -> None:
     program = data.draw(programs())
-    check(program, data.draw(scheduled(program)), backend=True)
+    Run(program, data.draw(scheduled(program)), backend=True).check({})
 
 
 @examples(400)
 @given(st.data())
 def test_a_schedule_does_not_change_what_is_computed(data: Any) -> None:
     program = data.draw(programs())
-    check(program, data.draw(scheduled(program)), backend=False)
+    Run(program, data.draw(scheduled(program)), backend=False).check({})
+
+
+@examples(60)
+@given(st.data())
+def test_a_schedule_of_symbolic_sizes_is_right_at_every_size(data: Any) -> None:
+    program, sizes = data.draw(symbolic_programs())
+    run = Run(program, data.draw(scheduled(program)), backend=True)
+    for values in ((1, 1), (3, 5), (8, 4), (7, 1), (2, 9)):
+        run.check(dict(zip(sizes, values, strict=True)))
