@@ -34,7 +34,8 @@ def _movable(guard: Expr) -> bool:
 
 class _Hoist(Rewriter):
     def visit_For(self, node: For) -> Stmt:
-        guards, body = _split_guards(self.stmt(node.body))
+        rewritten = self.stmt(node.body)
+        guards, body = _split_guards(rewritten)
         fixed = [
             g
             for g in guards
@@ -43,27 +44,28 @@ class _Hoist(Rewriter):
         # A thread axis stays outermost: its body must be one that all threads of a block enter.
         if node.kind in (LoopKind.THREAD, LoopKind.VTHREAD):
             fixed = []
-        own = [g for g in guards if not any(g is f for f in fixed)]
-        inner = _guard(own, body)
-        if not fixed and inner is node.body:
+        if not fixed and rewritten is node.body:
             return node
+        own = [g for g in guards if not any(g is f for f in fixed)]
+        inner = _guard(own, body) if fixed else rewritten
         return _guard(fixed, For(node.var, node.extent, node.kind, inner, node.thread_tag))
 
     def visit_Seq(self, node: Seq) -> Stmt:
-        parts = [_split_guards(self.stmt(stmt)) for stmt in node.stmts]
-        if not parts:
-            return node
+        rewritten = [self.stmt(stmt) for stmt in node.stmts]
+        parts = [_split_guards(stmt) for stmt in rewritten]
+        first = parts[0][0] if parts else []
         common = [
             g
-            for g in parts[0][0]
+            for g in first
             if _movable(g) and all(any(g is h for h in guards) for guards, _ in parts[1:])
         ]
+        if not common:
+            unchanged = all(a is b for a, b in zip(rewritten, node.stmts, strict=True))
+            return node if unchanged else seq(*rewritten)
         stmts = [
             _guard([g for g in guards if not any(g is c for c in common)], body)
             for guards, body in parts
         ]
-        if not common and all(a is b for a, b in zip(stmts, node.stmts, strict=True)):
-            return node
         return _guard(common, seq(*stmts))
 
     def visit_Allocate(self, node: Allocate) -> Stmt:

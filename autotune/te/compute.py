@@ -90,7 +90,9 @@ def compute(
 def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str) -> list[str]:
     if not callable(fcompute):
         raise IRError(f"compute {name!r}: expected a function of the indices, got {fcompute!r}")
-    params = list(inspect.signature(fcompute).parameters.values())
+    # An argument with a default is how a loop's current value is bound; it is no index.
+    every = inspect.signature(fcompute).parameters.values()
+    params = [p for p in every if p.default is p.empty]
     names = [p.name for p in params if p.kind is not inspect.Parameter.VAR_POSITIONAL]
     if len(names) < len(params):
         names += [f"i{i}" for i in range(len(names), ndim)]
