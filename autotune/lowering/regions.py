@@ -198,18 +198,30 @@ class Relaxer:
 
 
 def _alignment(poly: Poly, dtype: str) -> tuple[Expr | None, Expr]:
-    """Return a number that divides every loop-dependent term, and the loop-free remainder."""
-    step: Expr | None = None
-    offset: Poly = {}
+    """Return a number that divides every loop-dependent term, and the loop-free remainder.
+
+    Terms in the same loops count as one: (f + 1) * i is a multiple of f + 1.
+    """
+    factors: dict[Monomial, Poly] = {}
     for monomial, coefficient in poly.items():
-        if all(is_loop_free(atom) for atom in monomial):
-            offset[monomial] = coefficient
-            continue
-        factor = to_expr(
-            {tuple(a for a in monomial if is_loop_free(a)): abs(coefficient)}, dtype
-        )
-        step = factor if step is None else gcd(step, factor)
-    return step, to_expr(offset, dtype)
+        loops = tuple(atom for atom in monomial if not is_loop_free(atom))
+        free = tuple(atom for atom in monomial if is_loop_free(atom))
+        factors.setdefault(loops, {})[free] = coefficient
+    offset = to_expr(factors.pop((), {}), dtype)
+    step: Expr | None = None
+    for factor in factors.values():
+        size = _absolute(factor, dtype)
+        step = size if step is None else gcd(step, size)
+    return step, offset
+
+
+def _absolute(poly: Poly, dtype: str) -> Expr:
+    if all(coefficient > 0 for coefficient in poly.values()):
+        return to_expr(poly, dtype)
+    negated = to_expr(add({}, poly, -1), dtype)
+    if all(coefficient < 0 for coefficient in poly.values()):
+        return negated
+    return binary("max", to_expr(poly, dtype), negated)
 
 
 def union(intervals: Iterable[Interval | None]) -> Interval | None:
