@@ -197,7 +197,12 @@ def _expected(recipe: Recipe, arrays: list[Any]) -> Any:
 
 
 @given(recipes, st.integers(0, 2**32 - 1))
-@settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 def test_substituting_knobs_in_a_trace_equals_running_the_template(
     recipe: Recipe, seed: int
 ) -> None:
