@@ -266,8 +266,9 @@ class _Lowering:
             kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
             return For(leaf.var, extent, kind, body)
         if thread.thread_tag == "vthread":
-            virtual = Var(thread.name)
-            self.threads[leaf.var] = virtual
+            # A reduction opens the loop twice: to start its accumulators, and to add to them.
+            virtual = self.threads.setdefault(leaf.var, Var(thread.name))
+            assert isinstance(virtual, Var)
             return For(virtual, extent, LoopKind.VTHREAD, body, thread.thread_tag)
         var = threads[thread.thread_tag]
         self.threads[leaf.var] = var

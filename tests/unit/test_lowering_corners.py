@@ -237,3 +237,17 @@ def test_a_reduction_whose_condition_is_constant_takes_all_or_nothing(where: boo
     C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k, where=where), name="C")
     a = numbers(4, 5)
     run(te.create_schedule(C.op), [A, C], [a], a.sum(1) * np.float32(where))
+
+
+@pytest.mark.parametrize("tag", ["vthread", "threadIdx.x"])
+def test_a_thread_axis_inside_a_reduction_starts_its_accumulators_too(tag: str) -> None:
+    k = te.reduce_axis((0, 5), "k")
+    A = te.placeholder((4, 5), name="A")
+    C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].reorder(k, C.op.axis[0])
+    s[C].bind(C.op.axis[0], te.thread_axis(tag))
+    a, out = numbers(4, 5), np.full(4, 77, "float32")
+    for function in lowered(s, [A, C]):
+        interpret(function, [a, out])
+        np.testing.assert_array_equal(out, a.sum(1))
