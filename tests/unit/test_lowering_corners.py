@@ -251,3 +251,37 @@ def test_a_thread_axis_inside_a_reduction_starts_its_accumulators_too(tag: str) 
     for function in lowered(s, [A, C]):
         interpret(function, [a, out])
         np.testing.assert_array_equal(out, a.sum(1))
+
+
+def test_a_buffer_whose_symbolic_size_is_a_choice_can_be_allocated() -> None:
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), name="A")
+    B = te.compute((n, m), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((n, m), lambda i, j: B[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s.cache_write(B, "local")
+    outer, inner = s[B].split(B.op.axis[0], factor=7)
+    outer, one = s[B].split(outer, factor=1)
+    s[B].reorder(outer, inner, one)
+    s[B].fuse(outer, inner)
+    _, final = lowered(s, [A, C])
+    sizes = [str(x.buffer.shape[0]) for x in walk(final.body) if isinstance(x, Allocate)]
+    assert any("select" in size for size in sizes), "the case is not reached any more"
+    for size in (1, 5, 7, 8, 23):
+        a = numbers(size, 3)
+        run(s, [A, C], [a], a * 2 + 1)
+
+
+def test_an_integer_select_over_indices_is_right_in_an_index() -> None:
+    A = te.placeholder((12,), name="A")
+    C = te.compute(
+        (3, 12), lambda r, i: A[te.select(i * 2 <= 11 - r, i * 2, te.select(r < i, r, i))], name="C"
+    )
+    a = numbers(12)
+    r, i = np.ogrid[:3, :12]
+    want = a[np.where(i * 2 <= 11 - r, i * 2, np.where(r < i, r, i))]
+    for vector in (False, True):
+        s = te.create_schedule(C.op)
+        if vector:
+            s[C].vectorize(C.op.axis[1])
+        run(s, [A, C], [a], want)

@@ -23,6 +23,7 @@ from autotune.ir.expr import (
     Knob,
     Load,
     Ramp,
+    Select,
     Var,
 )
 
@@ -65,6 +66,9 @@ class Indices(Writer):
                     known = dtypes.is_integer(expr.dtype) and self.is_index(expr.a)
                 case Ramp() | Broadcast():
                     known = all(map(self.is_index, expr.children))
+                case Select(condition=Binary(op=op) as test):
+                    parts = (*test.children, expr.true, expr.false)
+                    known = op in ("<", "<=") and all(map(self.is_index, parts))
                 case _:
                     known = False
             self._index_only[expr] = known
@@ -100,6 +104,8 @@ class Indices(Writer):
                 return self.form(expr.a, lane)
             case Binary() if expr.op in ARITHMETIC:
                 return self._arithmetic(expr.op, self.form(expr.a, lane), self.form(expr.b, lane))
+            case Select() if self.is_index(expr):
+                return self._choice(expr, lane)
             case Load() if dtypes.is_integer(expr.dtype):
                 return self._widened(self.load_lane(expr, self.form(expr.index, lane)), expr.dtype)
         if dtypes.is_integer(expr.dtype):
@@ -174,6 +180,19 @@ class Indices(Writer):
         name = f"llvm.s{op}.i64"
         self.declare(name, f"declare i64 @{name}(i64, i64)")
         return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), low, high)
+
+    def _choice(self, expr: Select, lane: int) -> Linear:
+        """Select by arithmetic, so that it is written as far out as its operands allow."""
+        test = expr.condition
+        assert isinstance(test, Binary)
+        excess = self.form(test.a, lane) - self.form(test.b, lane)
+        excess = excess if test.op == "<" else excess + constant(-1)
+        true, false = self.form(expr.true, lane), self.form(expr.false, lane)
+        holds = self.pure("ashr i64 {0}, 63", (excess,), -1, 0)
+        change = self.pure("and i64 {0}, {1}", (true - false, holds), None, None)
+        (a, b), (c, d) = true.bounds, false.bounds
+        low, high = self._meet(min, a, c), self._meet(max, b, d)
+        return self.pure("add nsw i64 {0}, {1}", (false, change), low, high)
 
     @staticmethod
     def _meet(pick: object, a: int | None, b: int | None) -> int | None:
