@@ -20,6 +20,13 @@ from autotune.te.tensor import ComputeOp, Tensor
 STEPS = (4, 14)
 
 
+KINDS = (
+    "split", "split", "nparts", "fuse", "reorder", "tile", "vectorize", "unroll", "parallel",
+    "compute_at", "compute_at", "compute_at", "inline", "cache_read", "cache_write", "set_scope",
+)  # fmt: skip
+THREADS = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y", "vthread")
+
+
 @dataclass
 class Scheduled:
     """A schedule, and values for the knobs in it."""
@@ -34,8 +41,9 @@ class Scheduled:
 
 
 class _Scheduler:
-    def __init__(self, draw: Callable[[Any], Any], program: Program) -> None:
+    def __init__(self, draw: Callable[[Any], Any], program: Program, threads: bool) -> None:
         self.draw = draw
+        self.kinds = KINDS + ("bind",) * (4 if threads else 0)
         self.program = program
         self.schedule = te.create_schedule([t.op for t in program.outputs])
         self.result = Scheduled(self.schedule)
@@ -62,10 +70,13 @@ class _Scheduler:
             if isinstance(s.op, ComputeOp) and s.attach is not Attach.INLINE
         ]
 
+    def annotated(self, stage: Stage, axis: IterVar) -> bool:
+        return axis in stage.loop_kinds or axis in stage.bindings
+
     def free(self, stage: Stage) -> list[IterVar]:
         """Loops that may still be split and fused."""
         return [
-            a for a in stage.leaf_axes if a not in stage.loop_kinds and a not in self.attached_to
+            a for a in stage.leaf_axes if not self.annotated(stage, a) and a not in self.attached_to
         ]
 
     def readers(self, stage: Stage) -> list[Stage]:
@@ -98,14 +109,7 @@ class _Scheduler:
     # -- steps ---------------------------------------------------------------------------------
 
     def step(self) -> None:
-        kind = self.pick(
-            (
-                "split", "split", "nparts", "fuse", "reorder", "tile", "vectorize", "unroll",
-                "parallel", "compute_at", "compute_at", "compute_at", "inline",
-                "cache_read", "cache_write",
-                "set_scope",
-            )
-        )  # fmt: skip
+        kind = self.pick(self.kinds)
         stages = self.stages()
         if kind in ("compute_at", "inline"):
             stages = [s for s in stages if not s.is_output]
@@ -145,7 +149,7 @@ class _Scheduler:
         axes = [
             a
             for a in stage.leaf_axes
-            if a not in stage.loop_kinds and (reductions or a.kind is AxisKind.SPATIAL)
+            if not self.annotated(stage, a) and (reductions or a.kind is AxisKind.SPATIAL)
         ]
         if axes:
             getattr(stage, kind)(self.pick(axes))
@@ -154,7 +158,7 @@ class _Scheduler:
         axes = [a for a in self.free(stage) if a.kind is AxisKind.SPATIAL]
         if axes and self.pick((True, False)):  # the usual case: the innermost loop
             axes = axes[-1:]
-        axes = [a for a in axes if a not in stage.loop_kinds]
+        axes = [a for a in axes if not self.annotated(stage, a)]
         if axes:
             stage.vectorize(self.pick(axes))
 
@@ -164,8 +168,16 @@ class _Scheduler:
     def do_parallel(self, stage: Stage) -> None:
         self.annotate(stage, "parallel")
 
+    def do_bind(self, stage: Stage) -> None:
+        """Bind loops of stages at the root: threads then share no memory and run in any order."""
+        used = {thread.thread_tag for thread in stage.bindings.values()}
+        tags = [tag for tag in THREADS if tag not in used or tag == "vthread"]
+        axes = [a for a in self.free(stage) if a.kind is AxisKind.SPATIAL]
+        if axes and tags and stage.attach is Attach.ROOT:
+            stage.bind(self.pick(axes), te.thread_axis(self.pick(tags)))
+
     def movable(self, stage: Stage) -> bool:
-        return not stage.is_output
+        return not stage.is_output and not stage.bindings
 
     def do_compute_at(self, stage: Stage) -> None:
         inside = any(
@@ -198,7 +210,12 @@ class _Scheduler:
     def do_cache_write(self, stage: Stage) -> None:
         assert isinstance(stage.op, ComputeOp)
         untouched = stage.leaf_axes == [*stage.op.axis, *stage.op.reduce_axis]
-        if not untouched or stage.loop_kinds or self.attached_to.intersection(stage.leaf_axes):
+        if (
+            not untouched
+            or stage.loop_kinds
+            or stage.bindings
+            or self.attached_to.intersection(stage.leaf_axes)
+        ):
             return
         if stage.attach is Attach.ROOT:
             self.schedule.cache_write(stage.outputs[0], self.pick(("local", "global")))
@@ -209,9 +226,9 @@ class _Scheduler:
 
 
 @st.composite
-def scheduled(draw: Callable[[Any], Any], program: Program) -> Scheduled:
-    """Strategy of random legal schedules of a program."""
-    scheduler = _Scheduler(draw, program)
+def scheduled(draw: Callable[[Any], Any], program: Program, threads: bool = False) -> Scheduled:
+    """Strategy of random legal schedules of a program, with loops bound to threads if wanted."""
+    scheduler = _Scheduler(draw, program, threads)
     for _ in range(draw(st.integers(*STEPS))):
         scheduler.step()
     return scheduler.result

@@ -108,7 +108,7 @@ def test_a_schedule_computes_what_numpy_computes_and_so_does_the_compiled_code(d
 @given(st.data())
 def test_a_schedule_does_not_change_what_is_computed(data: Any) -> None:
     program = data.draw(programs())
-    Run(program, data.draw(scheduled(program)), backend=False).check({})
+    Run(program, data.draw(scheduled(program, threads=True)), backend=False).check({})
 
 
 @examples(60)
