@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
@@ -100,7 +101,7 @@ def build(
     what: Schedule | str,
     arguments: Sequence[Tensor] | Mapping[str, Any],
     target: str | Target = "llvm",
-    name: str = "main",
+    name: str | None = None,
     records: str | PathLike[str] | RecordStore | Iterable[Record] | None = None,
 ) -> BuiltFunction:
     """Compile a schedule, or a template with the best configuration that records know.
@@ -113,8 +114,8 @@ def build(
         The schedule's tensors, inputs then outputs; or the template's arguments by name.
     target : str or Target
         What to build for.
-    name : str
-        Name of the function (schedules only).
+    name : str, optional
+        Name of the function; "main" or the template's by default.
     records : path, RecordStore or iterable of Record, optional
         Where to look for measurements (templates only). Without a matching one the default
         configuration of the space is used, with one warning.
@@ -128,7 +129,9 @@ def build(
     if isinstance(what, Schedule):
         if isinstance(arguments, Mapping):
             raise UsageError("build: a schedule takes the list of its tensors, not a mapping")
-        return BuiltFunction(lower(what, list(arguments), name=name), target)
+        if records is not None:
+            raise UsageError("build: records are for templates; a schedule is built as it is")
+        return BuiltFunction(lower(what, list(arguments), name=name or "main"), target)
     if not isinstance(what, str):
         raise UsageError(
             f"build: expected a schedule or the name of a template, got {type(what).__name__}"
@@ -141,13 +144,15 @@ def build(
     record, config = best_config(task, _loaded(records))
     if config is None:
         config = task.space.config(task.default_index)
-        if records is not None or record is None:
-            warnings.warn(
-                f"no record of {task.workload.key} for {target}: building the default "
-                "configuration; run `autotune run` to tune it",
-                stacklevel=2,
-            )
-    return BuiltFunction(task.final(config.index), target, task.workload, config, record)
+        given = "no records given" if records is None else "no record that can be used"
+        warnings.warn(
+            f"{given} for {task.workload} on {target}: building the default configuration; "
+            "`autotune run` tunes it",
+            stacklevel=2,
+        )
+    function = task.final(config.index)
+    function = function if name is None else replace(function, name=name)
+    return BuiltFunction(function, target, task.workload, config, record)
 
 
 def _loaded(records: Any) -> list[Record]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autotune.runtime.threads import thread_count
+from autotune.measure import environment
 from autotune.target import Target
 
 RESULTS = Path(__file__).parent / "results"
@@ -73,25 +72,6 @@ def paired(
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 
 
-def device() -> dict[str, object]:
-    """Return what the figures were measured on."""
-    target = Target.of("llvm")
-    name = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
-    return {
-        "name": name or platform.machine(),
-        "threads": thread_count(target),
-        "vector_bytes": target.vector_bytes,
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-
-
 def parser(description: str) -> argparse.ArgumentParser:
     """Return an argument parser with the options all benchmarks take."""
     found = argparse.ArgumentParser(description=description)
@@ -103,7 +83,8 @@ def parser(description: str) -> argparse.ArgumentParser:
 def report(name: str, rows: Sequence[Row], as_json: bool, save: bool) -> None:
     """Print the rows, as a table or as JSON, and save them if asked to."""
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    result = {"device": device(), "date": date, "rows": [asdict(r) for r in rows]}
+    device = environment.device(Target.of("llvm"))
+    result = {"device": device, "date": date, "rows": [asdict(r) for r in rows]}
     if save:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -11,6 +11,7 @@ import numpy as np
 from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
+    ARITHMETIC,
     COMPARISON,
     LOGIC,
     Binary,
@@ -92,7 +93,8 @@ def _scalar_type(value: Any, other: str) -> str:
     return other
 
 
-_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+#: What each operation but `/` means for Python numbers.
+FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -124,6 +126,8 @@ def binary(op: str, a: Any, b: Any) -> Expr:
         raise IRError(f"`{op}` divides integers, not {x.dtype}")
     if op in LOGIC and x.dtype != dtypes.BOOL:
         raise IRError(f"`{op}` takes conditions, not {x.dtype}")
+    if op in ARITHMETIC and x.dtype == dtypes.BOOL:
+        raise IRError(f"`{op}` takes numbers, not conditions: use .astype('int32') first")
     return fold(op, x, y)
 
 
@@ -158,11 +162,11 @@ def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
         # One rounding in the operands' own type, as the running program would do it.
         scalar = np.dtype(x.dtype).type
         with np.errstate(all="ignore"):
-            value = scalar(x.value) / scalar(y.value) if op == "/" else _FOLD[op](
+            value = scalar(x.value) / scalar(y.value) if op == "/" else FOLD[op](
                 scalar(x.value), scalar(y.value)
             )
         return Const(value, dtype)
-    value = _FOLD[op](x.value, y.value)
+    value = FOLD[op](x.value, y.value)
     if dtypes.is_integer(dtype) and not (
         dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype)
     ):
@@ -195,11 +199,9 @@ def _fold_integer(op: str, x: Expr, y: Expr) -> Expr | None:
 def negate(a: Any) -> Expr:
     """Minus `a`."""
     x = convert(a)
-    if isinstance(x, Const):
-        return Const(-x.value, x.dtype)
-    if dtypes.is_float(x.dtype):
-        return Binary("*", x, Const(-1.0, x.dtype))
-    return binary("-", Const(0, x.dtype), x)
+    if not dtypes.is_float(x.dtype):
+        return binary("-", Const(0, x.dtype), x)  # which refuses conditions
+    return Const(-x.value, x.dtype) if isinstance(x, Const) else fold("*", x, Const(-1.0, x.dtype))
 
 
 def cast(dtype: str, a: Any) -> Expr:
@@ -234,10 +236,7 @@ def logical_not(a: Any) -> Expr:
 
 def select(condition: Any, true: Any, false: Any) -> Expr:
     """Return `true` where `condition` holds, else `false`; both sides are evaluated."""
-    test = convert(condition)
-    x, y = _matched(true, false)
-    if test.dtype != dtypes.BOOL:
-        raise IRError(f"select takes a condition first, not {test.dtype}")
+    test, x, y = _choice("select", condition, true, false)
     if isinstance(test, Const):
         return x if test.value else y
     return x if x is y else Select(test, x, y)
@@ -245,13 +244,17 @@ def select(condition: Any, true: Any, false: Any) -> Expr:
 
 def if_then_else(condition: Any, true: Any, false: Any) -> Expr:
     """As `select`, but only the chosen side is evaluated, so the other may be out of bounds."""
-    test = convert(condition)
-    x, y = _matched(true, false)
-    if test.dtype != dtypes.BOOL:
-        raise IRError(f"if_then_else takes a condition first, not {test.dtype}")
+    test, x, y = _choice("if_then_else", condition, true, false)
     if isinstance(test, Const):
         return x if test.value else y
     return Call("if_then_else", (test, x, y), x.dtype)
+
+
+def _choice(name: str, condition: Any, true: Any, false: Any) -> tuple[Expr, Expr, Expr]:
+    test = convert(condition)
+    if test.dtype != dtypes.BOOL:
+        raise IRError(f"{name} takes a condition first, not {test.dtype}")
+    return (test, *_matched(true, false))
 
 
 def likely(condition: Expr) -> Expr:

@@ -7,7 +7,6 @@ atom is any expression that is not a sum or a product.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 
 from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Const, Expr
@@ -91,17 +90,6 @@ def to_expr(poly: Poly, dtype: str = dtypes.INDEX) -> Expr:
 def normal(node: Expr) -> Expr:
     """Return an integer expression in polynomial normal form."""
     return to_expr(to_poly(node), node.dtype)
-
-
-def substitute_poly(poly: Poly, mapping: Mapping[Expr, Poly]) -> Poly:
-    """Replace atoms by polynomials."""
-    total: Poly = {}
-    for monomial, coefficient in poly.items():
-        term: Poly = {(): coefficient}
-        for atom in monomial:
-            term = multiply(term, mapping.get(atom, {(atom,): 1}))
-        total = add(total, term)
-    return total
 
 
 def split_multiple(poly: Poly, divisor: Poly) -> tuple[Poly, Poly]:

@@ -8,7 +8,7 @@ from typing import Any
 from autotune.errors import ScheduleError
 from autotune.ir.expr import Expr, Read, Var
 from autotune.ir.itervar import AxisKind, IterVar, Range
-from autotune.ir.ops import const
+from autotune.ir.ops import cast, const
 from autotune.ir.visitor import Rewriter, substitute
 from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
@@ -208,5 +208,7 @@ class _Inline(Rewriter):
         body = self.bodies.get(node.tensor)
         if body is None:
             return rebuilt
-        mapping = {a.var: i for a, i in zip(self.axis, rebuilt.children, strict=True)}
+        mapping = {
+            a.var: cast(a.var.dtype, i) for a, i in zip(self.axis, rebuilt.children, strict=True)
+        }
         return substitute(body, mapping)

@@ -119,8 +119,11 @@ class Stage:
             self.fail(primitive, f"{what} must be an integer, got {value!r}")
         if not dtypes.is_integer(size.dtype):
             self.fail(primitive, f"{what} must be an integer, got {value!r}")
-        if not all(isinstance(v, (SizeVar, Knob)) for v in free_vars(size)):
-            self.fail(primitive, f"{what} must not depend on a loop, got `{size}`")
+        for var in free_vars(size):
+            if isinstance(var, SizeVar):
+                self.fail(primitive, f"{what} must be known before the program runs, got `{size}`")
+            if not isinstance(var, Knob):
+                self.fail(primitive, f"{what} must not depend on a loop, got `{size}`")
         if isinstance(size, Const) and size.value < 1:
             self.fail(primitive, f"{what} must be at least 1, got {size.value}")
         return size
@@ -290,7 +293,7 @@ class Stage:
         self.note("bind", axis, thread.thread_tag)
 
     def pragma(self, axis: IterVar, kind: str) -> None:
-        """Give the code generator a hint about a loop.
+        """Give the code generator a hint about the stage that `axis` is a loop of.
 
         "nontemporal_store": the stage's result is written past the caches, which pays where it
         is larger than they are and written in whole vectors.

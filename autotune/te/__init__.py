@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotune.ir.ops import cast, const, if_then_else, select
+from autotune.ir.ops import cast, if_then_else, select
 from autotune.te.compute import (
     ceildiv,
     compute,
@@ -23,6 +23,7 @@ from autotune.te.intrinsics import (
     all,
     any,
     ceil,
+    const,
     exp,
     floor,
     log,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Call, Expr
+from autotune.ir.expr import Call, Const, Expr
 from autotune.ir.ops import binary, convert
 
 
@@ -19,6 +20,22 @@ def _float_call(name: str, *args: Any) -> Expr:
         if expr.dtype != exprs[0].dtype:
             raise IRError(f"te.{name}: types differ: {exprs[0].dtype} and {expr.dtype}")
     return Call(name, tuple(exprs), exprs[0].dtype)
+
+
+def const(value: float, dtype: str | None = None) -> Const:
+    """Constant of the given type (int32, float32 or bool by its Python type if None).
+
+    Raises
+    ------
+    IRError
+        If an integer type cannot hold the value.
+    """
+    own = dtypes.check(dtype or dtypes.of_value(value))
+    whole = math.isfinite(value) and value == math.floor(value)
+    fits = dtypes.min_value(own) <= value <= dtypes.max_value(own)
+    if dtypes.is_integer(own) and not (whole and fits):
+        raise IRError(f"te.const: {value!r} does not fit in {own}")
+    return Const(value, own)
 
 
 def exp(x: Any) -> Expr:

@@ -6,33 +6,13 @@ trace. Arithmetic stays symbolic; a branch asks for the value and is recorded as
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from autotune.errors import TracingError
 from autotune.ir.expr import COMPARISON, Const, Expr, Operators
-from autotune.ir.ops import binary, logical_not
-
-_VALUES: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "min": min,
-    "max": max,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-}
+from autotune.ir.ops import FOLD, binary, logical_not
 
 
 class Decisions(Protocol):
@@ -90,9 +70,9 @@ class SymbolicInt(Operators):
             if divisor == 0:
                 raise ZeroDivisionError(f"`{op}` by zero")
         if swap:
-            result = binary(op, other, self), _VALUES[op](value, self._value)
+            result = binary(op, other, self), FOLD[op](value, self._value)
         else:
-            result = binary(op, self, other), _VALUES[op](self._value, value)
+            result = binary(op, self, other), FOLD[op](self._value, value)
         if op in COMPARISON:
             return symbolic_bool(*result, self._decisions)
         return symbolic_int(*result, self._decisions)
@@ -219,7 +199,7 @@ class SymbolicBool:
         else:
             return NotImplemented
         return symbolic_bool(
-            binary(op, self, other), _VALUES[op](self._value, value), self._decisions
+            binary(op, self, other), FOLD[op](self._value, value), self._decisions
         )
 
     def __and__(self, other: object) -> Any:

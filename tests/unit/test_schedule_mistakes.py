@@ -86,6 +86,14 @@ def split_position(p: Program) -> None:
     p.s[p.D].split(0, factor=2)
 
 
+@mistake(
+    ScheduleError,
+    "split on stage 'D': factor must be known before the program runs, got `size`",
+)
+def split_by_a_run_time_size(p: Program) -> None:
+    p.s[p.D].split(p.D.op.axis[0], factor=te.var("size"))
+
+
 @mistake(ScheduleError, "split on stage 'D': factor must be at least 1, got 0")
 def split_zero(p: Program) -> None:
     p.s[p.D].split(p.D.op.axis[0], factor=0)

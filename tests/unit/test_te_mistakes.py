@@ -23,6 +23,26 @@ def placeholder_float(p: Program) -> None:
     te.placeholder((4, 2.5), name="X")
 
 
+@mistake(IRError, "te.const: 1099511627776 does not fit in int32")
+def constant_too_large(p: Program) -> None:
+    te.const(2**40, "int32")
+
+
+@mistake(IRError, "te.const: 1.5 does not fit in int32")
+def constant_not_whole(p: Program) -> None:
+    te.const(1.5, "int32")
+
+
+@mistake(IRError, "`+` takes numbers, not conditions: use .astype('int32') first")
+def sum_of_conditions(p: Program) -> None:
+    te.compute((4,), lambda i: (i > 1) + (i > 2), name="X")
+
+
+@mistake(IRError, "`-` takes numbers, not conditions: use .astype('int32') first")
+def minus_a_condition(p: Program) -> None:
+    te.compute((4,), lambda i: -(i > 1), name="X")
+
+
 @mistake(IRError, "placeholder 'X': the shape must be a tuple of sizes, got '44'")
 def placeholder_shape_str(p: Program) -> None:
     te.placeholder("44", name="X")
