@@ -184,7 +184,8 @@ class _Scheduler:
             s.attach is Attach.AT and s.attach_point is not None and s.attach_point.stage is stage
             for s in self.stages()
         )
-        if not self.movable(stage) or inside:
+        # Moved again, it could come to lie outside what was put next to it meanwhile.
+        if not self.movable(stage) or inside or stage.attach is not Attach.ROOT:
             return
         places = self.places(stage)
         if places:
