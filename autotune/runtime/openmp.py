@@ -6,6 +6,7 @@ one process would start two pools); else the system's is used; else loops run on
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import glob
@@ -13,8 +14,12 @@ import importlib.util
 import os
 import threading
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+SPIN_COUNT = "1000"
+"""Times that a waiting thread looks again before it sleeps: some tens of microseconds."""
 
 SYMBOLS = ("GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
@@ -49,9 +54,27 @@ def candidates() -> list[str]:
     return [*found, "libgomp.so.1"]
 
 
+@contextlib.contextmanager
+def _bounded_spin() -> Iterator[None]:
+    """Let threads that wait spin briefly and then sleep, unless the user has said how to wait.
+
+    libgomp reads this when it is loaded. Its own default spins for milliseconds, and on a machine
+    with other work a spinning thread keeps the one it waits for from running.
+    """
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    if not chosen:
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ["GOMP_SPINCOUNT"]
+
+
 def _open(path: str) -> OpenMP | None:
     try:
-        library = ctypes.CDLL(path)
+        with _bounded_spin():
+            library = ctypes.CDLL(path)
         addresses = {
             name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
             for name in SYMBOLS
