@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import struct
 import time
 from collections.abc import Callable
 from typing import Any
+
+from autotune.processes import readable
 
 _HEADER = struct.Struct("<I")
 _LARGEST = 1 << 26
@@ -105,7 +106,7 @@ class Channel:
             left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
             # Whether it lives is asked first, so that what it said before it died is still read.
             living = alive is None or alive()
-            if _readable(self.read_fd, max(left, 0.0)):
+            if readable(self.read_fd, max(left, 0.0)):
                 return
             if not living:
                 raise ChannelClosedError
@@ -123,9 +124,3 @@ class Channel:
             self._open = False
             os.close(self.read_fd)
             os.close(self.write_fd)
-
-
-def _readable(fd: int, seconds: float) -> bool:
-    poller = select.poll()  # unlike select, takes any file descriptor number
-    poller.register(fd, select.POLLIN)
-    return bool(poller.poll(seconds * 1e3))

@@ -6,7 +6,6 @@ memory, speaks on pipes of its own (1 and 2 lead nowhere), and never outlives it
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import select
@@ -17,15 +16,15 @@ import time
 from typing import Any
 
 from autotune.measure.protocol import Channel, ChannelClosedError
+from autotune.processes import die_by_signal, die_with
 from search_spaces import Config
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> None:
     """Answer requests until the parent closes its end or dies."""
     read_fd, write_fd, parent = (int(argument) for argument in arguments)
-    _die_with(parent, read_fd)
+    die_with(parent)
+    threading.Thread(target=_watch, args=(read_fd,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     channel = Channel(read_fd, write_fd)
@@ -41,20 +40,6 @@ def main(arguments: list[str]) -> None:
         channel.send(server.answer(request))
 
 
-def _die_with(parent: int, read_fd: int) -> None:
-    """See to it that this process, and what it starts, ends when the parent does."""
-    _die_by_signal()
-    if os.getppid() != parent:  # it was faster
-        os._exit(1)
-    threading.Thread(target=_watch, args=(read_fd,), daemon=True).start()
-
-
-def _die_by_signal() -> None:
-    """Let the system kill this process when its parent dies; it works even if Python is stuck."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def _watch(read_fd: int) -> None:
     """Kill the process group once nobody holds the other end of the request pipe."""
     poller = select.poll()
@@ -67,7 +52,7 @@ def _watch(read_fd: int) -> None:
 
 def _leave_to_parent(channel: Channel) -> None:
     """In a process forked by a template: die with the worker, and never answer in its place."""
-    _die_by_signal()
+    die_by_signal()
     channel.close()
 
 

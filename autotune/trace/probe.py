@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import select
 import signal
 import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn
+
+from autotune.processes import die_by_signal, die_with, readable
 
 TRACE_TIMEOUT_S = 10.0
 """Seconds that one run of a template may take."""
@@ -50,24 +51,27 @@ def probe(
     run : callable
         What to try; it calls its argument at every decision.
     timeout_s : float
-        Seconds after which the child is killed.
+        Seconds after which the child is killed, with all that it started.
     """
     if not hasattr(os, "fork"):
         return None
+    parent = os.getpid()
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # The child runs only the template and leaves by _exit, so other threads do not matter.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        os.close(reader)
-        _child(run, writer)
+        _child(run, writer, parent, timeout_s)
     os.close(writer)
+    with contextlib.suppress(OSError):
+        os.setpgid(child, child)  # Whoever comes first, the child or its parent.
     try:
         heard, silent = _listen(reader, time.monotonic() + timeout_s)
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)  # Not reaped yet, so the number is still the child's.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # Not reaped yet: the number is still the child's.
         _, status = os.waitpid(child, 0)
     if heard.endswith(_END):
         return None
@@ -78,12 +82,12 @@ def probe(
     return Fault(len(heard), how)
 
 
-def _child(run: Callable[[Callable[[], object]], object], writer: int) -> NoReturn:
+def _child(
+    run: Callable[[Callable[[], object]], object], writer: int, parent: int, timeout_s: float
+) -> NoReturn:
     faulthandler.disable()
     try:
-        quiet = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(quiet, stream)
+        _confine(writer, parent, timeout_s)
         with contextlib.suppress(BaseException):  # The parent meets it too, and reports it.
             run(partial(os.write, writer, _DECISION))
         os.write(writer, _END)
@@ -91,12 +95,34 @@ def _child(run: Callable[[Callable[[], object]], object], writer: int) -> NoRetu
         os._exit(0)
 
 
+def _confine(writer: int, parent: int, timeout_s: float) -> None:
+    """Let this process end in time even if its parent cannot see to it, and hold nothing of it."""
+    os.setpgid(0, 0)
+    die_with(parent)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    signal.setitimer(signal.ITIMER_REAL, timeout_s + 1.0)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(quiet, stream)
+    for fd in map(int, os.listdir("/dev/fd")):
+        if fd > 2 and fd != writer:
+            with contextlib.suppress(OSError):  # The listing's own is closed by now.
+                os.close(fd)
+    os.register_at_fork(after_in_child=partial(_leave_to_parent, writer))
+
+
+def _leave_to_parent(writer: int) -> None:
+    """In a process forked by the template: die with its parent, and never speak in its place."""
+    die_by_signal()
+    os.close(writer)
+
+
 def _listen(reader: int, deadline: float) -> tuple[bytes, bool]:
     """Return what the child wrote, and whether it was still there at the deadline."""
     heard = b""
     while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([reader], [], [], left)
-        if not ready:
+        if not readable(reader, left):
             break
         part = os.read(reader, 4096)
         heard += part

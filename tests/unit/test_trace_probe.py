@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 
 from autotune import te
 from autotune.errors import InstantiationError
+from autotune.processes import readable
 from autotune.target import Target
 from autotune.trace import probe as probing
 from autotune.trace.explore import explore
@@ -39,6 +45,108 @@ def test_how_a_run_ends_its_process_is_told_with_the_decisions_before(end, messa
         end()
 
     assert probe(run, timeout_s=0.5) == Fault(2, message)
+
+
+def gone(pid, seconds=5.0):
+    """Whether a process ends within some seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def wait_for_number(path):
+    deadline = time.monotonic() + 20.0
+    while not (path.exists() and path.read_text().endswith("\n")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+SPIN = """
+import os, sys
+from autotune.trace.probe import probe
+
+def spin(tell):
+    with open(sys.argv[1], "w") as file:
+        print(os.getpid(), file=file)
+    while True:
+        pass
+
+probe(spin, timeout_s=60.0)
+"""
+
+
+def test_a_run_ends_when_its_parent_is_killed(tmp_path):
+    words = [sys.executable, "-c", SPIN, str(tmp_path / "pid")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as parent:
+        child = wait_for_number(tmp_path / "pid")
+        parent.kill()
+    assert gone(child)
+
+
+def test_a_run_ends_in_time_even_if_its_parent_does_not_look(monkeypatch):
+    def not_looking(reader, deadline):
+        end = time.monotonic() + 5.0
+        while readable(reader, end - time.monotonic()) and os.read(reader, 99):
+            pass
+        return b"", time.monotonic() >= end
+
+    monkeypatch.setattr(probing, "_listen", not_looking)
+    fault = probe(lambda tell: time.sleep(60), timeout_s=0.1)
+    assert fault == Fault(0, "killed by SIGALRM")
+
+
+def test_processes_that_a_run_started_end_with_it(tmp_path):
+    def run(tell):
+        with open(tmp_path / "pid", "w") as file:
+            print(subprocess.Popen(["sleep", "60"]).pid, file=file)
+
+    assert probe(run) is None
+    assert gone(wait_for_number(tmp_path / "pid"))
+
+
+def test_a_process_forked_by_a_run_does_not_speak_in_its_place():
+    def run(tell):
+        if os.fork() == 0:
+            tell()
+            time.sleep(60)
+        os._exit(7)
+
+    assert probe(run, timeout_s=5.0) == Fault(0, "left with exit code 7")
+
+
+def test_a_run_holds_no_file_of_its_parent():
+    reader, writer = os.pipe()
+
+    def run(tell):
+        os.fstat(writer)
+        os._exit(7)  # not reached: the file is closed
+
+    try:
+        assert probe(run) is None
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_pipes_of_large_number_can_be_waited_for():
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= 1100:
+        pytest.skip("this process may not have so many files")
+    reader, writer = os.pipe()
+    high = fcntl.fcntl(reader, fcntl.F_DUPFD_CLOEXEC, 1100)
+    try:
+        assert not readable(high, 0.0)
+        os.write(writer, b".")
+        assert readable(high, 5.0)
+    finally:
+        for fd in (reader, writer, high):
+            os.close(fd)
 
 
 def template(end):
