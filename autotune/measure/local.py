@@ -37,8 +37,12 @@ _CODES = {
 _DOING = {"build": "building", "run": "running"}
 
 
+class _OpeningKilledError(Exception):
+    """A worker was killed from outside before it came to a candidate."""
+
+
 class _KilledFromOutsideError(Exception):
-    """A worker was killed from outside; what that means if it happens again."""
+    """A worker was killed from outside at a candidate; what that means if it happens again."""
 
     def __init__(self, result: MeasureResult) -> None:
         super().__init__("" if result.error is None else result.error.message)
@@ -226,11 +230,16 @@ class LocalMeasurer:
         """Return a worker that has the workload open."""
         if self._worker is not None and not self._worker.alive:
             self._bury()  # killed while it had nothing to do: no candidate is to blame
-        if self._worker is None:
-            self._worker, self._spare = self._spare or WorkerHandle(), None
-        if not self._opened:
-            self._open(self._worker)
-        return self._worker
+        if self._worker is not None and self._opened:
+            return self._worker
+        try:
+            return self._open()
+        except _OpeningKilledError as killed:
+            _log.warning("%s; it is tried once more", killed)
+        try:
+            return self._open()
+        except _OpeningKilledError as killed:
+            raise AutotuneError(f"{killed}, twice") from killed
 
     def _bury(self) -> None:
         if self._worker is not None:
@@ -239,21 +248,24 @@ class LocalMeasurer:
         self._worker = None
         self._opened = False
 
-    def _open(self, worker: WorkerHandle) -> None:
+    def _open(self) -> WorkerHandle:
+        """Let the worker, a new one if there is none, open the workload."""
+        if self._worker is None:
+            self._worker, self._spare = self._spare or WorkerHandle(), None
+        worker = self._worker
         template = self._opening["template"]
         try:
             request = {**self._opening, "known": list(self._results), "path": _import_path()}
             answer = worker.request(request, OPEN_TIMEOUT_S)
         except (WorkerDiedError, WorkerTimeoutError) as error:
             self._bury()
-            if isinstance(error, WorkerDiedError) and error.signal in _FROM_OUTSIDE:
-                message = f"the process {error} while it was starting"
-                result = _failed(MeasureErrorNo.UNKNOWN, "build", message)
-                raise _KilledFromOutsideError(result) from error
-            raise AutotuneError(
+            message = (
                 f"template {template!r} cannot be measured: the process that started, traced it "
                 f"and computed its reference failed ({error})"
-            ) from error
+            )
+            if isinstance(error, WorkerDiedError) and error.signal in _FROM_OUTSIDE:
+                raise _OpeningKilledError(message) from error
+            raise AutotuneError(message) from error
         if "refused" in answer:
             self.close()
             raise UsageError(f"template {template!r} cannot be measured: {answer['refused']}")
@@ -265,6 +277,7 @@ class LocalMeasurer:
                 "schedule: its answers are not checked",
                 template,
             )
+        return worker
 
 
 def _import_path() -> list[str]:

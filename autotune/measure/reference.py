@@ -103,7 +103,7 @@ def expected_outputs(
     Parameters
     ----------
     reference : callable
-        Takes the input arrays, returns the output array or a sequence of them.
+        Takes the input arrays, which are read-only; returns the output array or a sequence of them.
     inputs, outputs : sequence of ndarray
         Outputs give shapes and dtypes only.
     name : str
@@ -112,7 +112,7 @@ def expected_outputs(
     Returns
     -------
     list of ndarray
-        C-contiguous, of the outputs' dtypes.
+        C-contiguous, of the outputs' dtypes, sharing no memory with the inputs.
 
     Raises
     ------
@@ -121,10 +121,12 @@ def expected_outputs(
     """
     try:
         with np.errstate(all="ignore"):
-            returned = reference(*inputs)
+            returned = reference(*map(_read_only, inputs))
     except Exception as error:
+        hint = "; it may not change its inputs, only return new arrays"
         raise UsageError(
             f"the reference of template {name!r} failed: {type(error).__name__}: {error}"
+            + (hint if "read-only" in str(error) else "")
         ) from error
     found = list(returned) if isinstance(returned, list | tuple) else [returned]
     if len(found) != len(outputs):
@@ -140,6 +142,12 @@ def expected_outputs(
             )
     with np.errstate(all="ignore"):
         return [
-            np.ascontiguousarray(got, dtype=output.dtype)
+            np.array(got, dtype=output.dtype, order="C")
             for got, output in zip(found, outputs, strict=True)
         ]
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -146,6 +146,29 @@ def test_a_reference_that_does_not_fit_is_the_users_mistake():
         measure("bad_reference", {}, [0])
 
 
+def test_a_reference_that_is_killed_is_tried_twice_and_no_candidate_is_blamed(caplog):
+    task = Task.from_reference(f"{FAULTY}:killed_reference", {})
+    with (
+        LocalMeasurer(task.template_ref, {}, "llvm", QUICK) as measurer,
+        pytest.raises(AutotuneError, match=r"cannot be measured: .* killed by SIGKILL\), twice$"),
+    ):
+        list(measurer.measure([MeasureInput(task.space.config(0))]))
+    assert measurer.restarts == 2
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].endswith("it is tried once more")
+
+
+def test_a_reference_that_writes_into_its_inputs_is_the_users_mistake():
+    with pytest.raises(UsageError, match="may not change its inputs, only return new arrays") as e:
+        measure("meddling_reference", {}, [0])
+    assert "\n" not in str(e.value)
+
+
+def test_a_reference_may_return_its_input():
+    ((_, result),) = measure("copying", {}, [0])
+    assert result.ok
+
+
 def test_a_template_imports_the_same_modules_as_in_the_tuning_process(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "sizes_of_mine.py").write_text("N = 40\n")

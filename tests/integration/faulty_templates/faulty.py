@@ -106,3 +106,32 @@ def plain(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
     s = te.create_schedule(B.op)
     s[B].split(B.op.axis[0], factor=step)
     return s, [A, B]
+
+
+def suicide(a: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def meddle(a: Any) -> Any:
+    a += np.float32(1)
+    return a
+
+
+@template("killed_reference", target="llvm", reference=suicide)
+def killed_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
+    """B = A + 1, but the reference is killed, as if it had exhausted the memory."""
+    return faulty(cfg, n)
+
+
+@template("meddling_reference", target="llvm", reference=meddle)
+def meddling_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
+    """B = A + 1, but the reference writes into A."""
+    return faulty(cfg, n)
+
+
+@template("copying", target="llvm", reference=lambda a: a)
+def copying(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
+    """B = A; the reference returns its input itself."""
+    A = te.placeholder((n,), "float32", name="A")
+    B = te.compute((n,), lambda i: A[i], name="B")
+    return te.create_schedule(B.op), [A, B]
