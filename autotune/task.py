@@ -23,6 +23,7 @@ from autotune.template import Template
 from autotune.templates import find_template
 from autotune.trace.explore import classify, explore
 from autotune.trace.identity import code_hash, digest, schedule_lines
+from autotune.trace.probe import TRACE_TIMEOUT_S
 from autotune.trace.structures import Structure, Structures
 from search_spaces import IntArray, Space
 
@@ -115,6 +116,8 @@ class Task:
     guarded : bool
         Try the template out in child processes before it runs in this one, because its code may
         crash or never return.
+    trace_timeout_s : float
+        Seconds that one run of a guarded template may take.
 
     Attributes
     ----------
@@ -131,6 +134,7 @@ class Task:
         target: str | Target = "llvm",
         template_ref: str | None = None,
         guarded: bool = False,
+        trace_timeout_s: float = TRACE_TIMEOUT_S,
     ) -> None:
         self.template = template
         self.args = template.bind(args)
@@ -148,6 +152,7 @@ class Task:
             self.target,
             template.source_file,
             guarded,
+            trace_timeout_s,
         )
 
     @classmethod

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from records import Record
 
 
+_LEAST_TRACE_S = 1.0
+"""Seconds that a template gets even where candidates get less: all of them hang on it."""
+
+
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     """Read NAME=VALUE words; spaces around the name and the value do not count.
 
@@ -34,8 +38,18 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def make_task(reference: str, settings: Sequence[str], target: str) -> Task:
+def make_task(
+    reference: str, settings: Sequence[str], target: str, timeout_s: float = 10.0
+) -> Task:
     """Return the task that TEMPLATE, --set and --target name.
+
+    Parameters
+    ----------
+    reference : str
+    settings : sequence of str
+    target : str
+    timeout_s : float
+        Seconds that a template which is not our own may take, each time it is run here.
 
     Raises
     ------
@@ -45,10 +59,12 @@ def make_task(reference: str, settings: Sequence[str], target: str) -> Task:
     from autotune.target import Target
     from autotune.task import Task
     from autotune.templates import BUILTIN, find_template
+    from autotune.trace.silence import silenced
 
     values = parse_settings(settings)
     parsed_target = Target.parse(target)
-    template = find_template(reference, parsed_target)
+    with silenced():  # importing it runs it
+        template = find_template(reference, parsed_target)
     names = [parameter.name for parameter in template.parameters]
     for name in values:
         if name not in names and (meant := closest(name, names)):
@@ -56,7 +72,14 @@ def make_task(reference: str, settings: Sequence[str], target: str) -> Task:
                 f"template {template.name!r} has no argument {name!r}: did you mean {meant!r}?"
             )
     own = (reference, template.target) in BUILTIN
-    return Task(template, template.parse_args(values), parsed_target, reference, guarded=not own)
+    return Task(
+        template,
+        template.parse_args(values),
+        parsed_target,
+        reference,
+        guarded=not own,
+        trace_timeout_s=max(_LEAST_TRACE_S, timeout_s),
+    )
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -80,9 +103,11 @@ def work_of(task: Task) -> Work:
         If the template's count of operations fails.
     """
     from autotune.report.units import Work
+    from autotune.trace.silence import silenced
 
     try:
-        flops = task.flops
+        with silenced():
+            flops = task.flops
     except Exception as error:
         raise UsageError(
             f"flops of template {task.template.name!r} failed: {type(error).__name__}: {error}"

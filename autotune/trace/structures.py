@@ -24,8 +24,9 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 from autotune.trace.knobs import Knobs
-from autotune.trace.probe import probe
+from autotune.trace.probe import TRACE_TIMEOUT_S, Fault, probe
 from autotune.trace.rules import schedule_rules, target_rules
+from autotune.trace.silence import silenced
 from autotune.trace.sources import ConcreteValues, Decision, KnobTable, SymbolicValues, ValueSource
 from autotune.trace.tree import DecisionTree, KnobColumns
 from search_spaces import Knob as SpaceKnob
@@ -115,6 +116,8 @@ class Structures:
     guarded : bool
         Try each new way through the template out in a child process first, and let it print
         nothing: for code that is not trusted to come back.
+    trace_timeout_s : float
+        Seconds that the template may take in the child process, each time.
 
     Attributes
     ----------
@@ -133,9 +136,11 @@ class Structures:
         target: Target,
         source_file: str = "",
         guarded: bool = False,
+        trace_timeout_s: float = TRACE_TIMEOUT_S,
     ) -> None:
         self.name = name
         self._guarded = guarded
+        self._trace_timeout_s = trace_timeout_s
         self.target = target
         self.table = KnobTable(name)
         self.tree = DecisionTree(name)
@@ -210,7 +215,7 @@ class Structures:
 
         The way is followed here only to the last decision before its end.
         """
-        fault = probe(lambda tell: self._attempt(SymbolicValues(self.table, values, tell)))
+        fault = self._probe(lambda tell: self._attempt(SymbolicValues(self.table, values, tell)))
         if fault is None:
             return None
         source = SymbolicValues(self.table, values, lambda: _stop_at(source, fault.decisions))
@@ -224,17 +229,20 @@ class Structures:
             fault=f"template: {fault.message} while it was traced",
         )
 
+    def _probe(self, run: Callable[[Callable[[], object]], object]) -> Fault | None:
+        return probe(run, self._trace_timeout_s)
+
     def _single(self, values: Mapping[str, object]) -> Structure:
         """Run the template for one configuration."""
         source = ConcreteValues(self.table, values)
-        fault = probe(lambda _: self._attempt(source)) if self._guarded else None
+        fault = self._probe(lambda _: self._attempt(source)) if self._guarded else None
         if fault is not None:
             return Structure(-1, fault=f"template: {fault.message}")
         return self._attempt(source)
 
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]]:
         """Run the template with values from `source`."""
-        with contextlib.redirect_stdout(None) if self._guarded else contextlib.nullcontext():
+        with silenced() if self._guarded else contextlib.nullcontext():
             result = self._run(Knobs(source, self.target))
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
             schedule, tensors = result
@@ -247,7 +255,7 @@ class Structures:
 
     def meet_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
-        if self._guarded and probe(lambda _: self.run(ConcreteValues(self.table, values))):
+        if self._guarded and self._probe(lambda _: self.run(ConcreteValues(self.table, values))):
             return
         try:
             self.run(ConcreteValues(self.table, values))
