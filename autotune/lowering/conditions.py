@@ -223,6 +223,11 @@ class Logic:
             kept += literal
         return joined(tuple(kept))
 
+    def given_that(self, when: When, condition: Expr) -> Expr:
+        """Return a condition as it is where `when` holds."""
+        known = {test: const(outcome) for test, outcome in when}
+        return self.decided(_assuming(condition, known))
+
     def exceeds_one(self, node: Expr, when: When) -> bool:
         """Whether a number above 0 is surely above 1 where `when` holds.
 

@@ -8,6 +8,7 @@ step by step; a property test holds the two together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -29,6 +30,16 @@ from autotune.lowering.conditions import (
 
 Bounds: TypeAlias = tuple[Expr | None, Expr | None]
 """Inclusive ends over knobs; None where there is none known."""
+
+
+UNKNOWN: Bounds = (None, None)
+
+MOST_TERMS = 32
+"""Terms of a sum, merged ones included, beyond which its cases are not worth writing out."""
+
+
+class TooManyCasesError(Exception):
+    """An index has so many forms that expressions for all of them would be huge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +112,8 @@ class Sums:
     def __init__(self) -> None:
         self.logic = Logic()
         self.extents: dict[Var, Expr | None] = {}
-        self._hidden: dict[tuple[object, ...], Hidden] = {}
+        self._hidden: dict[object, Hidden] = {}
+        self._opaque: dict[object, Opaque] = {}
 
     # -- sums ------------------------------------------------------------------------------
 
@@ -339,18 +351,22 @@ class Sums:
         logic = self.logic
         found = []
         for term in extra.terms:
-            alone = [logic.compare("==", extra.base, ZERO)]
-            for other in extra.terms:
-                if other is not term and not contradict(term.when, other.when):
-                    alive = self.alive(other)
-                    others = FALSE if alive is None else logic.holds(without(alive, term.when))
-                    alone.append(logical_not(others))
             positive = logic.compare(">", logic.value(term.scale), ZERO)
             exact = logic.is_whole(logic.over(logic.ratio(divisor), term.scale))
-            condition = logic.all_of((*alone, positive, exact))
+            condition = logic.all_of((self.lonely(extra, term), positive, exact))
             if condition is not FALSE:
                 found.append((term, condition))
         return found
+
+    def lonely(self, a: Sum, term: Term) -> Expr:
+        """Return the condition under which, if a term of `a` is there, nothing else is."""
+        alone = [self.logic.compare("==", a.base, ZERO)]
+        for other in a.terms:
+            if other is not term and not contradict(term.when, other.when):
+                alive = self.alive(other)
+                if alive is not None:
+                    alone.append(logical_not(self.logic.holds(without(alive, term.when))))
+        return self.logic.all_of(alone)
 
     def alive(self, term: Term) -> When | None:
         """Return the literals under which a term is there, None if it never is."""
@@ -360,15 +376,16 @@ class Sums:
     def hidden(self, a: Sum) -> Hidden:
         """Return a sum as an index; equal sums are one index."""
         a = self.recombined(a)
-        terms = (
-            (
-                id(t.index),
-                tuple(id(e) for e in (*t.scale, *t.lower, *(t.upper or ()))),
-                tuple((id(e), x) for e, x in t.when),
-            )
-            for t in a.terms
-        )
-        return self._hidden.setdefault((id(a.base), *terms), Hidden(a))
+        return self._hidden.setdefault(_key(a), Hidden(a))
+
+    def opaque(self, head: object, operands: Sequence[Sum], bounds: Bounds = UNKNOWN) -> Sum:
+        """Return the sum of one expression that is not looked into.
+
+        Those with the same head, which tells what becomes of the operands, are one index.
+        """
+        children = tuple(self.recombined(operand, expand=True) for operand in operands)
+        key = (head, *map(_key, children))
+        return Sum((Term(self._opaque.setdefault(key, Opaque(children, bounds))),))
 
     # -- quotient and remainder together -----------------------------------------------------
 
@@ -386,6 +403,8 @@ class Sums:
                 continue
             merged, terms[i], terms[j] = together
             new = len(terms)
+            if new == MOST_TERMS:
+                raise TooManyCasesError
             terms.append(merged)
             pairs += [pair for k in range(new) if k not in (i, j) for pair in ((k, new), (new, k))]
         total = NOTHING
@@ -432,3 +451,16 @@ class Sums:
         negated = self.logic.negated(without(taken, term.when))
         when = None if negated is None else joined(term.when, negated)
         return replace(term, scale=Ratio(ZERO)) if when is None else replace(term, when=when)
+
+
+def _key(a: Sum) -> object:
+    """Return what equal sums share: identities, which last as long as the sums."""
+    terms = (
+        (
+            id(t.index),
+            tuple(id(e) for e in (*t.scale, *t.lower, *(t.upper or ()))),
+            frozenset((id(e), x) for e, x in t.when),
+        )
+        for t in a.terms
+    )
+    return id(a.base), frozenset(terms)

@@ -9,24 +9,28 @@ transparent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Binary, Const, Expr, Knob, Var
 from autotune.ir.visitor import walk_expr
 
+if TYPE_CHECKING:
+    from autotune.lowering.index_table import Lookup
+
 NO_MODULUS = -1
 UNKNOWN_LENGTH = -1
 
 
+Amount: TypeAlias = "int | Expr | Lookup"
+"""A number, or what gives it for knob values."""
+
+
 class Touch(NamedTuple):
-    """How an index depends on one variable: its stride, and the modulus it stands under.
+    """How an index depends on one variable: its stride, and the modulus it stands under."""
 
-    Numbers, or expressions over knobs.
-    """
-
-    stride: int | Expr
-    mod: int | Expr
+    stride: Amount
+    mod: Amount
 
 
 ABSENT = Touch(0, NO_MODULUS)
@@ -43,6 +47,9 @@ class Analysis(Protocol):
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touch of each variable in a flat index."""
+
+    def value(self, node: Expr) -> Expr:
+        """Return a computed integer as its text goes."""
 
     def verdict(self, condition: Expr) -> bool | None:
         """Return the truth of a condition that always or never holds, else None."""
@@ -66,6 +73,10 @@ class TextAnalysis:
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touches in a simplified index."""
         return text_touches(index)
+
+    def value(self, node: Expr) -> Expr:
+        """Return the integer itself."""
+        return node
 
     def verdict(self, condition: Expr) -> bool | None:
         """Return the value of a constant."""

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from autotune.ir import dtypes
 from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Cast, Expr, Load, Not, Select, Var
 from autotune.ir.ops import binary, logical_not
-from autotune.ir.visitor import walk_expr
+from autotune.ir.simplify import Simplifier
+from autotune.ir.visitor import substitute, walk_expr
 from autotune.lowering.conditions import FALSE, ONE, TRUE, is_knob_only
-from autotune.lowering.guarded import NOTHING, Bounds, Opaque, Sum, Sums, Term
+from autotune.lowering.guarded import NOTHING, UNKNOWN, Sum, Sums, TooManyCasesError
+from autotune.lowering.index_table import IndexTable
 from autotune.lowering.strides import UNKNOWN_LENGTH, Touch
 from autotune.lowering.symbolic_walk import symbolic_touches
 
@@ -22,6 +24,8 @@ class SymbolicAnalysis:
 
     def __init__(self) -> None:
         self._sums = Sums()
+        self._simplifier = Simplifier()
+        self._loops: dict[Var, Expr] = {}
         self._forms: dict[Expr, Sum] = {}
         self._touches: dict[Expr, Mapping[Var, Touch]] = {}
 
@@ -37,6 +41,9 @@ class SymbolicAnalysis:
             self._forms.clear()
             self._touches.clear()
         extents[var] = largest
+        self._loops[var] = extent
+        end = float("inf") if largest is None else self._sums.logic.bounds(largest)[1]
+        self._simplifier.bind(var, 0, max(0.0, end - 1))
 
     def length(self, extent: Expr) -> int | Expr:
         """Return the number of iterations over knobs, `UNKNOWN_LENGTH` if a call decides it."""
@@ -47,9 +54,24 @@ class SymbolicAnalysis:
         """Return the touch of each variable in a flat index."""
         found = self._touches.get(index)
         if found is None:
-            form = self._sums.recombined(self.form(index), expand=True)
-            found = self._touches[index] = symbolic_touches(form, self._sums)
+            try:
+                form = self._sums.recombined(self.form(index), expand=True)
+                found = symbolic_touches(form, self._sums)
+            except TooManyCasesError:
+                found = None
+            if found is None:
+                found = IndexTable(index, tuple(self._loops.items())).touches
+            self._touches[index] = found
         return found
+
+    def value(self, node: Expr) -> Expr:
+        """Return an integer with its loads in the order in which they are written simplified."""
+        loads = _outer_loads(node)
+        if len(loads) < 2:
+            return node
+        unknown: dict[Expr, Expr] = {load: Var("load", load.dtype) for load in loads}
+        known = {var: load for load, var in unknown.items()}
+        return substitute(self._simplifier.expr(substitute(node, unknown)), known)
 
     def verdict(self, condition: Expr) -> bool | None:
         """Return the truth of a condition that holds for all knob values or for none."""
@@ -77,14 +99,14 @@ class SymbolicAnalysis:
             return self._binary(node, self.form(node.a), self.form(node.b))
         if isinstance(node, Select):
             return self._choice(node)
-        operands = [self.form(child) for child in _operands(node)]
+        operands = self._operands(node)
         whole = isinstance(node, Cast) and len(operands) == 1
-        return _opaque(operands, sums.bounds(operands[0]) if whole else (None, None))
+        return sums.opaque(_head(node), operands, sums.bounds(operands[0]) if whole else UNKNOWN)
 
     def _binary(self, node: Binary, a: Sum, b: Sum) -> Sum:
         sums = self._sums
         if node.op in ("//", "%", "min", "max") and _may_wrap(node):
-            return _opaque([a, b], (None, None))
+            return sums.opaque(node.op, [a, b])
         if node.op in ("+", "-"):
             return sums.add(a, b, 1 if node.op == "+" else -1)
         if node.op == "*" and not (a.terms and b.terms):
@@ -95,7 +117,7 @@ class SymbolicAnalysis:
             return sums.divided(node.op, a, b.base)
         if node.op in ("min", "max"):
             return self._extremum(node.op, a, b)
-        return _opaque([a, b], (None, None))
+        return sums.opaque(node.op, [a, b])
 
     def _extremum(self, op: str, a: Sum, b: Sum) -> Sum:
         sums = self._sums
@@ -103,16 +125,22 @@ class SymbolicAnalysis:
         ends = zip(sums.bounds(a), sums.bounds(b), strict=True)
         low, high = (None if x is None or y is None else binary(op, x, y) for x, y in ends)
         smaller, larger = (a, b) if op == "min" else (b, a)
-        undecided = sums.choose(above, larger, _opaque([a, b], (low, high)))
+        undecided = sums.choose(above, larger, sums.opaque(op, [a, b], (low, high)))
         return sums.choose(below, smaller, undecided)
 
     def _choice(self, node: Select) -> Sum:
         sums = self._sums
         always, never = self._verdicts(node.condition)
         true, false = self.form(node.true), self.form(node.false)
-        operands = [self.form(child) for child in _operands(node)]
-        undecided = sums.choose(never, false, _opaque(operands, (None, None)))
+        undecided = sums.choose(never, false, sums.opaque(_head(node), self._operands(node)))
         return sums.choose(always, true, undecided)
+
+    def _operands(self, node: Expr) -> list[Sum]:
+        """Return the integers in an expression of any type, from left to right."""
+        found: list[Sum] = []
+        for child in node.children:
+            found += [self.form(child)] if dtypes.is_integer(child.dtype) else self._operands(child)
+        return found
 
     def _verdicts(self, node: Expr) -> tuple[Expr, Expr]:
         """Return the conditions over knobs under which a condition always holds, and never."""
@@ -159,8 +187,11 @@ class SymbolicAnalysis:
         return always, never
 
 
-def _opaque(operands: list[Sum], bounds: Bounds) -> Sum:
-    return Sum((Term(Opaque(tuple(operands), bounds)),))
+def _outer_loads(node: Expr) -> list[Expr]:
+    """Return the distinct loads in an expression that stand in no other load."""
+    if isinstance(node, Load):
+        return [node]
+    return list(dict.fromkeys(load for child in node.children for load in _outer_loads(child)))
 
 
 def _may_wrap(node: Expr) -> bool:
@@ -168,9 +199,9 @@ def _may_wrap(node: Expr) -> bool:
     return any(isinstance(part, Load) for part in walk_expr(node))
 
 
-def _operands(node: Expr) -> list[Expr]:
-    """Return the integer expressions directly inside an expression of any type."""
-    found: list[Expr] = []
-    for child in node.children:
-        found += [child] if dtypes.is_integer(child.dtype) else _operands(child)
-    return found
+def _head(node: Expr) -> object:
+    """Return what an expression does with the integers in it."""
+    own = [getattr(node, name, None) for name in ("op", "name", "value", "dtype")]
+    buffer = id(node.buffer) if isinstance(node, Load) else None
+    inside = ("#" if dtypes.is_integer(c.dtype) else _head(c) for c in node.children)
+    return (type(node), *own, buffer, *inside)

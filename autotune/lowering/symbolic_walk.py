@@ -6,7 +6,7 @@ values decide, both orders are walked and the values choose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 
@@ -26,31 +26,69 @@ from autotune.lowering.conditions import (
 from autotune.lowering.guarded import Hidden, Opaque, Sum, Sums, Term
 from autotune.lowering.strides import ABSENT, NO_MODULUS, Touch
 
-MOST_ORDERS = 8
-"""Orders of terms that one index leaves to knob values; more keep the order they were found in."""
+MOST_CASES = 100
+"""Cases that the walk of one index may be split into."""
 
 
-def symbolic_touches(index: Sum, sums: Sums) -> dict[Var, Touch]:
-    """Return the touch of each variable in a canonical index, as expressions over knobs."""
-    text = _Text(index, sums)
+def symbolic_touches(index: Sum, sums: Sums) -> dict[Var, Touch] | None:
+    """Return the touch of each variable in a canonical index, as expressions over knobs.
 
-    def cases(assumed: Mapping[Expr, bool]) -> dict[Var, Touch]:
-        walk = _Walk(sums.logic, text, assumed)
+    None if there are more than `MOST_CASES` cases, or if terms may cancel that are not written
+    the same.
+    """
+    left = 0 if _may_cancel(index, sums) else MOST_CASES
+
+    def cases(assumed: When) -> dict[Var, Touch] | None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return None
+        text = _Text(index, sums, assumed)
+        walk = _Walk(sums.logic, text)
         try:
             walk.visit(text.phrases)
             return walk.found
         except _UndecidedOrder as undecided:
             test = undecided.condition
-        yes, no = cases({**assumed, test: True}), cases({**assumed, test: False})
+        yes = cases((*assumed, (test, True)))
+        no = None if yes is None else cases((*assumed, (test, False)))
+        if yes is None or no is None:
+            return None
+        pairs = {var: (yes.get(var, ABSENT), no.get(var, ABSENT)) for var in yes | no}
         return {
-            var: Touch(
-                select(test, touch.stride, no.get(var, ABSENT).stride),
-                select(test, touch.mod, no.get(var, ABSENT).mod),
-            )
-            for var, touch in yes.items()
+            var: Touch(select(test, a.stride, b.stride), select(test, a.mod, b.mod))
+            for var, (a, b) in pairs.items()
         }
 
-    return cases({})
+    return cases(())
+
+
+def _may_cancel(index: Sum, sums: Sums) -> bool:
+    """Whether two terms that are not variables, one of them subtracted, share a variable.
+
+    For some knob values they may be one index; their equality shows in values only.
+    """
+    inner = [term for term in index.terms if not isinstance(term.index, Var)]
+    for one, other in combinations(inner, 2):
+        signs = [sums.logic.bounds(sums.logic.value(term.scale)) for term in (one, other)]
+        opposite = min(low for low, _ in signs) < 0 < max(high for _, high in signs)
+        apart = one.index is other.index or contradict(one.when, other.when)
+        if opposite and not apart and not _variables(one).isdisjoint(_variables(other)):
+            return True
+    return False
+
+
+def _variables(term: Term) -> set[Var]:
+    if isinstance(term.index, Var):
+        return {term.index}
+    return {v for part in _inside(term) for inner in part.terms for v in _variables(inner)}
+
+
+def _inside(term: Term) -> Sequence[Sum]:
+    """Return the sums whose text a term's index is."""
+    if isinstance(term.index, Hidden):
+        return [term.index.sum]
+    return term.index.children if isinstance(term.index, Opaque) else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,62 +120,73 @@ class _Phrase:
 
 
 class _UndecidedOrder(Exception):
-    """Raised with the condition that a term is written before another."""
+    """Raised with a condition on which the order of two terms depends, or if both are there."""
 
     def __init__(self, condition: Expr) -> None:
         self.condition = condition
 
 
 class _Text:
-    """An index as phrases, and whether the order of two phrases can matter to the walk."""
+    """An index as phrases, and whether the order of two phrases can matter to the walk.
 
-    def __init__(self, index: Sum, sums: Sums) -> None:
+    Attributes
+    ----------
+    phrases : tuple of _Phrase
+        Those that are there in some case where `assumed` holds.
+    assumed : When
+        What need not be said any more.
+    has_repeats : bool
+        Whether some variable may stand in several places at once; if not, no order matters.
+    """
+
+    def __init__(self, index: Sum, sums: Sums, assumed: When) -> None:
         self._sums = sums
         self._logic = sums.logic
+        self.assumed = assumed
         self.phrases = self._phrases(index, (), NO_MODULUS)
         self._owners = [(leaf, phrase) for phrase in self.phrases for leaf in phrase.leaves()]
-        self._leaks = any(
+        self.has_repeats = any(self._others(leaf) for leaf, _ in self._owners)
+        self._leaks = self.has_repeats and any(
             self._leaks_into(a, b) for a, b in permutations(self._owners, 2)
         )
 
-    def _phrases(self, index: Sum, around: When, mod: int | Expr) -> tuple[_Phrase, ...]:
+    def _phrases(
+        self, index: Sum, around: When, mod: int | Expr, is_inside: bool = False
+    ) -> tuple[_Phrase, ...]:
         found = []
         for term in index.terms:
             alive = self._sums.alive(term)
-            both = None if alive is None else joined(around, alive)
-            when = None if both is None else self._logic.given(both)
-            if when is None:
+            both = None if alive is None else joined(self.assumed, around, alive)
+            known = None if both is None else self._logic.given(both)
+            if known is None:
                 continue
+            when = without(known, self.assumed)
             inner = mod if term.upper is None else self._logic.value(term.upper)
             if isinstance(term.index, Var):
-                leaf = _Leaf(term.index, when, self._factor(term), inner)
+                factor = self._factor(term, self._sums.lonely(index, term) if is_inside else FALSE)
+                leaf = _Leaf(term.index, when, factor, inner)
                 found.append(_Phrase(term, when, leaf, ()))
             else:
-                parts = (self._phrases(part, when, inner) for part in self._inside(term))
+                parts = (self._phrases(part, when, inner, True) for part in _inside(term))
                 found.append(_Phrase(term, when, None, tuple(parts)))
         return tuple(found)
 
-    def _inside(self, term: Term) -> Sequence[Sum]:
-        if isinstance(term.index, Hidden):
-            return [term.index.sum]
-        assert isinstance(term.index, Opaque)
-        return [self._sums.recombined(child, expand=True) for child in term.index.children]
+    def _factor(self, term: Term, lonely: Expr) -> Expr:
+        """Return the constant a variable is multiplied by in the text, 1 if it stands bare.
 
-    def _factor(self, term: Term) -> Expr:
-        """Return the constant a variable is multiplied by in the text, 1 if it stands bare."""
+        Negative ones are subtracted, but for a term that is alone inside a division.
+        """
         if not term.is_plain:
             return ONE
         scale = self._logic.value(term.scale)
         if self._logic.bounds(scale)[0] >= 0:
             return scale
-        return binary("max", scale, binary("-", ZERO, scale))
+        return select(lonely, scale, binary("max", scale, binary("-", ZERO, scale)))
 
     # -- what order may change ---------------------------------------------------------------
 
     def matters(self, a: _Phrase, b: _Phrase) -> bool:
         """Whether the walk may find other touches if `a` and `b` change places."""
-        if contradict(a.when, b.when):
-            return False
         if self._leaks:
             return not (self._is_harmless(a) and self._is_harmless(b))
         return any(
@@ -200,11 +249,10 @@ class _Text:
 class _Walk:
     """The walk of `strides.text_touches`, on phrases."""
 
-    def __init__(self, logic: Logic, text: _Text, assumed: Mapping[Expr, bool]) -> None:
+    def __init__(self, logic: Logic, text: _Text) -> None:
         self.found: dict[Var, Touch] = {}
         self._logic = logic
         self._text = text
-        self._assumed = assumed
         self._pending: Expr = ONE
         self._met: dict[Var, list[When]] = {}
 
@@ -240,10 +288,12 @@ class _Walk:
 
     def _ordered(self, phrases: Sequence[_Phrase]) -> list[_Phrase]:
         """Return phrases in the order of the text, as far as it matters."""
+        if not self._text.has_repeats:
+            return list(phrases)
         before: dict[int, set[int]] = {i: set() for i in range(len(phrases))}
         for i, j in combinations(range(len(phrases)), 2):
-            if self._text.matters(phrases[i], phrases[j]):
-                first = self._is_first(phrases[i].term, phrases[j].term)
+            first = self._is_first(phrases[i], phrases[j])
+            if first is not None:
                 before[j if first else i].add(i if first else j)
         ordered = []
         left = list(before)
@@ -254,14 +304,19 @@ class _Walk:
             ordered.append(phrases[following])
         return ordered
 
-    def _is_first(self, a: Term, b: Term) -> bool:
-        """Whether `a`, found before `b`, is written before it."""
-        condition = written_first(a, b, self._logic)
+    def _is_first(self, a: _Phrase, b: _Phrase) -> bool | None:
+        """Whether `a`, found before `b`, is written before it; None if that does not matter."""
+        if contradict(a.when, b.when):
+            return None
+        condition = written_first(a.term, b.term, self._logic)
+        condition = self._logic.given_that(self._text.assumed, condition)
         if isinstance(condition, Const):
             return bool(condition.value)
-        if condition not in self._assumed and len(self._assumed) < MOST_ORDERS:
-            raise _UndecidedOrder(condition)
-        return self._assumed.get(condition, True)
+        if not self._text.matters(a, b):
+            return None
+        for test, _ in (*a.when, *b.when):
+            raise _UndecidedOrder(test)
+        raise _UndecidedOrder(condition)
 
 
 def written_first(a: Term, b: Term, logic: Logic) -> Expr:

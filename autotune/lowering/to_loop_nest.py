@@ -10,13 +10,24 @@ import numpy.typing as npt
 
 from autotune.ir import dtypes
 from autotune.ir.columns import ColumnProgram
-from autotune.ir.expr import Binary, Buffer, Call, Expr, Knob, Load, Select, Var
+from autotune.ir.expr import (
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Knob,
+    Load,
+    Select,
+    Var,
+)
 from autotune.ir.intervals import interval
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.visitor import child_stmts
-from autotune.lowering.conditions import is_knob_only
-from autotune.lowering.strides import ABSENT, Analysis, TextAnalysis, Touch
+from autotune.lowering.index_table import IndexTable, Lookup
+from autotune.lowering.strides import ABSENT, Amount, Analysis, TextAnalysis, Touch
 from autotune.lowering.symbolic_strides import SymbolicAnalysis
 from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number, Scratch
 
@@ -50,7 +61,7 @@ def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> Lo
         If a knob has no value.
     """
 
-    def number(value: int | Expr) -> Number:
+    def number(value: Amount) -> Number:
         assert isinstance(value, int)
         return value
 
@@ -90,27 +101,30 @@ class LoopNestPlan:
 
     def __init__(self, function: Function) -> None:
         self._walk = NestWalk(function, SymbolicAnalysis())
-        self._constants: dict[Expr, int] = {}
-        varying: dict[Expr, int] = {}
-        for expr in self._walk.numbers():
-            if isinstance(expr, Expr):
-                low, high = interval(expr)
+        self._constants: dict[Amount, int] = {}
+        self._exprs: dict[Expr, None] = {}
+        tables: dict[IndexTable, None] = {}
+        for amount in self._walk.amounts():
+            if isinstance(amount, Lookup):
+                tables[amount.table] = None
+            elif isinstance(amount, Expr):
+                low, high = interval(amount)
                 if low == high:
-                    self._constants[expr] = low
+                    self._constants[amount] = low
                 else:
-                    varying.setdefault(expr, len(varying))
-        self._places = varying
-        self._program = ColumnProgram(tuple(varying))
-        self.knobs = self._program.knobs
+                    self._exprs[amount] = None
+        self._tables = tuple(tables)
+        self._program = ColumnProgram(tuple(self._exprs))
+        names = (*self._program.knobs, *(k.name for table in tables for k in table.knobs))
+        self.knobs = tuple(dict.fromkeys(names))
 
     def outline(self) -> LoopNest:
         """Return the loop nest with an array of one element wherever candidates differ."""
-        arrays = {expr: np.ones(1) for expr in self._places}
-        return self._walk.nest(lambda n: n if isinstance(n, int) else self._known(n, arrays))
-
-    def _known(self, expr: Expr, arrays: Mapping[Expr, Number]) -> Number:
-        constant = self._constants.get(expr)
-        return arrays[expr] if constant is None else constant
+        varying: dict[Amount, Number] = {expr: np.ones(1) for expr in self._exprs}
+        for table in self._tables:
+            for touch in table.touches.values():
+                varying.update((lookup, np.ones(1)) for lookup in touch)
+        return self._nest(varying)
 
     def nest(
         self,
@@ -134,12 +148,19 @@ class LoopNestPlan:
         """
         columns = columns or {}
         out: list[npt.NDArray[np.float64]] | None = None
-        if scratch is not None and self.knobs:
+        if scratch is not None and self._program.knobs:
             scratch.reset()
-            n = len(columns[self.knobs[0]])
-            out = [scratch.take(n) for _ in self._places]
-        values = dict(zip(self._places, self._program(columns, out), strict=True))
-        return self._walk.nest(lambda n: n if isinstance(n, int) else self._known(n, values))
+            n = len(columns[self._program.knobs[0]])
+            out = [scratch.take(n) for _ in self._exprs]
+        varying: dict[Amount, Number] = {}
+        varying.update(zip(self._exprs, self._program(columns, out), strict=True))
+        for table in self._tables:
+            varying.update(table.lookup(columns))
+        return self._nest(varying)
+
+    def _nest(self, varying: Mapping[Amount, Number]) -> LoopNest:
+        known: dict[Amount, Number] = {**self._constants, **varying}
+        return self._walk.nest(lambda a: a if isinstance(a, int) else known[a])
 
 
 @dataclass
@@ -188,15 +209,15 @@ class NestWalk:
         self._virtual: set[Var] = set()
         self._stmt(function.body)
 
-    def numbers(self) -> list[int | Expr]:
+    def amounts(self) -> list[Amount]:
         """Return every length, stride and modulus."""
-        found = [row.length for row in self._rows]
+        found: list[Amount] = [row.length for row in self._rows]
         for access in self._accesses:
             for touch in access.touches:
                 found += touch
         return found
 
-    def nest(self, number: Callable[[int | Expr], Number]) -> LoopNest:
+    def nest(self, number: Callable[[Amount], Number]) -> LoopNest:
         """Return the loop nest, each length, stride and modulus turned into a number."""
         loops = tuple(
             Loop(row.var.name, row.annotation, number(row.length), row.parent, row.depth,
@@ -262,27 +283,47 @@ class NestWalk:
         touches = tuple(found.get(self._rows[row].var, ABSENT) for row in self._open)
         self._accesses.append(_Access(buffer, number, tuple(self._open), touches, is_store))
 
-    def _expr(self, node: Expr) -> None:
+    def _expr(self, node: Expr, is_text: bool = False) -> None:
+        if dtypes.is_integer(node.dtype) and not is_text:
+            node, is_text = self._analysis.value(node), True
         if isinstance(node, Load):
             self._access(node.buffer, node.index, is_store=False)
         elif isinstance(node, Binary) and dtypes.is_float(node.dtype):
             self._count(node)
-        elif isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else"):
+        chosen = self._chosen(node)
+        for child in node.children if chosen is None else (chosen,):
+            self._expr(child, is_text)
+
+    def _chosen(self, node: Expr) -> Expr | None:
+        """Return the branch that an expression always takes, None if there is none."""
+        if isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else"):
             verdict = self._analysis.verdict(node.children[0])
             if verdict is not None:
-                self._expr(node.children[1 if verdict else 2])
-                return
-        for child in node.children:
-            self._expr(child)
+                return node.children[1 if verdict else 2]
+        return None
 
     def _count(self, node: Binary) -> None:
         """Charge an operation to the innermost row; division by a constant is a multiplication."""
         kind = _COUNTED.get(node.op)
-        if kind is None or not self._open or is_knob_only(node):
+        if kind is None or not self._open or self._is_constant(node):
             return
-        if kind == "div" and is_knob_only(node.b):
+        if kind == "div" and self._is_constant(node.b):
             kind = "mul"
         self._rows[self._open[-1]].counts[kind] += 1
+
+    def _is_constant(self, node: Expr) -> bool:
+        """Whether an expression is a constant in the text once the knobs have values."""
+        match node:
+            case Const() | Knob():
+                return True
+            case Binary():
+                folds = node.op in _COUNTED or dtypes.is_integer(node.dtype)
+                return folds and self._is_constant(node.a) and self._is_constant(node.b)
+            case Cast():
+                return self._is_constant(node.a)
+            case _:
+                chosen = self._chosen(node)
+                return chosen is not None and self._is_constant(chosen)
 
 
 def _annotation(loop: For) -> str:
