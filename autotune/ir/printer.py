@@ -73,7 +73,10 @@ def expr_text(node: Expr) -> str:
             return f"{node.tensor.name}[{', '.join(map(expr_text, node.children))}]"
         case Reduce():
             axes = ", ".join(axis.name for axis in node.axes)
-            return f"{node.combiner.name}({', '.join(map(expr_text, node.sources))}, axis=[{axes}])"
+            parts = [*map(expr_text, node.sources), f"axis=[{axes}]"]
+            if not (isinstance(node.condition, Const) and node.condition.value):
+                parts.append(f"where={expr_text(node.condition)}")
+            return f"{node.combiner.name}({', '.join(parts)})"
         case Load():
             return f"{node.buffer.name}[{expr_text(node.index)}]"
         case Ramp():

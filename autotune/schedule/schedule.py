@@ -31,10 +31,10 @@ class Schedule:
     def __init__(self, outputs: Sequence[Operation]) -> None:
         self.outputs = tuple(outputs)
         self.steps: list[Step] = []
-        self.stages = [
-            Stage(op, self.steps, any(op is out for out in self.outputs))
-            for op in _post_order(self.outputs)
-        ]
+        self.stages: list[Stage] = []
+        for op in _post_order(self.outputs):
+            is_output = any(op is out for out in self.outputs)
+            self.stages.append(Stage(op, self._label(op.name), self.steps, is_output))
         self._stage_of: dict[Operation, Stage] = {stage.op: stage for stage in self.stages}
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
@@ -53,12 +53,18 @@ class Schedule:
             stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)
         ]
 
+    def _label(self, name: str) -> str:
+        """Return `name`, with a number if a stage has it already."""
+        taken = {stage.label for stage in self.stages}
+        numbered = (f"{name}#{number}" for number in range(1, len(taken) + 1))
+        return next(label for label in (name, *numbered) if label not in taken)
+
     def _set_op(self, stage: Stage, op: ComputeOp) -> None:
         stage.op = op
         self._stage_of[op] = stage
 
     def _add_stage(self, op: ComputeOp, scope: str, position: int) -> Stage:
-        stage = Stage(op, self.steps, is_output=False)
+        stage = Stage(op, self._label(op.name), self.steps, is_output=False)
         stage.scope = scope
         self.stages.insert(position, stage)
         self._stage_of[op] = stage
@@ -91,7 +97,7 @@ class Schedule:
         body = Read(tensor, tuple(a.var for a in axis))
         op = ComputeOp(f"{tensor.name}.{scope}", axis, (body,))
         self._add_stage(op, scope, self.stages.index(producer) + 1).note(
-            "cache_read", tensor, scope, *(stage.name for stage in reader_stages)
+            "cache_read", producer, tensor.value_index, scope, *reader_stages
         )
         redirect = _Redirect(tensor, op.output())
         for stage in reader_stages:
@@ -120,7 +126,7 @@ class Schedule:
         axis = tuple(IterVar(Var(f"{a.name}.c"), a.dom, a.kind) for a in op.axis)
         mapping = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
         cache = ComputeOp(f"{op.name}.{scope}", axis, (substitute(op.body[0], mapping),))
-        self._add_stage(cache, scope, self.stages.index(stage)).note("cache_write", tensor, scope)
+        self._add_stage(cache, scope, self.stages.index(stage)).note("cache_write", stage, scope)
         copy = Read(cache.output(), tuple(a.var for a in op.axis))
         self._set_op(stage, op.with_body((copy,)))
         stage.reset_axes()

@@ -45,6 +45,8 @@ class Stage:
     ----------
     op : Operation
         The operation, with the body that caching and inlining left it.
+    label : str
+        Its name in steps: the operation's, with a number where another stage has that one.
     leaf_axes : list of IterVar
         Its loops, outermost first.
     all_axes : list of IterVar
@@ -61,8 +63,9 @@ class Stage:
         Storage of its result: "global", "shared", "local".
     """
 
-    def __init__(self, op: Operation, steps: list[Step], is_output: bool) -> None:
+    def __init__(self, op: Operation, label: str, steps: list[Step], is_output: bool) -> None:
         self.op = op
+        self.label = label
         self.is_output = is_output
         self.scope = "global"
         self.attach = Attach.ROOT
@@ -129,13 +132,21 @@ class Stage:
         return size
 
     def note(self, primitive: str, *args: object) -> None:
-        """Append what was done to the schedule's list of steps."""
-        texts = tuple(
-            a.name if isinstance(a, (IterVar, Stage, Tensor)) else
-            expr_text(a) if isinstance(a, Expr) else str(a)
-            for a in args
-        )
-        self._steps.append(Step(primitive, self.name, texts))
+        """Append what was done to the schedule's list of steps.
+
+        An axis belongs to the stage given before it, or to this one.
+        """
+        texts = []
+        owner = self
+        for arg in args:
+            if isinstance(arg, Stage):
+                owner = arg
+                texts.append(arg.label)
+            elif isinstance(arg, IterVar):
+                texts.append(f"{arg.name}#{owner.all_axes.index(arg)}")
+            else:
+                texts.append(expr_text(arg) if isinstance(arg, Expr) else str(arg))
+        self._steps.append(Step(primitive, self.label, tuple(texts)))
 
     # -- loop structure ----------------------------------------------------------------------
 

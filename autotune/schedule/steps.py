@@ -1,4 +1,4 @@
-"""Schedule steps as data: what was done to which stage, to log, print, fingerprint and replay."""
+"""Schedule steps as data: what was done to which stage, to log, print and fingerprint."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ class Step:
     primitive : str
         Its name, such as "split".
     stage : str
-        Name of the stage.
+        Label of the stage, unique in its schedule.
     args : tuple of str
-        Axes by name, sizes as text.
+        Axes as name#position among all axes of their stage, as names repeat; stages and tensors
+        by label, sizes as text.
     """
 
     primitive: str

@@ -133,10 +133,48 @@ def test_steps_of_a_schedule_are_data() -> None:
     s[B].reorder(outer, B.op.axis[0], inner)
     s[B].vectorize(inner)
     assert [str(step) for step in s.steps] == [
-        "B.split(j, factor, 4)",
-        "B.reorder(j.outer, i, j.inner)",
-        "B.vectorize(j.inner)",
+        "B.split(j#1, factor, 4)",
+        "B.reorder(j.outer#2, i#0, j.inner#3)",
+        "B.vectorize(j.inner#3)",
     ]
+
+
+def test_steps_tell_stages_and_axes_of_one_name_apart() -> None:
+    x = A()
+    B = te.compute((4, 6), lambda i, j: x[i, j] + 1, name="B")
+    C = te.compute((4, 6), lambda i, _: x[i, 0] * B[i, 0], name="B")
+    s = te.create_schedule(C.op)
+    copies = [s.cache_read(x, "local", [reader]) for reader in (B, C)]
+    for tensor in (B, C, *copies):
+        s[tensor].unroll(tensor.op.axis[0])
+    s[copies[1]].compute_at(s[C], C.op.axis[1])
+    assert [str(step) for step in s.steps] == [
+        "A.local.cache_read(A, 0, local, B)",
+        "A.local#1.cache_read(A, 0, local, B#1)",
+        "B.unroll(i#0)",
+        "B#1.unroll(i#0)",
+        "A.local.unroll(ax0#0)",
+        "A.local#1.unroll(ax0#0)",
+        "A.local#1.compute_at(B#1, _#1)",
+    ]
+
+
+def test_axes_of_one_name_have_positions_of_their_own() -> None:
+    i, j = te.reduce_axis((0, 3), "i"), te.reduce_axis((0, 5), "i")
+    B = te.compute((), lambda: te.sum(A()[i, j], axis=[i, j]), name="B")
+    steps: list[str] = []
+    for axis in (i, j):
+        s = te.create_schedule(B.op)
+        s[B].split(axis, factor=2)
+        steps += map(str, s.steps)
+    assert steps == ["B.split(i#0, factor, 2)", "B.split(i#1, factor, 2)"]
+
+
+def test_the_condition_of_a_reduction_is_printed() -> None:
+    k = te.reduce_axis((0, 6), "k")
+    assert str(body(lambda i: te.sum(A()[i, k], axis=k))) == "sum(A[i, k], axis=[k])"
+    text = str(body(lambda i: te.sum(A()[i, k], axis=k, where=k < 5)))
+    assert text == "sum(A[i, k], axis=[k], where=(k < 5))"
 
 
 def test_a_schedule_lists_its_stages_producers_first() -> None:
