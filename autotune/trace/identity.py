@@ -1,6 +1,6 @@
 """What makes two functions or two schedules the same, as text to hash.
 
-Names of variables do not count; types, sizes and every bit of a constant do.
+Names of variables do not count, but those of knobs; types, sizes and every bit of a constant do.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from autotune.ir.expr import (
     Call,
     Const,
     Expr,
+    Knob,
     Load,
+    Read,
+    Reduce,
 )
-from autotune.ir.printer import expr_text
+from autotune.ir.itervar import Combiner
 from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, Produce, Seq, Stmt, Store
 from autotune.schedule.schedule import Schedule
-from autotune.te.tensor import ComputeOp
+from autotune.te.tensor import ComputeOp, Tensor
 
 
 def digest(lines: Iterable[str]) -> str:
@@ -38,21 +41,12 @@ def code_hash(function: Function) -> str:
     return digest(_Code(function).lines)
 
 
-class _Code:
-    """Numbers every distinct expression, variable and buffer in order of appearance."""
+class _Lines:
+    """Numbers every distinct expression, variable, tensor and buffer in order of appearance."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self) -> None:
         self.lines: list[str] = []
         self._numbers: dict[object, int] = {}
-        for size in function.sizes:
-            self.expr(size)
-        for param in function.params:
-            self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
-        self.stmt(function.body)
-        hints = set(function.attrs.get("nontemporal", ()))
-        past_caches = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
-                       and b.name in hints]
-        self.lines.append(f"nontemporal {past_caches}")
 
     def _number(self, key: object, line: str) -> int:
         number = self._numbers[key] = len(self._numbers)
@@ -60,13 +54,23 @@ class _Code:
         return number
 
     def buffer(self, buffer: Buffer) -> int:
+        """Return the number of a buffer."""
         found = self._numbers.get(buffer)
         if found is None:
             shape = [self.expr(extent) for extent in buffer.shape]
             found = self._number(buffer, f"buffer {buffer.dtype} {buffer.scope} {shape}")
         return found
 
+    def tensor(self, tensor: Tensor) -> int:
+        """Return the number of a tensor."""
+        found = self._numbers.get(tensor)
+        if found is None:
+            shape = [self.expr(extent) for extent in tensor.extents]
+            found = self._number(tensor, f"tensor {tensor.dtype} {shape}")
+        return found
+
     def expr(self, node: Expr) -> int:
+        """Return the number of an expression."""
         found = self._numbers.get(node)
         if found is not None:
             return found
@@ -76,13 +80,44 @@ class _Code:
             case Const():
                 exact = node.value.hex() if isinstance(node.value, float) else str(node.value)
                 what += f" {exact}"
+            case Knob():
+                what += f" {node.name!r}"
             case Binary():
                 what += f" {node.op}"
             case Call():
                 what += f" {node.name}"
             case Load():
                 what += f" {self.buffer(node.buffer)}"
+            case Read():
+                what += f" {self.tensor(node.tensor)}"
+            case Reduce():
+                axes = [self.expr(axis.var) for axis in node.axes]
+                what += f" {_combiner_text(node.combiner)} over {axes} value {node.index}"
         return self._number(node, f"{what} {node.dtype}x{node.lanes} {children}")
+
+
+def _combiner_text(combiner: Combiner) -> str:
+    """Return what a combiner does, whatever object it is."""
+    own = _Lines()
+    parts = combiner.lhs, combiner.rhs, combiner.result, combiner.identity
+    numbers = [[own.expr(node) for node in part] for part in parts]
+    return f"({'; '.join(own.lines)}; {numbers})"
+
+
+class _Code(_Lines):
+    """The lines of a function."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        for size in function.sizes:
+            self.expr(size)
+        for param in function.params:
+            self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
+        self.stmt(function.body)
+        hints = set(function.attrs.get("nontemporal", ()))
+        past_caches = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
+                       and b.name in hints]
+        self.lines.append(f"nontemporal {past_caches}")
 
     def stmt(self, node: Stmt) -> None:
         match node:
@@ -118,21 +153,22 @@ class _Code:
         self.lines.append("}")
 
 
-def schedule_lines(schedule: Schedule) -> list[str]:
-    """Return the compute definitions and the steps of a schedule, before any simplification."""
-    lines = []
+def schedule_lines(schedule: Schedule | None) -> list[str]:
+    """Return the compute definitions and the steps of a schedule, before any simplification.
+
+    There are none where a template failed, which is a schedule of None.
+    """
+    if schedule is None:
+        return []
+    code = _Lines()
     for stage in schedule.stages:
         op = stage.op
-        shapes = "; ".join(
-            f"{t.dtype} [{', '.join(map(expr_text, t.extents))}]" for t in op.outputs
-        )
-        lines.append(f"{type(op).__name__} {op.name}: {shapes}")
+        outputs = [code.tensor(tensor) for tensor in op.outputs]
+        code.lines.append(f"{type(op).__name__} {stage.label!r} {outputs}")
         if isinstance(op, ComputeOp):
             for axis in (*op.axis, *op.reduce_axis):
                 assert axis.dom is not None
-                lines.append(
-                    f"  axis {axis.name} {axis.kind} from {expr_text(axis.dom.min)} "
-                    f"for {expr_text(axis.dom.extent)}"
-                )
-            lines += [f"  = {expr_text(body)}" for body in op.body]
-    return lines + [str(step) for step in schedule.steps]
+                first, extent = code.expr(axis.dom.min), code.expr(axis.dom.extent)
+                code.lines.append(f"axis {code.expr(axis.var)} {axis.kind} {first} {extent}")
+            code.lines.append(f"is {[code.expr(body) for body in op.body]}")
+    return code.lines + [str(step) for step in schedule.steps]
