@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.output import say, width
+from autotune.cli.output import complain, say, width
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.template import Parameter
+    from autotune.template import Parameter, Template
+    from autotune.templates import TemplateEntry
 
 
 def templates_command(as_json: bool) -> None:
-    """Print the templates, as a table or as JSON."""
+    """Print the templates, as a table or as JSON; warn of those that cannot be loaded."""
     from autotune.report.tables import table
-    from autotune.templates import list_templates
 
-    found = [(entry, entry.load()) for entry in list_templates()]
+    found = list(_loaded())
     if as_json:
         rows = [
             {
@@ -35,6 +37,16 @@ def templates_command(as_json: bool) -> None:
         for entry, template in found
     ]
     say(table(["template", "target", "arguments"], lines, width()))
+
+
+def _loaded() -> Iterator[tuple[TemplateEntry, Template]]:
+    from autotune.templates import list_templates
+
+    for entry in list_templates():
+        try:
+            yield entry, entry.load()
+        except UsageError as error:
+            complain(f"warning: {error}")
 
 
 def _as_json(parameter: Parameter) -> dict[str, Any]:

@@ -45,13 +45,19 @@ class TemplateEntry:
     location: str
 
     def load(self) -> Template:
-        """Import and return the template."""
+        """Import and return the template.
+
+        Raises
+        ------
+        UsageError
+            If its module cannot be imported, whatever it raises, or holds no such template.
+        """
         module, _, attribute = self.location.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute, None)
-        except ImportError as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(
-                f"template {self.name!r}: {self.location} cannot be loaded: {error}"
+                f"template {self.name!r}: {self.location} cannot be loaded: {_what(error)}"
             ) from error
         if not isinstance(found, Template):
             raise UsageError(f"template {self.name!r}: {self.location} is not a template")
@@ -123,12 +129,16 @@ def _import_file(path: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        what = error.msg if isinstance(error, SyntaxError) else str(error)
         raise UsageError(
-            f"{_place(error, path)}: the template file cannot be loaded: "
-            f"{type(error).__name__}{f': {what}' if what else ''}"
+            f"{_place(error, path)}: the template file cannot be loaded: {_what(error)}"
         ) from error
     return module
+
+
+def _what(error: BaseException) -> str:
+    """Return the type of an exception and what it says."""
+    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}{f': {what}' if what else ''}"
 
 
 def _place(error: BaseException, path: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from pathlib import Path
 
 import pytest
 
 from autotune import templates
+from autotune.cli.templates import templates_command
 from autotune.errors import UsageError
 from autotune.template import Template
 from autotune.templates import find_template, list_templates
@@ -94,6 +96,37 @@ def test_a_file_that_cannot_be_run_is_one_clear_line(
         find_template(f"{file}:f", "llvm")
     for word in [str(file), *words]:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import nothing_of_this_name", "ModuleNotFoundError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    said: str,
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [importlib.metadata.EntryPoint("bad", "broken_plugin:bad", templates.GROUP)]
+    monkeypatch.setattr(templates, "entry_points", lambda group: points)
+    with pytest.raises(UsageError, match=said):
+        find_template("bad", "llvm")
+    templates_command(as_json=True)
+    out, err = capsys.readouterr()
+    names = {row["name"] for row in json.loads(out)}
+    assert "matmul" in names
+    assert "bad" not in names
+    assert err.count("\n") == 1
+    assert err.startswith("autotune: warning: template 'bad': broken_plugin:bad cannot be loaded")
+    assert said in err
 
 
 def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
