@@ -36,6 +36,11 @@ def is_integer(dtype: str) -> bool:
     return dtype.startswith("int")
 
 
+def holds(wide: str, narrow: str) -> bool:
+    """Whether both are integer types and `wide` has every value of `narrow`."""
+    return is_integer(wide) and is_integer(narrow) and bits(wide) >= bits(narrow)
+
+
 def bits(dtype: str) -> int:
     """Width of one value in bits (1 for bool, which is stored in a byte)."""
     return _BITS[check(dtype)]

@@ -160,7 +160,7 @@ class Simplifier(Rewriter):
         self.ranges: dict[Var, Bounds] = dict(ranges or {})
         self._forms: dict[Expr, Sum] = {}
         self._bounds: dict[Expr, Bounds] = {}
-        self._loaded: dict[Expr, bool] = {}
+        self._wraps: dict[Expr, bool] = {}
         self._buffers: dict[Buffer, Buffer] = {}
 
     def bind(self, var: Var, low: float, high: float) -> None:
@@ -175,6 +175,7 @@ class Simplifier(Rewriter):
         super().forget()
         self._forms.clear()
         self._bounds.clear()
+        self._wraps.clear()
 
     # -- forms -------------------------------------------------------------------------
 
@@ -240,11 +241,15 @@ class Simplifier(Rewriter):
         return Sum((Term(fold("*", self.expr(node.a), self.expr(node.b))),), 0)
 
     def _may_wrap(self, node: Expr) -> bool:
-        """Whether loaded integers enter: their sums may wrap, so only congruences hold of them."""
-        found = self._loaded.get(node)
+        """Whether integers of any size enter: their sums may wrap, so only congruences hold.
+
+        Those are loaded ones and those cast to a type that may not hold them.
+        """
+        found = self._wraps.get(node)
         if found is None:
-            found = isinstance(node, Load) or any(map(self._may_wrap, node.children))
-            self._loaded[node] = found
+            anything = isinstance(node, Cast) and self.bounds(node) == (-INF, INF)
+            found = isinstance(node, Load) or anything or any(map(self._may_wrap, node.children))
+            self._wraps[node] = found
         return found
 
     def _opaque(self, node: Binary) -> Sum:
@@ -391,8 +396,11 @@ class Simplifier(Rewriter):
             case Select():
                 (a, b), (c, d) = self.bounds(node.true), self.bounds(node.false)
                 return min(a, c), max(b, d)
-            case Cast() if dtypes.is_integer(node.a.dtype):
-                return self.bounds(node.a)
+            case Cast() if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
+                low, high = self.bounds(node.a)
+                fits = dtypes.min_value(node.dtype) <= low and high <= dtypes.max_value(node.dtype)
+                fits = fits or dtypes.holds(node.dtype, node.a.dtype)
+                return (low, high) if fits else (-INF, INF)
             case Cast() if node.a.dtype == dtypes.BOOL:
                 return 0, 1
             case Call(name="gcd"):
@@ -486,6 +494,10 @@ class Simplifier(Rewriter):
             return Seq(()) if node.orelse is None else self.stmt(node.orelse)
         then = self.stmt(node.then)
         orelse = None if node.orelse is None else self.stmt(node.orelse)
+        if all(branch is None or _is_empty(branch) for branch in (then, orelse)):
+            return Seq(())
+        if condition is node.condition and then is node.then and orelse is node.orelse:
+            return node
         return If(condition, then, orelse)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
@@ -495,16 +507,29 @@ class Simplifier(Rewriter):
         if any(new is not old for new, old in zip(shape, buffer.shape, strict=True)):
             buffer = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
             self._buffers[node.buffer] = buffer
-        return Allocate(buffer, self.stmt(node.body))
+        body = self.stmt(node.body)
+        if buffer is node.buffer and body is node.body:
+            return node
+        return Allocate(buffer, body)
 
     def visit_Store(self, node: Store) -> Stmt:
         """Simplify index and value."""
         buffer = self._buffers.get(node.buffer, node.buffer)
-        return Store(buffer, self.expr(node.index), self.expr(node.value))
+        index, value = self.expr(node.index), self.expr(node.value)
+        if buffer is node.buffer and index is node.index and value is node.value:
+            return node
+        return Store(buffer, index, value)
 
     def visit_Seq(self, node: Seq) -> Stmt:
         """Simplify in order, dropping what has become empty."""
-        return seq(*(self.stmt(stmt) for stmt in node.stmts))
+        stmts = [self.stmt(stmt) for stmt in node.stmts]
+        if all(new is old for new, old in zip(stmts, node.stmts, strict=True)):
+            return node
+        return seq(*stmts)
+
+
+def _is_empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts
 
 
 def _times(a: float, b: float) -> float:

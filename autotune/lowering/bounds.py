@@ -123,7 +123,7 @@ class Bounds:
         regions = []
         for position, span in enumerate(whole):
             found = union(need[position] for need in needs) if needs else None
-            if found is None or reads(found.low):
+            if found is None or reads(found.low) or reads(found.width):
                 regions.append(span)
                 continue
             low, extent = found.low, normal(found.width + 1)

@@ -17,6 +17,7 @@ from autotune.ir.expr import (
     Const,
     Expr,
     Knob,
+    Load,
     Read,
     Select,
     SizeVar,
@@ -46,12 +47,18 @@ class Interval:
 
 
 def is_loop_free(node: Expr) -> bool:
-    """Whether an expression depends on knobs and sizes only."""
-    return all(isinstance(v, (Knob, SizeVar)) for v in free_vars(node))
+    """Whether an expression depends on knobs and sizes only: on no loop, on no memory."""
+    return not any(
+        isinstance(n, (Read, Load)) or (isinstance(n, Var) and not isinstance(n, (Knob, SizeVar)))
+        for n in walk_expr(node)
+    )
 
 
 class _AsIndex(Rewriter):
-    """Rewrites integers of any width as `dtypes.INDEX`, the one type of interval analysis."""
+    """Rewrites integers of any width as `dtypes.INDEX`, the one type of interval analysis.
+
+    A cast to fewer bits may wrap and stays.
+    """
 
     def expr(self, node: Expr) -> Expr:
         result = super().expr(node)
@@ -61,9 +68,7 @@ class _AsIndex(Rewriter):
         return fold(node.op, self.expr(node.a), self.expr(node.b))
 
     def visit_Cast(self, node: Cast) -> Expr:
-        if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
-            return self.expr(node.a)
-        return node
+        return self.expr(node.a) if dtypes.holds(node.dtype, node.a.dtype) else node
 
     def visit_Select(self, node: Select) -> Expr:
         return select(*map(self.expr, node.children))
@@ -138,7 +143,7 @@ class Relaxer:
     def _atom(self, node: Expr) -> Interval | None:
         if isinstance(node, Var):
             return Interval(const(0, node.dtype), self.extents[node] - 1)
-        if isinstance(node, Cast) and dtypes.is_integer(node.a.dtype):
+        if isinstance(node, Cast) and dtypes.holds(node.dtype, node.a.dtype):
             return self.interval(node.a)
         if isinstance(node, Select) and not self._ranges(node.condition):
             return self._choice(node)

@@ -10,9 +10,11 @@ import pytest
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
-from autotune.ir.expr import Knob, Load
+from autotune.ir.expr import Knob, Load, Var
 from autotune.ir.interpreter import evaluate, interpret
-from autotune.ir.stmt import Allocate, Function, Stmt
+from autotune.ir.ops import const
+from autotune.ir.simplify import Simplifier
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 from autotune.lowering.finalise import analyse, finalise
@@ -285,3 +287,83 @@ def test_an_integer_select_over_indices_is_right_in_an_index() -> None:
         if vector:
             s[C].vectorize(C.op.axis[1])
         run(s, [A, C], [a], want)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_region_that_a_loaded_number_decides_is_the_whole_tensor(number: int, at: int) -> None:
+    A, index = te.placeholder((8,), name="A"), te.placeholder((1,), "int32", name="index")
+    P = te.compute((8,), lambda i: A[i] * 2, name="P")
+    C = te.compute((4,), lambda j: P[te.select(index[0] > 3, j, j * 2)], name="C")
+    s = te.create_schedule(C.op)
+    s[P].compute_at(s[C], s[C].split(C.op.axis[0], factor=2)[at])
+    a = numbers(8)
+    want = a[:4] * 2 if number > 3 else a[::2] * 2
+    run(s, [A, index, C], [a, np.array([number], "int32")], want)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_loaded_number_that_scales_an_index_is_no_extent(at: int) -> None:
+    A, index = te.placeholder((8,), name="A"), te.placeholder((1,), "int32", name="index")
+    P = te.compute((8,), lambda i: A[i] * 2, name="P")
+    C = te.compute((4,), lambda j: P[te.max(index[0], 0) * j], name="C")
+    s = te.create_schedule(C.op)
+    s[P].compute_at(s[C], s[C].split(C.op.axis[0], factor=2)[at])
+    a = numbers(8)
+    analysed = run(s, [A, index, C], [a, np.array([2], "int32")], a[::2] * 2)
+    (allocation,) = [x for x in walk(analysed.body) if isinstance(x, Allocate)]
+    assert [str(extent) for extent in allocation.buffer.shape] == ["8"]
+
+
+def test_a_cast_to_fewer_bits_wraps_and_decides_nothing() -> None:
+    B = te.compute(
+        (4,),
+        lambda i: te.select(te.cast("int32", i.astype("int64") + 2**31) < 0, 1.0, 0.0),
+        name="B",
+    )
+    run(te.create_schedule(B.op), [B], [], np.ones(4, "float32"))
+
+
+def test_a_cast_to_fewer_bits_that_fits_is_decided() -> None:
+    B = te.compute(
+        (4,), lambda i: te.select(te.cast("int32", i.astype("int64") + 7) < 0, 1.0, 0.0), name="B"
+    )
+    analysed = run(te.create_schedule(B.op), [B], [], np.zeros(4, "float32"))
+    assert "select" not in str(analysed)
+
+
+def test_the_region_of_an_index_cast_to_fewer_bits_is_the_whole_tensor() -> None:
+    A = te.placeholder((8,), name="A")
+    P = te.compute((8,), lambda i: A[i] * 2, name="P")
+    C = te.compute(
+        (4,), lambda i: P[te.cast("int32", i.astype("int64") + 2**31) % 8], name="C"
+    )
+    s = te.create_schedule(C.op)
+    s[P].compute_at(s[C], C.op.axis[0])
+    a = numbers(8)
+    run(s, [A, C], [a], a[:4] * 2)
+
+
+def test_an_analysed_function_is_simplified_to_itself() -> None:
+    A, B = te.placeholder((10, 7), name="A"), te.placeholder((7, 12), name="B")
+    k = te.reduce_axis((0, 7), "k")
+    C = te.compute((10, 12), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    local = s.cache_write(C, "local")
+    i, j = C.op.axis
+    xo, yo, _, _ = s[C].tile(i, j, Knob("x", 1, 8), 5)
+    s[local].compute_at(s[C], yo)
+    s[C].parallel(xo)
+    function = lower_schedule(s, [A, B, C])
+    (x,) = {v for stmt in walk(function.body) for e in stmt_exprs(stmt) for v in free_vars(e)
+            if isinstance(v, Knob)}
+    once = analyse(function, {x: 4})
+    assert analyse(once, {}).body is once.body
+
+
+def test_a_guard_around_nothing_vanishes() -> None:
+    condition = Var("i") < 3
+    nothing = For(Var("j"), const(0), LoopKind.SERIAL, Seq(()))
+    simplified = Simplifier().stmt(If(condition, nothing, nothing))
+    assert isinstance(simplified, Seq)
+    assert not simplified.stmts

@@ -63,7 +63,7 @@ class Indices(Writer):
                 case Binary(op=op):
                     known = op in ARITHMETIC and all(map(self.is_index, expr.children))
                 case Cast():
-                    known = dtypes.is_integer(expr.dtype) and self.is_index(expr.a)
+                    known = dtypes.holds(expr.dtype, expr.a.dtype) and self.is_index(expr.a)
                 case Ramp() | Broadcast():
                     known = all(map(self.is_index, expr.children))
                 case Select(condition=Binary(op=op) as test):
