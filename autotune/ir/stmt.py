@@ -129,6 +129,11 @@ class Function:
             return self
         return Function(self.name, self.params, self.outputs, body, self.sizes, self.attrs)
 
+    def with_attrs(self, **attrs: Any) -> Function:
+        """Return the function with further notes."""
+        merged = {**self.attrs, **attrs}
+        return Function(self.name, self.params, self.outputs, self.body, self.sizes, merged)
+
     def __str__(self) -> str:
         from autotune.ir.printer import stmt_text
 

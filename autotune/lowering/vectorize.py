@@ -9,6 +9,8 @@ allocation depends on its iterations, an element is combined over them) becomes 
 
 from __future__ import annotations
 
+import logging
+
 from autotune.ir import dtypes
 from autotune.ir.expr import (
     Binary,
@@ -32,17 +34,29 @@ from autotune.ir.visitor import Rewriter, stmt_exprs, substitute, walk, walk_exp
 MAX_LANES = 64
 
 
+logger = logging.getLogger(__name__)
+
+
 class _Refusal(Exception):
     """A loop that has to stay a loop, and why."""
 
 
 def vectorize(function: Function) -> Function:
-    """Return the function with every VECTORIZED loop made vectors, or serial where it cannot be."""
-    return function.with_body(_Vectorize().stmt(function.body))
+    """Return the function with every VECTORIZED loop made vectors, or serial where it cannot be.
+
+    Loops that became serial are in the attribute "not_vectorized", as pairs of name and reason.
+    """
+    rewriter = _Vectorize()
+    result = function.with_body(rewriter.stmt(function.body))
+    return result.with_attrs(not_vectorized=tuple(rewriter.refused)) if rewriter.refused else result
 
 
 class _Vectorize(Rewriter):
     """Finds the loops, inner ones first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[tuple[str, str]] = []
 
     def visit_For(self, node: For) -> Stmt:
         loop = self.rebuild_stmt(node)
@@ -50,7 +64,9 @@ class _Vectorize(Rewriter):
             return loop
         try:
             return _vectorized(loop)
-        except _Refusal:
+        except _Refusal as refusal:
+            logger.debug("loop %s is not vectorized: %s", loop.var.name, refusal)
+            self.refused.append((loop.var.name, str(refusal)))
             return For(loop.var, loop.extent, LoopKind.SERIAL, loop.body)
 
 
@@ -73,15 +89,15 @@ def _vectorized(loop: For) -> Stmt:
 
 
 def _check_accesses(loop: For) -> None:
-    """Refuse a loop that may read in one iteration what another one wrote.
+    """Refuse a loop that may read or overwrite in one iteration what another one wrote.
 
-    A buffer that the body both writes and reads must be addressed by one expression throughout,
-    so that no lane sees another's element.
+    A buffer that the body writes must be addressed by one expression throughout, so that no lane
+    sees another's element.
     """
     stored: dict[Buffer, Expr] = {}
     for stmt in walk(loop.body):
         if isinstance(stmt, Store) and stored.setdefault(stmt.buffer, stmt.index) is not stmt.index:
-            stored[stmt.buffer] = loop.var  # several: equal to no index of a load
+            raise _Refusal(f"{stmt.buffer.name} is written at several places")
     for stmt in walk(loop.body):
         for expr in stmt_exprs(stmt):
             for node in walk_expr(expr):

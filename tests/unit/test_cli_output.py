@@ -7,11 +7,12 @@ import warnings
 import pytest
 
 from autotune.cli.output import complain, one_line, say, shown_warnings, width
+from autotune.cli.show import show_command
 from autotune.cli.tasks import closest, parse_settings
 from autotune.measure.result import MeasureResult
 from autotune.report.display import PlainDisplay
 from autotune.report.progress import Progress, failures_text
-from autotune.report.spaces import space_text
+from autotune.report.spaces import legal_lines, space_text
 from autotune.report.summary import log_summary_text, summary_line
 from autotune.report.tables import table, wrap
 from autotune.report.units import Work, duration_text, three_digits, time_text
@@ -270,6 +271,24 @@ def test_a_space_is_shown_with_sizes_rejections_and_a_configuration():
     assert text.splitlines()[-1].startswith("default config 0: k=1, tile=(")
 
 
+def test_what_a_template_refuses_is_told_with_its_reasons_commonest_first():
+    def refuses(index):
+        return lambda columns: columns["k"] != index
+
+    rules = [Constraint(f"template: E: {i}", refuses(i)) for i in range(5)]
+    rules.append(Constraint("template: F", lambda columns: columns["k"] < 8))
+    rules.append(Constraint("own rule", refuses(7)))
+    assert legal_lines(Space([ChoiceKnob("k", list(range(10)))], rules)) == [
+        "space 10, 2 legal",
+        "2 of 10 refused: F",
+        "1 of 10 refused: E: 0",
+        "1 of 10 refused: E: 1",
+        "3 of 10 refused for 3 other reasons",
+    ]
+    huge = Space([ChoiceKnob(f"k{i}", list(range(100))) for i in range(5)])
+    assert legal_lines(huge) == ["space 10000000000, too large to count what is legal"]
+
+
 def test_a_space_too_large_to_count_says_so_instead_of_counting():
     knobs = [ChoiceKnob(f"k{i}", list(range(100))) for i in range(6)]
     space = Space(knobs, [Constraint("rule", lambda c: c["k0"] < 50)])
@@ -277,3 +296,22 @@ def test_a_space_too_large_to_count_says_so_instead_of_counting():
     assert "1000000000000 configurations\n" in text
     assert "?  rule" in text
     assert max(map(len, text.splitlines())) <= 60
+
+
+def test_loops_that_could_not_be_vectorized_are_comments_below_the_listing(tmp_path, capsys):
+    file = tmp_path / "tail.py"
+    file.write_text(
+        "from autotune import te\nfrom autotune.template import template\n\n"
+        "@template('tail')\ndef tail(cfg, n: int):\n"
+        "    A = te.placeholder((n,), name='A')\n"
+        "    B = te.compute((n,), lambda i: A[i] + 1, name='B')\n"
+        "    s = te.create_schedule(B.op)\n"
+        "    s[B].vectorize(s[B].split(B.op.axis[0], factor=4)[1])\n"
+        "    return s, [A, B]\n"
+    )
+    for n, comments in ((7, ["// i.inner is not vectorized: a guard differs between iterations"]),
+                        (8, [])):
+        show_command(f"{file}:tail", [f"n={n}"], "llvm", 0, ["ir"])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line.startswith("// i")] == comments
+        assert lines[len(lines) - len(comments) - 1].strip() == "}"

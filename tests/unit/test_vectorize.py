@@ -149,6 +149,9 @@ REFUSED: dict[str, Callable[[], Stmt]] = {
         Store(C, Const(0, "int32"), Const(1.0, "float32")),
         vector_loop(lambda v: Store(C, v + 1, Load(C, v) * 2)),
     ),
+    "elements that other lanes overwrite": lambda: vector_loop(
+        lambda v: seq(Store(C, v, Load(A, v)), Store(C, v + 1, Load(B, v)))
+    ),
     "a long prime extent": lambda: vector_loop(lambda v: Store(C, v % 64, Load(A, v % 64)), 67),
 }
 
@@ -179,3 +182,31 @@ def test_a_function_without_vector_loops_is_returned_as_it_is() -> None:
     body = For(Var("i"), N, LoopKind.SERIAL, Store(C, ONE, Const(1.0, "float32")))
     function = Function("f", (C,), frozenset([C]), body)
     assert vectorize(function) is function
+
+
+def test_a_read_at_the_loop_variable_of_what_is_written_elsewhere_stays_a_loop() -> None:
+    loop = vector_loop(
+        lambda v: seq(
+            Store(C, v, Load(B, v)),
+            Store(B, v + 1, Const(1.0, "float32")),
+            Store(B, v + 2, Const(2.0, "float32")),
+        ),
+        4,
+    )
+    function = Function("f", (A, B, C), frozenset([B, C]), loop)
+    after = vectorize(function)
+    assert serial(after.body)
+    np.testing.assert_array_equal(run(after)[:4], [63, 1, 1, 1])
+
+
+def test_a_loop_that_stays_one_is_noted_with_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = vector_loop(lambda v: If(v < 5, Store(C, v, Load(A, v))))
+    function = Function("f", (A, B, C), frozenset([C]), body, attrs={"kept": 1})
+    with caplog.at_level("DEBUG", logger="autotune.lowering.vectorize"):
+        after = vectorize(function)
+    assert after.attrs == {
+        "kept": 1, "not_vectorized": (("v", "a guard differs between iterations"),)
+    }
+    assert caplog.messages == ["loop v is not vectorized: a guard differs between iterations"]
