@@ -1,0 +1,70 @@
+"""Features of all candidates at once are those of each candidate on its own.
+
+Random programs and schedules with knobs as split factors, remainders and length-1 axes included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from te_programs import programs
+from te_schedules import scheduled
+
+from autotune.errors import AutotuneError
+from autotune.ir.expr import Call, Select
+from autotune.ir.stmt import Function, Store
+from autotune.ir.visitor import walk, walk_expr
+from autotune.lowering.nest import lower_schedule
+from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from features import LoopNest, candidate
+
+VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
+
+
+def has_branches(function: Function) -> bool:
+    """Whether an expression chooses between others, which some knob values may decide."""
+    return any(
+        isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else")
+        for stmt in walk(function.body)
+        if isinstance(stmt, Store)
+        for node in walk_expr(stmt.value)
+    )
+
+
+def assert_same(batch: LoopNest, single: LoopNest, about: Any) -> None:
+    assert batch.loops == single.loops, about
+    for one, other in zip(batch.accesses, single.accesses, strict=True):
+        assert one == other, about
+
+
+def check_random_schedule(data: st.DataObject) -> None:
+    program = data.draw(programs())
+    schedule = data.draw(scheduled(program).filter(lambda s: s.knobs))
+    try:
+        function = lower_schedule(schedule.schedule, [*program.inputs, *program.outputs])
+    except AutotuneError:
+        return
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    knobs = list(schedule.knobs)
+    columns = {knob.name: rng.choice(VALUES, 8) for knob in knobs}
+    nest = LoopNestPlan(function).nest(columns)
+    for row in range(8):
+        values = {knob: int(columns[knob.name][row]) for knob in knobs}
+        single, batch = loop_nest(function, values), candidate(nest, row)
+        if [a.name for a in single.accesses] == [a.name for a in batch.accesses]:
+            assert_same(batch, single, (values, schedule.describe(), program.describe()))
+        else:
+            assert has_branches(function)
+
+
+@given(st.data())
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+def test_all_candidates_at_once_are_the_candidates_one_by_one(data: st.DataObject) -> None:
+    check_random_schedule(data)
