@@ -4,12 +4,14 @@ A leaf package: it knows nothing of templates, spaces or devices.
 """
 
 from records.errors import NewerSchemaError, RecordError, RecordWarning
+from records.journal import Journal
 from records.query import SummaryRow, best, measured_indices, select, summary
 from records.record import SCHEMA, Record, config_key, make_workload_key, workload_key
 from records.store import RecordStore
 
 __all__ = [
     "SCHEMA",
+    "Journal",
     "NewerSchemaError",
     "Record",
     "RecordError",

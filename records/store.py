@@ -50,18 +50,10 @@ class RecordStore:
         RecordError
             If the file cannot be written.
         """
-        data = "".join(f"{record.to_json_line()}\n" for record in records).encode()
-        if not data:
-            return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as fd:
-                _heal(fd, self.path)
-                _write_whole(fd, data)
-                if os.fstat(fd).st_size == len(data):  # perhaps a new file: sync its name too
-                    _sync_folder(self.path.parent)
-        except OSError as error:
-            raise RecordError(f"cannot append to {self.path}: {error.strerror}") from error
+        data = encode(records)
+        if data:
+            with self.appending() as fd:
+                self.write(fd, data)
 
     def load(self, must_exist: bool = False) -> list[Record]:
         """Read all records, oldest first.
@@ -75,20 +67,49 @@ class RecordStore:
             If the file cannot be read, holds a record of a newer schema, or, with `must_exist`,
             is missing.
         """
+        with self.reading() as fd:
+            if fd is not None:
+                with open(fd, "rb", closefd=False) as lines:
+                    return self.parse(lines)
+        if must_exist:
+            raise RecordError(f"there is no record log at {self.path}; check the path")
+        return []
+
+    # -- for the other classes of this package ---------------------------------------------
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[int | None]:
+        """Lock the log for reading and hand out its descriptor; None if there is no log."""
         try:
-            with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as fd, open(fd, "rb", closefd=False) as f:
-                return self._parse(f)
-        except FileNotFoundError as error:
-            if not must_exist:
-                return []
-            raise RecordError(f"there is no record log at {self.path}; check the path") from error
+            with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as fd:
+                yield fd
+        except FileNotFoundError:
+            yield None
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
 
-    def _parse(self, lines: Iterable[bytes]) -> list[Record]:
+    @contextlib.contextmanager
+    def appending(self) -> Iterator[int]:
+        """Lock the log, made if needed, for writing and hand out its descriptor, healed."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as fd:
+                _heal(fd, self.path)
+                yield fd
+        except OSError as error:
+            raise RecordError(f"cannot append to {self.path}: {error.strerror}") from error
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Write whole lines at the end of the locked log, and force them to disk."""
+        _write_whole(fd, data)
+        if os.fstat(fd).st_size == len(data):  # perhaps a new file: sync its name too
+            _sync_folder(self.path.parent)
+
+    def parse(self, lines: Iterable[bytes], first: int = 1) -> list[Record]:
+        """Return the records in some lines of the log, the first of which has this number."""
         found: list[Record] = []
         corrupt: list[tuple[int, str]] = []
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, first):
             if line.isspace():
                 continue
             try:
@@ -133,6 +154,11 @@ class RecordStore:
         except FileNotFoundError:
             return False
         return os.path.samestat(os.fstat(fd), now)
+
+
+def encode(records: Iterable[Record]) -> bytes:
+    """Return records as lines of a log."""
+    return "".join(f"{record.to_json_line()}\n" for record in records).encode()
 
 
 def _loads(line: bytes) -> object:

@@ -1,0 +1,113 @@
+"""A log that several runs write at once: each sees the others' records and repeats none."""
+
+import multiprocessing
+
+import pytest
+
+from records import Journal, Record, RecordStore, RecordWarning
+
+
+def make(index, template="aa", cost=1e-3):
+    return Record(
+        workload={"template": "matmul", "args": {"n": 64}},
+        target="llvm",
+        config={"index": index, "values": {"k": index}},
+        costs_s=[cost],
+        seed=0,
+        timestamp=1.0,
+        fingerprints={"template": template},
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RecordStore(tmp_path / "log.jsonl")
+
+
+def test_news_is_told_once_and_without_what_was_added_here(store):
+    store.append([make(0), make(1)])
+    journal = Journal(store)
+    assert journal.news() == [make(0), make(1)]
+    assert journal.add(make(2))
+    store.append([make(3)])
+    assert journal.news() == [make(3)]
+    assert journal.news() == []
+
+
+def test_a_configuration_that_another_run_has_added_is_not_added_again(store):
+    mine, other = Journal(store), Journal(store)
+    assert other.add(make(0, cost=2e-3))
+    assert not mine.add(make(0))
+    assert mine.news() == store.load() == [make(0, cost=2e-3)]
+
+
+def test_a_configuration_is_added_again_for_an_edited_template(store):
+    journal = Journal(store)
+    assert journal.add(make(0, "aa"))
+    assert journal.add(make(0, "bb"))
+    assert not journal.add(make(0, "bb"))
+
+
+def test_no_log_has_no_news_and_is_not_made(store):
+    assert Journal(store).news() == []
+    assert not store.path.exists()
+
+
+def test_a_line_without_newline_is_told_once_and_a_torn_one_not(store):
+    store.path.write_text(make(0).to_json_line())
+    journal = Journal(store)
+    assert journal.news() == [make(0)]
+    assert journal.add(make(1))
+    with store.path.open("a") as file:
+        file.write('{"torn')
+    with pytest.warns(RecordWarning, match="line 3 is torn"):
+        assert journal.news() == []
+    assert journal.add(make(2))
+    assert journal.news() == []
+    assert store.load() == [make(0), make(1), make(2)]
+
+
+def test_a_replaced_log_is_read_anew_and_known_records_are_no_news(store):
+    store.append([make(0)])
+    journal = Journal(store)
+    journal.news()
+    store.path.rename(store.path.with_name("old"))
+    store.append([make(0), make(1)])
+    assert journal.news() == [make(1)]
+    assert not journal.add(make(1))
+
+
+def test_only_what_is_new_is_read(store, monkeypatch):
+    journal, other = Journal(store), Journal(RecordStore(store.path))
+    parsed = []
+    parse = store.parse
+
+    def counting(lines, first=1):
+        lines = list(lines)
+        parsed.extend(lines)
+        return parse(lines, first)
+
+    monkeypatch.setattr(store, "parse", counting)
+    for index in range(20):
+        journal.add(make(index))
+    assert parsed == []
+    other.add(make(20))
+    assert journal.news() == [make(20)]
+    assert len(parsed) == 1
+
+
+def add_all(path, count):
+    journal = Journal(RecordStore(path))
+    for index in range(count):
+        journal.add(make(index))
+
+
+def test_concurrent_runs_add_every_configuration_once(store):
+    context = multiprocessing.get_context("spawn")
+    runs = [context.Process(target=add_all, args=(str(store.path), 40)) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0, 0]
+    assert [record.index for record in store.load()] == list(range(40))
