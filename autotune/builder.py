@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from autotune.errors import InstantiationError, UsageError
+from autotune.history import valid_records
 from autotune.ir.stmt import Function
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.nest import lower_schedule
@@ -17,8 +18,8 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
 from autotune.te.tensor import Tensor
-from records import Record, RecordStore, best, select
-from search_spaces import Config, SpaceError
+from records import Record, RecordStore
+from search_spaces import Config
 
 log = logging.getLogger(__name__)
 
@@ -168,23 +169,16 @@ def _loaded(records: Any) -> list[Record]:
 def best_config(task: Task, records: Sequence[Record]) -> tuple[Record | None, Config | None]:
     """Return the fastest record of this workload and target, and its place in today's space.
 
-    Records are matched by the knobs' values, so that a space that has grown since still finds
-    them; one that today's space does not hold or allow is passed over with a log message.
+    Records of an earlier version of the template are not used (see `valid_records`); one whose
+    configuration is no longer allowed is passed over with a log message.
     """
-    candidates = select(
-        records, template=task.workload.template, args=task.workload.args, target=str(task.target)
-    )
-    while candidates:
-        record = best(candidates)
-        if record is None:
-            break
+    found = [(index, record) for index, record in valid_records(task, records) if record.ok]
+    for index, record in sorted(found, key=lambda pair: pair[1].cost_s):
         try:
-            index = task.space.index_of(record.config["values"])
             if task.space.feasible([index]).all():
                 return record, task.space.config(index)
             problem = "its configuration is no longer allowed"
-        except (SpaceError, InstantiationError) as error:
+        except InstantiationError as error:
             problem = str(error)
         log.warning("record of %s passed over: %s", task.workload.key, problem)
-        candidates = [r for r in candidates if r is not record]
     return None, None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -146,6 +147,7 @@ class Task:
             )
         self.workload = Workload(template.name, self.args)
         self._template_ref = template_ref
+        self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
         self._structures = Structures(
             template.name,
             lambda cfg: template.function(cfg, **self.args),
@@ -297,17 +299,27 @@ class Task:
         """Total size of the arguments in bytes: what a run must move at least."""
         return float(sum(argument.nbytes for argument in self.arguments))
 
-    @cached_property
+    @property
     def fingerprints(self) -> dict[str, str]:
-        """Digests of the knobs ("space") and of computations and schedule steps ("template").
+        """Digests as of `fingerprints_of`, for the knobs' default values."""
+        return self._fingerprints(self._structures.of({}))
 
-        Neither depends on how the schedule is lowered or simplified.
+    def fingerprints_of(self, index: int) -> dict[str, str]:
+        """Return digests of the knobs ("space") and of what the template does ("template").
+
+        "template" covers computations and schedule steps of this configuration's structure,
+        before lowering and with knobs as symbols: with the knobs' values it says which program
+        was meant. It does not depend on other structures, nor on which of them are known.
         """
-        knobs = Space(self.space.knobs).fingerprint()
-        lines = [self.workload.key, knobs]
-        structures = self._structures.known or [self._structures.of({})]
-        for structure in structures:
-            lines += [f"if {expr_text(expr)} is {value}" for expr, value in structure.decisions]
-            if structure.schedule is not None:
-                lines += schedule_lines(structure.schedule)
-        return {"space": knobs, "template": digest(lines)}
+        return self._fingerprints(self.structure(index))
+
+    def _fingerprints(self, structure: Structure) -> dict[str, str]:
+        found = self._digests.get(structure)
+        if found is None:
+            lines = [self.workload.key, *schedule_lines(structure.schedule)]
+            found = self._digests[structure] = digest(lines)
+        return {"space": self._space_fingerprint, "template": found}
+
+    @cached_property
+    def _space_fingerprint(self) -> str:
+        return Space(self.space.knobs).fingerprint()

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.history import valid_records
 from autotune.measure import environment
 from autotune.measure.result import MeasureInput, Measurer, MeasureResult
 from autotune.task import Task
 from autotune.tuner.base import Observation, Tuner
-from records import Record, RecordStore
-from records.query import best, select
+from records import Journal, Record, RecordStore
 from search_spaces import SpaceError
 
 BATCH = 8
@@ -109,7 +109,8 @@ def tune(
     """Measure until the log holds `trials` records of this workload and target.
 
     Each measurement is appended to the log before the next one begins, so that a run that is
-    interrupted or killed loses at most the candidate it was at.
+    interrupted or killed loses at most the candidate it was at. What other runs append to the log
+    meanwhile counts, too, and is not measured again.
 
     Parameters
     ----------
@@ -119,7 +120,8 @@ def tune(
     tuner : Tuner
         A new one, over the task's space.
     store : RecordStore
-        Earlier records of the workload count as trials, failures included, and are never repeated.
+        Earlier records of the workload count as trials, failures included, and are never repeated,
+        unless an earlier version of the template made them.
     trials : int
         Records wanted in all.
     seed : int
@@ -160,29 +162,27 @@ class _Run:
         self.task = task
         self.measurer = measurer
         self.tuner = tuner
-        self.store = store
+        self.journal = Journal(store)
         self.trials = trials
         self.seed = seed
         self.on_event = on_event
         self.begin = time.monotonic()
-        self.workload = task.workload.to_json()
         self.common: dict[str, Any] = {
-            "workload": self.workload,
+            "workload": task.workload.to_json(),
             "target": str(task.target),
             "policy": measurer.policy.to_json(),
             "device": environment.device(task.target),
             "versions": environment.versions(),
             "seed": seed,
         }
-        self.records = select(
-            store.load(), self.workload["template"], self.workload["args"], str(task.target)
-        )
-        self.best = best(self.records)
+        self.records: list[Record] = []
+        self.by_index: dict[int, Record] = {}
+        self.best: Record | None = None
         self.measured = 0
 
     def go(self, batch: int) -> TuneSummary:
         """Run to the end."""
-        self._recall()
+        self.tuner.tell(self._recall())
         self.on_event(Started(self.trials, len(self.records), self.best))
         exhausted = False
         while len(self.records) < self.trials and not exhausted:
@@ -193,45 +193,58 @@ class _Run:
         self.on_event(Finished(summary))
         return summary
 
-    def _recall(self) -> None:
-        """Tell the tuner what the log knows, and the measurer what was measured just as now."""
+    def _recall(self) -> list[Observation]:
+        """Take in what others have logged; tell the measurer what was measured just as now."""
         observations = []
-        for record in self.records:
-            index = self._index(record)
-            if index is not None:
-                observations.append(_observation(index, record))
+        for index, record in valid_records(self.task, self.journal.news()):
+            observations.append(self._take(index, record))
             if record.ok and self._comparable(record):
                 self.measurer.remember(_result(record))
-        self.tuner.tell(observations)
+        return observations
+
+    def _take(self, index: int, record: Record) -> Observation:
+        """Count a record."""
+        self.records.append(record)
+        self.by_index.setdefault(index, record)
+        if record.ok and (self.best is None or record.cost_s < self.best.cost_s):
+            self.best = record
+        return _observation(index, record)
 
     def _comparable(self, record: Record) -> bool:
         same = ("policy", "device", "versions")
         return all(getattr(record, name) == self.common[name] for name in same)
 
-    def _index(self, record: Record) -> int | None:
-        """Return a record's candidate in today's space: values count, as indices may have moved."""
-        try:
-            return self.task.space.index_of(record.config["values"])
-        except SpaceError:
-            return None
-
     def _measure(self, indices: Sequence[int]) -> list[Observation]:
-        observations = []
-        inputs = [MeasureInput(self.task.space.config(index)) for index in indices]
-        with contextlib.closing(self._results(inputs)) as results:
-            for candidate, result in zip(inputs, results, strict=True):
+        observations = self._recall()
+        asked: deque[MeasureInput] = deque()
+        with contextlib.closing(self._results(self._wanted(indices, asked))) as results:
+            for result in results:
+                candidate = asked.popleft()
                 record = self._record(candidate, result)
-                self.store.append([record])
-                observations.append(_observation(candidate.config.index, record))
-                self._note(record, result)
+                if self.journal.add(record):
+                    self.measured += 1
+                    observations.append(self._take(candidate.config.index, record))
+                    self._announce(record, result)
+                observations += self._recall()
         return observations
 
-    def _results(self, inputs: Sequence[MeasureInput]) -> Generator[MeasureResult, None, None]:
+    def _wanted(
+        self, indices: Sequence[int], asked: deque[MeasureInput]
+    ) -> Iterator[MeasureInput]:
+        """Yield, and add to `asked`, the candidates that nobody has measured when it is time."""
+        for index in indices:
+            if len(self.records) >= self.trials:
+                return
+            if index not in self.by_index:
+                asked.append(MeasureInput(self.task.space.config(index)))
+                yield asked[-1]
+
+    def _results(self, inputs: Iterable[MeasureInput]) -> Generator[MeasureResult, None, None]:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
         yield from self.measurer.measure(inputs)
 
     def _record(self, candidate: MeasureInput, result: MeasureResult) -> Record:
-        fingerprints = dict(self.task.fingerprints)
+        fingerprints = self.task.fingerprints_of(candidate.config.index)
         if result.code_hash is not None:
             fingerprints["code"] = result.code_hash
         return Record(
@@ -245,11 +258,7 @@ class _Run:
             max_error=result.max_error,
         )
 
-    def _note(self, record: Record, result: MeasureResult) -> None:
-        self.records.append(record)
-        self.measured += 1
-        if record.ok and (self.best is None or record.cost_s < self.best.cost_s):
-            self.best = record
+    def _announce(self, record: Record, result: MeasureResult) -> None:
         trial = len(self.records)
         self.on_event(Measured(trial, max(self.trials, trial), record, result, self.best))
 
@@ -274,9 +283,9 @@ class _Run:
             default = self.task.default_index
         except SpaceError:  # no configuration is feasible
             return None
-        for record in self.records:
-            if self._index(record) == default:
-                return record.cost_s if record.ok else None
+        record = self.by_index.get(default)
+        if record is not None:
+            return record.cost_s if record.ok else None
         if not self.measured:
             return None
         (result,) = self.measurer.measure([MeasureInput(self.task.space.config(default))])

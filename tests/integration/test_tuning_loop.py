@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.builder import best_config
 from autotune.errors import UsageError
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
@@ -117,15 +118,70 @@ def test_the_tuner_is_told_what_the_log_knows(task, store):
     ]
 
 
-def test_a_record_whose_values_the_space_no_longer_has_counts_but_is_not_told(task, store):
-    run(task, store, 1)
-    (record,) = store.load()
-    old = record.to_json() | {"config": {"index": 0, "values": {"former_knob": 1}}}
-    store.append([Record.from_json(old)])
+def changed(record, **fields):
+    return Record.from_json(record.to_json() | fields)
+
+
+def test_records_of_an_earlier_version_of_the_template_are_neither_trials_nor_told(
+    task, store, caplog
+):
+    run(task, store, 2)
+    first, second = store.load()
+    store.path.unlink()
+    gone = {"index": 0, "values": {"former_knob": 1}}
+    edited = {**first.fingerprints, "template": "0123"}
+    store.append([changed(first, fingerprints=edited), changed(first, config=gone), second])
     tuner = GridTuner(task.space, 0)
-    summary, _ = run(task, store, 2, tuner=tuner)
-    assert summary.trials == 2
-    assert [o.index for o in tuner.observations] == [0]
+    summary, measurer = run(task, store, 2, tuner=tuner)
+    assert (summary.trials, summary.measured) == (2, 1)
+    assert measurer.asked[0] == 0  # measured again, beside the old record
+    assert [o.index for o in tuner.observations] == [0, 1]
+    assert [r.index for r in store.load()] == [0, 0, 1, 0]
+    (message,) = caplog.messages
+    assert message == (
+        "2 records of plain(n=64) were measured with an earlier version of this template and are "
+        "not used"
+    )
+
+
+def test_a_build_does_not_use_records_of_an_earlier_version(task, store, caplog):
+    run(task, store, 2)
+    fast, slow = store.load()
+    old = changed(fast, fingerprints={**fast.fingerprints, "template": "0123"})
+    assert best_config(task, [old, slow])[0] == slow
+    assert "1 record of plain(n=64) was measured with an earlier version" in caplog.text
+    assert best_config(task, [changed(old, fingerprints={}), slow])[0].index == fast.index
+
+
+def test_what_another_run_logs_meanwhile_counts_and_is_not_measured_again(task, store):
+    class WithAnother(FakeMeasurer):
+        def measure(self, inputs):
+            for result in super().measure(inputs):
+                if self.asked == [0, 1]:
+                    run(task, store, 3, FakeMeasurer(failing=[1]))  # 0 is there; adds 1 and 2
+                yield result
+
+    tuner = GridTuner(task.space, 0)
+    events = []
+    summary, measurer = run(task, store, 5, WithAnother(), tuner, on_event=events.append)
+    assert measurer.asked[:4] == [0, 1, 3, 4]
+    records = store.load()
+    assert [record.index for record in records] == [0, 1, 2, 3, 4]
+    assert not records[1].ok  # the first to log a configuration counts
+    assert [o.index for o in tuner.observations] == [0, 1, 2, 3, 4]
+    assert (summary.trials, summary.measured) == (5, 3)
+    assert [event.trial for event in events if isinstance(event, Measured)] == [1, 4, 5]
+
+
+def test_two_runs_at_once_on_one_log_repeat_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    with start(store) as first, start(store) as second:
+        said = [process.communicate() for process in (first, second)]
+        assert (first.returncode, second.returncode) == (0, 0), said
+    records = store.load()
+    assert 24 <= len(records) <= 25
+    assert len({record.index for record in records}) == len(records)
+    assert sum(int(out) for out, _ in said) == len(records)
 
 
 def test_a_record_is_found_by_its_values_even_if_its_index_has_moved(task, store):

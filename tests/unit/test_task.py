@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ def test_fingerprints_and_hashes_are_the_same_in_another_process() -> None:
         "from autotune.task import Task, code_hash",
         f"t = Task.from_reference('matmul', {args}, 'llvm -mcpu=x86-64-v3')",
         "print(t.fingerprints, code_hash(t.final(t.default_index)), t.space.fingerprint())",
+        "print([t.fingerprints_of(i) for i in range(0, len(t.space), 997)])",
     ]
     texts = {
         subprocess.run(
@@ -142,6 +144,46 @@ def test_fingerprints_and_hashes_are_the_same_in_another_process() -> None:
         for seed in ("1", "2")
     }
     assert len(texts) == 1
+
+
+def test_fingerprints_do_not_depend_on_which_structures_are_known() -> None:
+    early, late = Task(scaled, {"n": 20}), Task(scaled, {"n": 20})
+    early._structures.of({"tile": 32})
+    assert len(early._structures.known) == 1
+    indices = range(len(late.space))
+    expected = [late.fingerprints_of(index) for index in indices]
+    assert [early.fingerprints_of(index) for index in reversed(indices)] == expected[::-1]
+    assert late.fingerprints == expected[0]
+
+
+EDITED = """
+from autotune import te
+from autotune.template import template
+
+@template("edited")
+def edited(cfg):
+    kind = cfg.define_knob("kind", ["whole", "split"])
+    A = te.placeholder((32,), "float32", name="A")
+    B = te.compute((32,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    if kind == "split":
+        s[B].split(B.op.axis[0], factor=4)
+    return s, [A, B]
+"""
+
+
+def test_an_edit_changes_the_fingerprints_of_what_it_touches_only(tmp_path: Path) -> None:
+    def prints(name: str, old: str = "", new: str = "") -> list[str]:
+        source = tmp_path / f"{name}.py"
+        source.write_text(EDITED.replace(old, new))
+        task = Task.from_reference(f"{source}:edited", {})
+        return [task.fingerprints_of(index)["template"] for index in range(len(task.space))]
+
+    before = prints("before")
+    assert prints("grown", '"split"]', '"split", "other"]')[:2] == before
+    whole, split = prints("refactored", "factor=4", "factor=8")
+    assert whole == before[0]
+    assert split != before[1]
 
 
 def _lowered(scale: float, axis: str, factor: int, dtype: str = "float32") -> Function:
