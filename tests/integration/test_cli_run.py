@@ -111,6 +111,31 @@ def test_a_second_run_measures_nothing_twice_and_a_larger_one_continues(tuned, t
     assert len(indices) == len(set(indices)) == 6
 
 
+def test_an_edited_template_is_measured_anew_and_one_line_says_so(tmp_path):
+    source = tmp_path / "adding.py"
+    source.write_text(WRONG.replace("lambda a: a)", "lambda a: a + 1)"))
+    words = (f"{source}:wrong", "--set", "n=64", "--trials", 2, "--log", tmp_path / "log.jsonl")
+    assert call("run", *words).returncode == 0
+    source.write_text(source.read_text().replace("s[B].split(", "s[B].parallel(B.op.axis[0]) #"))
+    done = call("run", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        "autotune: warning: 2 records of wrong(n=64) were measured with an earlier version of this "
+        "template and are not used\n"
+    )
+    assert len(RecordStore(tmp_path / "log.jsonl").load()) == 4
+
+
+def test_a_reference_that_is_killed_leaves_an_empty_log_and_one_line(tmp_path):
+    source = tmp_path / "killed.py"
+    source.write_text(WRONG.replace("lambda a: a)", "lambda a: os.kill(os.getpid(), 9))", 1))
+    source.write_text("import os\n" + source.read_text())
+    done = call("run", f"{source}:wrong", "--set", "n=64", "--log", tmp_path / "log.jsonl")
+    assert done.returncode == 2
+    assert re.search(r"autotune: template .* cannot be measured: .* twice\n$", done.stderr)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
 def test_best_has_the_keys_that_scripts_rely_on(tuned):
     log, _ = tuned
     done = call("best", "matmul", *SIZE, "--log", log, "--json")
