@@ -10,15 +10,17 @@ import pytest
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
-from autotune.ir.expr import Knob, Load, Var
+from autotune.ir.expr import Const, Knob, Load, Var
 from autotune.ir.interpreter import evaluate, interpret
 from autotune.ir.ops import const
+from autotune.ir.poly import normal
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
+from autotune.lowering.regions import Relaxer, as_index
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
 from autotune.schedule.schedule import Schedule
@@ -289,30 +291,28 @@ def test_an_integer_select_over_indices_is_right_in_an_index() -> None:
         run(s, [A, C], [a], want)
 
 
-@pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("number", [1, 5])
-def test_a_region_that_a_loaded_number_decides_is_the_whole_tensor(number: int, at: int) -> None:
-    A, index = te.placeholder((8,), name="A"), te.placeholder((1,), "int32", name="index")
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("index", "number", "step"),
+    [
+        (lambda n, j: te.select(n > 3, j, j * 2), 1, 2),
+        (lambda n, j: te.select(n > 3, j, j * 2), 5, 1),
+        (lambda n, j: te.max(n, 0) * j, 2, 2),
+        (lambda n, j: te.min(te.max(n, 0), 2) * j, 0, 0),
+    ],
+)
+def test_a_loaded_number_is_in_no_extent(index: Any, number: int, step: int, at: int) -> None:
+    A, n = te.placeholder((8,), name="A"), te.placeholder((1,), "int32", name="n")
     P = te.compute((8,), lambda i: A[i] * 2, name="P")
-    C = te.compute((4,), lambda j: P[te.select(index[0] > 3, j, j * 2)], name="C")
+    C = te.compute((3, 4), lambda i, j: P[index(n[0], j)] + i, name="C")
     s = te.create_schedule(C.op)
-    s[P].compute_at(s[C], s[C].split(C.op.axis[0], factor=2)[at])
+    i, j = C.op.axis
+    s[P].compute_at(s[C], (i, *s[C].split(j, factor=2))[at])
     a = numbers(8)
-    want = a[:4] * 2 if number > 3 else a[::2] * 2
-    run(s, [A, index, C], [a, np.array([number], "int32")], want)
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_loaded_number_that_scales_an_index_is_no_extent(at: int) -> None:
-    A, index = te.placeholder((8,), name="A"), te.placeholder((1,), "int32", name="index")
-    P = te.compute((8,), lambda i: A[i] * 2, name="P")
-    C = te.compute((4,), lambda j: P[te.max(index[0], 0) * j], name="C")
-    s = te.create_schedule(C.op)
-    s[P].compute_at(s[C], s[C].split(C.op.axis[0], factor=2)[at])
-    a = numbers(8)
-    analysed = run(s, [A, index, C], [a, np.array([2], "int32")], a[::2] * 2)
+    want = a[np.arange(4) * step] * 2 + np.arange(3, dtype="float32")[:, None]
+    analysed = run(s, [A, n, C], [a, np.array([number], "int32")], want)
     (allocation,) = [x for x in walk(analysed.body) if isinstance(x, Allocate)]
-    assert [str(extent) for extent in allocation.buffer.shape] == ["8"]
+    assert all(isinstance(extent, Const) for extent in allocation.buffer.shape)
 
 
 def test_a_cast_to_fewer_bits_wraps_and_decides_nothing() -> None:
@@ -332,16 +332,14 @@ def test_a_cast_to_fewer_bits_that_fits_is_decided() -> None:
     assert "select" not in str(analysed)
 
 
-def test_the_region_of_an_index_cast_to_fewer_bits_is_the_whole_tensor() -> None:
-    A = te.placeholder((8,), name="A")
-    P = te.compute((8,), lambda i: A[i] * 2, name="P")
-    C = te.compute(
-        (4,), lambda i: P[te.cast("int32", i.astype("int64") + 2**31) % 8], name="C"
-    )
-    s = te.create_schedule(C.op)
-    s[P].compute_at(s[C], C.op.axis[0])
-    a = numbers(8)
-    run(s, [A, C], [a], a[:4] * 2)
+def test_what_is_cast_to_fewer_bits_has_no_interval() -> None:
+    i = Var("i")
+    relaxer = Relaxer({i: const(4)})
+    wide = i.astype("int64") * 2**31
+    assert relaxer.interval(normal(as_index(te.cast("int32", wide) // 2))) is None
+    same = relaxer.interval(normal(as_index(i.astype("int64") * 2)))
+    assert same is not None
+    assert str(same.width) == "6"
 
 
 def test_an_analysed_function_is_simplified_to_itself() -> None:
