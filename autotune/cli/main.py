@@ -1,6 +1,7 @@
 """The command `autotune`: runs a command and turns what went wrong into a line and an exit code.
 
-0: done; 2: the user's mistake; 3: nothing valid was found; 130: interrupted.
+0: done; 2: the user's mistake; 3: nothing valid was found;
+130: interrupted, and a run that another signal ends: 128 + its number.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import sys
 from collections.abc import Sequence
 
 from autotune.cli.output import StopError, complain, prepare_streams
+from autotune.cli.signals import exit_code
 from autotune.errors import AutotuneError
 
-DONE, MISTAKE, NOTHING_FOUND, INTERRUPTED = 0, 2, 3, 130
+DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,9 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StopError as stop:
         complain(str(stop))
         return stop.code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         complain("interrupted")
-        return INTERRUPTED
+        return exit_code(interrupt)
     except AutotuneError as error:
         complain(str(error))
         return MISTAKE

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import secrets
-import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.cli.main import INTERRUPTED, NOTHING_FOUND
+from autotune.cli.logs import check_log, open_log
+from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, say, width
+from autotune.cli.signals import ending_signals, exit_code
 from autotune.cli.tasks import closest, make_task, work_of
 from autotune.errors import UsageError
 
@@ -45,20 +47,26 @@ def run_command(options: RunOptions) -> None:
     Raises
     ------
     StopError
-        3 if nothing valid was found; 130 if interrupted.
+        3 if nothing valid was found; 130 (or 128 and the signal) if interrupted.
     UsageError
         If an option, the template or the log is not what it should be.
     """
+    with ending_signals():
+        _run(options, time.monotonic())
+
+
+def _run(options: RunOptions, begin: float) -> None:
     _check(options)
-    task = make_task(options.template, options.settings, options.target)
+    path = None if options.log is None else check_log(options.log)
+    task = make_task(options.template, options.settings, options.target, options.timeout_s)
     _check_target(task.target)
-    default = f"{_file_name(task.workload.template)}.jsonl"
-    path = Path(default if options.log is None else options.log)
-    store = _open_log(path)
+    path = path or check_log(f"{_file_name(task.workload.template)}.jsonl")
+    store = open_log(path)
     chosen = options.seed is None
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
 
     from autotune.measure.local import LocalMeasurer
+    from autotune.report.spaces import legal_lines
 
     with LocalMeasurer(
         task.template_ref, task.args, task.target, timeout_s=options.timeout_s, seed=seed
@@ -68,7 +76,9 @@ def run_command(options: RunOptions) -> None:
         work = work_of(task)
         say(f"{task.workload} on {task.target}")
         say(f"log {path}, seed {seed}{' (chosen now)' if chosen else ''}")
-        summary = _tune(task, work, measurer, store, options, seed)
+        for line in legal_lines(task.space):
+            say(line)
+        summary = _tune(task, work, measurer, store, options, seed, begin)
     if summary.best is None:
         raise StopError(NOTHING_FOUND, _nothing_valid(summary, path))
 
@@ -101,24 +111,6 @@ def _file_name(template: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in template)
 
 
-def _open_log(path: Path) -> RecordStore:
-    """Return the log, known to be readable and writable before anything is measured."""
-    from records import RecordStore
-
-    store = RecordStore(path)
-    store.load()
-    try:
-        if path.exists():
-            path.open("ab").close()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=path.parent).close()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot write the log {path}: {why}; choose another by --log") from error
-    return store
-
-
 def _require_feasible(task: Task) -> None:
     """Raise StopError if no configuration is allowed."""
     from search_spaces import SpaceError
@@ -136,8 +128,9 @@ def _tune(
     store: RecordStore,
     options: RunOptions,
     seed: int,
+    begin: float,
 ) -> TuneSummary:
-    """Run the loop under a display and print the summary line."""
+    """Run the loop under a display and print the summary line; the time counts from `begin`."""
     from autotune.cli.features import LazyTaskFeatures
     from autotune.report.display import make_display
     from autotune.report.progress import Progress
@@ -152,17 +145,20 @@ def _tune(
             summary = tune(
                 task, measurer, tuner, store, options.trials, seed, on_event=display.on_event
             )
-    except KeyboardInterrupt:
-        raise _interrupted(progress, work, store) from None
+    except KeyboardInterrupt as interrupt:
+        raise _interrupted(progress, store, exit_code(interrupt)) from None
+    summary = replace(summary, elapsed_s=time.monotonic() - begin)
     say(summary_line(summary, work))
     return summary
 
 
-def _interrupted(progress: Progress, work: Work, store: RecordStore) -> StopError:
+def _interrupted(progress: Progress, store: RecordStore, code: int) -> StopError:
     standing = progress.standing
+    if not standing.trial:
+        return StopError(code, "interrupted before anything was measured")
     best = f", {standing.parts()[0]}" if standing.best_s is not None else ""
     return StopError(
-        INTERRUPTED,
+        code,
         f"interrupted after {standing.trial} of {standing.trials} trials{best}; "
         f"they are in {store.path}, and the same command goes on from there",
     )

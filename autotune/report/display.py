@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -121,7 +122,8 @@ class LiveDisplay:
         trace: TracebackType | None,
     ) -> None:
         """Take the line away; what it said last is in the summary."""
-        self._bar.stop()
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            self._bar.stop()
 
     def on_event(self, event: Event) -> None:
         """Renew the line."""

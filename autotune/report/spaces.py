@@ -9,6 +9,12 @@ from search_spaces.space import ENUMERABLE
 MOST_VALUES = 8
 """Values of a knob that are written out."""
 
+MOST_REASONS = 3
+"""Reasons for which a template refuses configurations that are written out."""
+
+_RAISED = "template: "
+"""How the name of a rule begins that stands for an exception of the template."""
+
 
 def space_text(title: str, space: Space, index: int | None, label: str, width: int) -> str:
     """Return the description of a space.
@@ -41,6 +47,25 @@ def _sizes(space: Space) -> str:
     if len(space) > ENUMERABLE:
         return f"{len(space)} configurations"
     return f"{len(space)} configurations, {len(space.feasible_indices())} allowed"
+
+
+def legal_lines(space: Space) -> list[str]:
+    """Return how much of a space is legal, and what the template itself refuses and why."""
+    if len(space) > ENUMERABLE:
+        return [f"space {len(space)}, too large to count what is legal"]
+    lines = [f"space {len(space)}, {len(space.feasible_indices())} legal"]
+    raised = [
+        (count, name.removeprefix(_RAISED))
+        for name, count in space.rejections().items()
+        if count and name.startswith(_RAISED)
+    ]
+    raised.sort(key=lambda pair: -pair[0])
+    lines += [f"{count} of {len(space)} refused: {why}" for count, why in raised[:MOST_REASONS]]
+    rest = raised[MOST_REASONS:]
+    if rest:
+        total = sum(count for count, _ in rest)
+        lines.append(f"{total} of {len(space)} refused for {len(rest)} other reasons")
+    return lines
 
 
 def _rejections(space: Space) -> dict[str, str]:

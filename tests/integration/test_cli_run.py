@@ -237,7 +237,84 @@ def test_what_a_template_prints_stays_out_of_what_was_asked_for(tmp_path):
     assert "a template may print" not in done.stdout
 
 
-def test_interrupting_a_run_keeps_what_was_measured(tmp_path):
+LOUD = """
+import os
+import time
+from autotune import te
+from autotune.template import template
+
+os.write(1, b"loud import")
+
+def count(n):
+    os.write(1, b"loud count")
+    return float(n)
+
+@template("loud", reference=lambda a: a + 1, flops=count)
+def loud(cfg, n: int):
+    os.write(1, b"loud template")
+    k = cfg.define_knob("k", [1, 2, 4])
+    A = te.placeholder((n,), "float32", name="A")
+    B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    if k == 2:
+        raise ValueError("k is two")
+    if k == 4 and n == 9:
+        time.sleep(60)
+    s[B].split(s[B].op.axis[0], factor=k)
+    return s, [A, B]
+"""
+
+
+def test_a_run_says_what_is_refused_and_nothing_that_the_template_writes(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    done = call("run", "loud.py:loud", "--set", "n=8", "--trials", 2, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[2] == "space 3, 2 legal"
+    assert re.fullmatch(r"1 of 3 refused: ValueError: k is two \(.*loud\.py:\d+\)", lines[3])
+    assert "loud count" not in done.stdout
+    assert "loud template" not in done.stdout
+    words = ["best", "loud.py:loud", "--set", "n=8", "--log", "loud.jsonl", "--json"]
+    found = json.loads(call(*words, cwd=tmp_path).stdout)
+    assert found["workload"]["template"] == "loud"
+
+
+def test_the_time_limit_holds_for_tracing_too(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    begin = time.monotonic()
+    words = ["run", "loud.py:loud", "--set", "n=9", "--trials", 1, "--timeout", 1]
+    done = call(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begin < 9.0
+    assert not re.search(r"; 0 s$", done.stdout)  # tracing waited for a second, and counts
+
+
+def test_a_log_that_is_also_the_output_is_refused(tmp_path):
+    with open(tmp_path / "out", "w") as out:
+        done = subprocess.run(
+            [*COMMAND, "run", "matmul", *SIZE, "--log", str(tmp_path / "out")],
+            stdout=out, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "is where the output goes" in done.stderr
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_a_run_that_is_ended_before_anything_was_measured_claims_nothing(tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    words = [*COMMAND, "run", "loud.py:loud", "--set", "n=9", "--timeout", "30"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env=environment(),
+    ) as process:  # fmt: skip
+        wait_for(lambda: len(psutil.Process(process.pid).children()) >= 2)  # it traces
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (143, "autotune: interrupted\n")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_a_run_keeps_what_was_measured(tmp_path, how):
     log = tmp_path / "log.jsonl"
     words = ["run", "matmul", *SIZE, "--trials", "5000", "--log", str(log), "--tuner", "random"]
     with subprocess.Popen(
@@ -245,9 +322,9 @@ def test_interrupting_a_run_keeps_what_was_measured(tmp_path):
     ) as process:
         wait_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 3)
         children = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == 128 + how
     assert re.fullmatch(r"autotune: interrupted after \d+ of 5000 trials, best .*\n", err)
     records = RecordStore(log).load()
     measured = int(re.search(r"after (\d+)", err).group(1))

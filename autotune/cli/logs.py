@@ -1,0 +1,78 @@
+"""The log that a run appends to: whether it can be one is known before anything else is done."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from records import RecordStore
+
+
+def check_log(name: str) -> Path:
+    """Return the path of a log, which is a regular file or may become one.
+
+    Raises
+    ------
+    UsageError
+        If it is something else, its folder is missing, or it is where the output goes.
+    """
+    if not name:
+        raise UsageError("--log is empty: give the name of a file, such as --log matmul.jsonl")
+    path = Path(name)
+    try:
+        if path.exists():
+            _check_file(path)
+        elif not path.parent.exists():
+            raise UsageError(
+                f"--log {name}: there is no folder {path.parent}; make it, or choose another log"
+            )
+    except (OSError, ValueError) as error:
+        raise UsageError(_cannot("use", path, error)) from error
+    return path
+
+
+def _check_file(path: Path) -> None:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a pipe"
+        raise UsageError(f"--log {path} is {what}: a log must be a regular file")
+    for stream in (1, 2):
+        try:
+            taken = os.path.samestat(found, os.fstat(stream))
+        except OSError:  # it is closed
+            continue
+        if taken:
+            raise UsageError(f"--log {path} is where the output goes: choose another log")
+
+
+def open_log(path: Path) -> RecordStore:
+    """Return a log that was checked, known to be readable and writable.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If it is not.
+    """
+    from records import RecordStore
+
+    store = RecordStore(path)
+    store.load()
+    try:
+        if path.exists():
+            path.open("ab").close()
+        else:
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise UsageError(_cannot("write", path, error)) from error
+    return store
+
+
+def _cannot(what: str, path: Path, error: Exception) -> str:
+    why = getattr(error, "strerror", None) or error
+    return f"cannot {what} the log {path}: {why}; choose another by --log"
