@@ -36,14 +36,15 @@ class Options:
         3 takes a fifth longer than 2 to compile and was never faster.
     loop_vectorizer : bool or None
         Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
-    unroller : bool
-        Whether LLVM unrolls loops, on top of those that the schedule unrolls.
+    unroller : bool or None
+        Whether LLVM unrolls loops, on top of those that the schedule unrolls; None: as above.
+        Vectorised kernels compile in up to half the time without it and run no slower.
     """
 
     level: int = 2
     codegen_level: int = 2
     loop_vectorizer: bool | None = None
-    unroller: bool = True
+    unroller: bool | None = None
 
 
 class CompiledFunction:
@@ -232,12 +233,11 @@ def _optimised(source: str, machine: Any, options: Options) -> Any:
     except RuntimeError as error:
         raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
     tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
-    vectorize = options.loop_vectorizer
-    if vectorize is None:
-        vectorize = re.search(r"<\d+ x (float|double|i\d+)>", source) is None
+    plain = re.search(r"<\d+ x (float|double|i\d+)>", source) is None
+    vectorize = plain if options.loop_vectorizer is None else options.loop_vectorizer
     tuning.loop_vectorization = tuning.loop_interleaving = vectorize
     tuning.slp_vectorization = False
-    tuning.loop_unrolling = options.unroller
+    tuning.loop_unrolling = plain if options.unroller is None else options.unroller
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
     return module
