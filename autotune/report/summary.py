@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.report.progress import failures_text
@@ -11,6 +12,9 @@ from autotune.report.tables import wrap
 from autotune.report.units import Work, duration_text, three_digits, time_text, trials_text
 from autotune.tuner.loop import TuneSummary
 from records import SummaryRow
+
+NOISE = 3.0
+"""Slowest repeat over the fastest, beyond which a median is not compared with another."""
 
 
 def workload_text(template: str, args: Mapping[str, Any], target: str) -> str:
@@ -24,8 +28,7 @@ def summary_line(summary: TuneSummary, work: Work) -> str:
     if summary.best is not None:
         cost_s = summary.best.cost_s
         said.append(f"best {time_text(cost_s)}, {work.speed_text(cost_s)}")
-        if summary.default_cost_s is not None:
-            said[-1] += f", {three_digits(summary.default_cost_s / cost_s)}x the default"
+        said[-1] += _compared(summary.best.costs_s, summary.default_costs_s)
         said.append(f"config {summary.best.index}")
     else:
         said.append("nothing valid was found")
@@ -36,6 +39,22 @@ def summary_line(summary: TuneSummary, work: Work) -> str:
         said.append("the space holds no more")
     said.append(duration_text(summary.elapsed_s))
     return "; ".join(said)
+
+
+def _compared(
+    costs_s: Sequence[float] | None, default_costs_s: Sequence[float] | None
+) -> str:
+    """Return how much faster the best is than the default, unless noise hides it."""
+    if not costs_s or not default_costs_s:
+        return ""
+    if max(_spread(costs_s), _spread(default_costs_s)) > NOISE:
+        return ", too noisy to compare with the default"
+    ratio = statistics.median(default_costs_s) / statistics.median(costs_s)
+    return f", {three_digits(ratio)}x the default"
+
+
+def _spread(costs_s: Sequence[float]) -> float:
+    return max(costs_s) / min(costs_s)
 
 
 def log_summary_text(row: SummaryRow, width: int) -> str:

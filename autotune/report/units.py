@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
-_COUNTS_AS_ARITHMETIC = 0.5
-"""Operations per byte from which a kernel's speed is told in FLOPS rather than in bytes."""
-
 
 def time_text(seconds: float) -> str:
     """Return a measured time with three digits: ``0.00123`` -> "1.23 ms"."""
@@ -29,9 +26,7 @@ def duration_text(seconds: float) -> str:
 
 def three_digits(value: float) -> str:
     """Return a number >= 0 with three significant digits, and all digits before the point."""
-    if value >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def trials_text(number: int) -> str:
@@ -55,9 +50,10 @@ class Work:
     bytes: float
 
     def speed_text(self, cost_s: float) -> str:
-        """Return the speed of a run of `cost_s` seconds: in GFLOPS, or GB/s if bytes weigh more."""
-        if self.flops is not None and self.flops >= _COUNTS_AS_ARITHMETIC * self.bytes:
-            return f"{three_digits(1e-9 * self.flops / cost_s)} GFLOPS"
+        """Return the speed of a run of `cost_s` seconds: in GFLOPS if these are known, or GB/s."""
+        gflops = self.gflops(cost_s)
+        if gflops is not None:
+            return f"{three_digits(gflops)} GFLOPS"
         return f"{three_digits(1e-9 * self.bytes / cost_s)} GB/s"
 
     def gflops(self, cost_s: float) -> float | None:

@@ -1,4 +1,7 @@
-"""Broadcast addition on CPUs: C[i, j] = A[i, 0] + B[i, j], bound by memory."""
+"""Broadcast addition on CPUs: C[i, j] = A[i, 0] + B[i, j].
+
+It is bound by memory, so it counts no operations, and its speed is told in bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,10 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
+from autotune.templates._checks import NUMBERS, check_arguments
 
 
-def _flops(n: int, dtype: str = "float32") -> float:
-    return float(n) * n
-
-
-@template("broadcast_add", target="llvm", reference=np.add, flops=_flops)
+@template("broadcast_add", target="llvm", reference=np.add)
 def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
     """C[n, n] = A[n, 1] + B[n, n].
 
@@ -30,6 +30,7 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
     stream
         Whether the result is written past the caches.
     """
+    check_arguments("broadcast_add", dtype, NUMBERS, n=n)
     A = te.placeholder((n, 1), dtype, name="A")
     B = te.placeholder((n, n), dtype, name="B")
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))

@@ -11,6 +11,7 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
+from autotune.templates._checks import NUMBERS, check_arguments
 
 
 def output_size(size: int, kernel: int, stride: int, pad: int) -> int:
@@ -72,10 +73,12 @@ def conv2d_nchw(
     rows
         Rows of the output that one parallel task computes.
     """
+    sizes = {"n": n, "c": c, "h": h, "w": w, "o": o, "kh": kh, "kw": kw, "stride": stride}
+    check_arguments("conv2d_nchw", dtype, NUMBERS, **sizes)
     D = te.placeholder((n, c, h, w), dtype, name="D")
     F = te.placeholder((o, c, kh, kw), dtype, name="F")
-    if stride < 1 or pad < 0:
-        raise UsageError(f"conv2d_nchw: stride must be >= 1 and pad >= 0, got {stride} and {pad}")
+    if pad < 0:
+        raise UsageError(f"conv2d_nchw: pad must be at least 0, got {pad}")
     oh, ow = output_size(h, kh, stride, pad), output_size(w, kw, stride, pad)
     if oh < 1 or ow < 1:
         raise UsageError(

@@ -13,6 +13,7 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
+from autotune.templates._checks import NUMBERS, check_arguments
 
 
 def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
@@ -36,6 +37,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     order
         Which of the blocks a thread walks along first.
     """
+    check_arguments("matmul", dtype, NUMBERS, m=m, n=n, k=k)
     A = te.placeholder((m, k), dtype, name="A")
     B = te.placeholder((k, n), dtype, name="B")
     lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))

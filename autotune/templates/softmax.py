@@ -10,6 +10,7 @@ import numpy.typing as npt
 from autotune import te
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
+from autotune.templates._checks import FLOATS, check_arguments
 
 
 def reference(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -30,6 +31,7 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     rows
         Rows that one parallel task computes.
     """
+    check_arguments("softmax", dtype, FLOATS, m=m, n=n)
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
     lanes = cfg.define_knob("lanes", [vector, 2 * vector, 4 * vector, 8 * vector])
     rows = cfg.define_knob("rows", [16, 1, 4, 64])

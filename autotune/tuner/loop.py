@@ -6,6 +6,7 @@ The log is the only memory between runs: what it holds counts as trials and is t
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -69,8 +70,9 @@ class TuneSummary:
         Failed records by error code.
     best : Record or None
         The fastest.
-    default_cost_s : float or None
-        Time of the space's default configuration; None if it failed or was not timed.
+    default_costs_s : tuple of float or None
+        Times of the space's default configuration, one per repeat; None if it failed or was not
+        timed.
     exhausted : bool
         Whether the tuner had nothing more to propose.
     elapsed_s : float
@@ -81,9 +83,14 @@ class TuneSummary:
     measured: int
     failures: Mapping[str, int]
     best: Record | None
-    default_cost_s: float | None
+    default_costs_s: tuple[float, ...] | None
     exhausted: bool
     elapsed_s: float
+
+    @property
+    def default_cost_s(self) -> float | None:
+        """Median time of the default configuration; None if there is none."""
+        return None if self.default_costs_s is None else statistics.median(self.default_costs_s)
 
 
 @dataclass(frozen=True)
@@ -269,13 +276,15 @@ class _Run:
             measured=self.measured,
             failures=dict(failures),
             best=self.best,
-            default_cost_s=self._default_cost(),
+            default_costs_s=self._default_costs(),
             exhausted=exhausted,
             elapsed_s=time.monotonic() - self.begin,
         )
 
-    def _default_cost(self) -> float | None:
-        """Time of the default configuration: its record's, else measured now if anything was.
+    def _default_costs(self) -> tuple[float, ...] | None:
+        """Return the times of the default configuration: its record's, else measured now.
+
+        None if it failed, or if this run measured nothing.
 
         A baseline that is measured here is no record: nobody proposed it.
         """
@@ -285,11 +294,11 @@ class _Run:
             return None
         record = self.by_index.get(default)
         if record is not None:
-            return record.cost_s if record.ok else None
+            return record.costs_s
         if not self.measured:
             return None
         (result,) = self.measurer.measure([MeasureInput(self.task.space.config(default))])
-        return result.cost_s
+        return result.costs_s
 
 
 def _observation(index: int, record: Record) -> Observation:

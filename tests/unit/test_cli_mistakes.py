@@ -101,7 +101,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     ([*MATMUL, "--set", "dtpye=float32"], "did you mean 'dtype'"),
     (["run", "matmul", *SIZE[:4], "--set", "k=eight"], "k must be an integer, got 'eight'"),
     (["run", "matmul", *SIZE[:4], "--set", "k=8.5"], "k must be an integer"),
-    ([*MATMUL, "--set", "dtype=floaty"], "floaty.*float32"),
+    ([*MATMUL, "--set", "dtype=floaty"], "float32.*got floaty"),
     (["run", "templates.py:good", "--set", "n=4", "--set", "flag=perhaps"], "true or false"),
     (["run", "templates.py:good", "--set", "n=4", "--set", "x=much"], "x must be a number"),
     (["run", "templates.py:good", "--set", "n=4", "--set", "x=nan"], "x must be a number"),

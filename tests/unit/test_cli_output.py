@@ -3,6 +3,7 @@
 import logging
 import os
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_the_closest_word_is_found_only_if_it_is_close():
         (0.0123, "12.3 ms"),
         (1e-3, "1.00 ms"),
         (4.567e-7, "457 ns"),
-        (1e-11, "0.01 ns"),
+        (1.26e-11, "0.0126 ns"),
     ],
 )
 def test_times_have_three_digits_and_a_unit(seconds, text):
@@ -108,6 +109,8 @@ def test_times_have_three_digits_and_a_unit(seconds, text):
     ("value", "text"),
     [
         (0.0, "0.00"),
+        (0.00123, "0.00123"),
+        (0.5, "0.500"),
         (9.994, "9.99"),
         (9.996, "10.0"),
         (99.94, "99.9"),
@@ -126,9 +129,9 @@ def test_durations_are_told_to_the_second(seconds, text):
     assert duration_text(seconds) == text
 
 
-def test_speed_is_gflops_where_arithmetic_weighs_more_and_gb_per_s_elsewhere():
+def test_speed_is_gflops_where_operations_are_known_whatever_the_size_and_gb_per_s_elsewhere():
     assert Work(2e9, 1e6).speed_text(0.5) == "4.00 GFLOPS"
-    assert Work(1e6, 8e6).speed_text(1e-3) == "8.00 GB/s"
+    assert Work(1e6, 8e6).speed_text(1e-3) == "1.00 GFLOPS"
     assert Work(None, 8e6).speed_text(1e-3) == "8.00 GB/s"
     assert Work(None, 8e6).gflops(1.0) is None
     assert Work(2e9, 1e6).gflops(0.5) == 4.0
@@ -198,9 +201,9 @@ def test_plain_lines_come_at_improvements_every_eighth_trial_and_at_the_end():
 
 def test_plain_lines_of_a_resumed_run_begin_with_what_the_log_holds():
     lines = []
-    display = PlainDisplay(Progress(Work(None, 1.0)), lines.append)
+    display = PlainDisplay(Progress(Work(None, 1e9)), lines.append)
     display.on_event(Started(64, 20, record(3, 0.5)))
-    assert lines == ["20/64  best 500 ms, 0.00 GB/s"]
+    assert lines == ["20/64  best 500 ms, 2.00 GB/s"]
 
 
 def test_failures_are_told_commonest_first():
@@ -212,7 +215,7 @@ def test_failures_are_told_commonest_first():
 def finished(**changes):
     values = {
         "trials": 64, "measured": 64, "failures": {}, "best": record(7, 0.5),
-        "default_cost_s": 1.0, "exhausted": False, "elapsed_s": 75.0, **changes,
+        "default_costs_s": (0.9, 1.0, 1.2), "exhausted": False, "elapsed_s": 75.0, **changes,
     }  # fmt: skip
     return Finished(TuneSummary(**values)).summary
 
@@ -223,10 +226,19 @@ def test_the_summary_compares_with_the_default_configuration():
     )
 
 
+def test_the_summary_compares_nothing_that_noise_hides():
+    noisy = summary_line(finished(default_costs_s=(1.0, 1.0, 3.5)), Work(1e9, 1.0))
+    assert noisy.startswith("best 500 ms, 2.00 GFLOPS, too noisy to compare with the default;")
+    best = replace(record(7, 0.5), costs_s=(0.1, 0.5, 0.5))
+    assert "too noisy" in summary_line(finished(best=best), Work(1e9, 1.0))
+    level = summary_line(finished(default_costs_s=(1.0, 1.0, 2.9)), Work(1e9, 1.0))
+    assert "2.00x the default" in level
+
+
 def test_the_summary_says_what_is_missing():
     line = summary_line(
         finished(
-            best=None, default_cost_s=None, exhausted=True, trials=1, failures={"WRONG_ANSWER": 1}
+            best=None, default_costs_s=None, exhausted=True, trials=1, failures={"WRONG_ANSWER": 1}
         ),
         Work(1e9, 1.0),
     )
@@ -234,7 +246,7 @@ def test_the_summary_says_what_is_missing():
         "nothing valid was found; 1 trial; 1 failed (1 wrong answer); the space holds no more; "
         "1:15 min"
     )
-    assert "default" not in summary_line(finished(default_cost_s=None), Work(1e9, 1.0))
+    assert "default" not in summary_line(finished(default_costs_s=None), Work(1e9, 1.0))
 
 
 # -- logs and spaces -------------------------------------------------------------------------

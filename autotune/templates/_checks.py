@@ -1,0 +1,17 @@
+"""What the built-in templates require of their arguments, told before anything is computed."""
+
+from __future__ import annotations
+
+from autotune.errors import UsageError
+
+FLOATS = ("float32", "float64")
+NUMBERS = (*FLOATS, "int32", "int64")
+
+
+def check_arguments(template: str, dtype: str, known: tuple[str, ...], **sizes: int) -> None:
+    """Raise `UsageError` if a dtype is not one of `known`, or a size is less than 1."""
+    if dtype not in known:
+        raise UsageError(f"{template}: dtype must be one of {', '.join(known)}, got {dtype}")
+    for name, size in sizes.items():
+        if size < 1:
+            raise UsageError(f"{template}: {name} must be at least 1, got {size}")
