@@ -41,7 +41,7 @@ def lower(
     name : str
         Name of the function.
     """
-    analysed = analyse(lower_schedule(schedule, tensors, name))
+    analysed = analyse(lower_schedule(schedule, _tensors("lower", tensors), _named("lower", name)))
     return listing(analysed) if simple_mode else finalise(analysed)
 
 
@@ -127,12 +127,17 @@ def build(
     >>> f(a, b, c)
     """
     target = Target.of(target)
+    if name is not None:
+        _named("build", name)
     if isinstance(what, Schedule):
         if isinstance(arguments, Mapping):
-            raise UsageError("build: a schedule takes the list of its tensors, not a mapping")
+            raise UsageError(
+                "build: arguments of a schedule are the list of its tensors, not a mapping"
+            )
         if records is not None:
             raise UsageError("build: records are for templates; a schedule is built as it is")
-        return BuiltFunction(lower(what, list(arguments), name=name or "main"), target)
+        tensors = _tensors("build", arguments)
+        return BuiltFunction(lower(what, tensors, name=name or "main"), target)
     if not isinstance(what, str):
         raise UsageError(
             f"build: expected a schedule or the name of a template, got {type(what).__name__}"
@@ -156,6 +161,21 @@ def build(
     return BuiltFunction(function, target, task.workload, config, record)
 
 
+def _tensors(caller: str, tensors: Any) -> list[Tensor]:
+    if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
+        raise UsageError(
+            f"{caller}: tensors must be a list of tensors, inputs then outputs, as in [A, B], "
+            f"got {tensors!r}"
+        )
+    return list(tensors)
+
+
+def _named(caller: str, name: object) -> str:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise UsageError(f"{caller}: name must be letters, digits and _, got {name!r}")
+    return name
+
+
 def _loaded(records: Any) -> list[Record]:
     if records is None:
         return []
@@ -163,7 +183,13 @@ def _loaded(records: Any) -> list[Record]:
         return records.load()
     if isinstance(records, (str, PathLike)):
         return RecordStore(fspath(records)).load(must_exist=True)
-    return list(records)
+    if isinstance(records, Iterable) and not isinstance(records, bytes):
+        found = list(records)
+        if all(isinstance(record, Record) for record in found):
+            return found
+    raise UsageError(
+        f"build: records must be the path of a log, a RecordStore or records, got {records!r}"
+    )
 
 
 def best_config(task: Task, records: Sequence[Record]) -> tuple[Record | None, Config | None]:

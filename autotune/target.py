@@ -117,8 +117,18 @@ class Target:
 
     @classmethod
     def of(cls, target: str | Target) -> Target:
-        """Return `target` itself, or what its text says."""
-        return target if isinstance(target, Target) else cls.parse(target)
+        """Return `target` itself, or what its text says.
+
+        Raises
+        ------
+        TargetError
+            If it is neither, or the text is not understood.
+        """
+        if isinstance(target, Target):
+            return target
+        if not isinstance(target, str):
+            raise TargetError(f"target must be a text such as 'llvm', or a Target, got {target!r}")
+        return cls.parse(target)
 
     def __str__(self) -> str:
         """Canonical text: options in alphabetical order."""

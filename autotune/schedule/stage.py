@@ -168,7 +168,8 @@ class Stage:
         """
         position = self._leaf("split", axis)
         if (factor is None) == (nparts is None):
-            self.fail("split", f"axis {axis.name!r} needs either factor= or nparts=")
+            given = "got neither" if factor is None else "got both"
+            self.fail("split", f"axis {axis.name!r} needs either factor= or nparts=, {given}")
         self._refuse_annotated("split", axis)
         inner_size = None if factor is None else self._size("split", "factor", factor)
         parts = None if nparts is None else self._size("split", "nparts", nparts)

@@ -32,7 +32,7 @@ def record_of(task, index, cost_s):
         costs_s=[cost_s],
         seed=0,
         timestamp=time.time(),
-        fingerprints=task.fingerprints,
+        fingerprints=task.fingerprints_of(index),
     )
 
 
@@ -106,12 +106,24 @@ def test_a_record_that_the_space_no_longer_holds_is_passed_over():
     ("make", "message"),
     [
         (lambda: autotune.build(*add_one(), "llvm", records="x"), "records are for templates"),
-        (lambda: autotune.build(add_one()[0], {"n": 4}), "takes the list of its tensors"),
+        (lambda: autotune.build(add_one()[0], {"n": 4}), "the list of its tensors, not a mapping"),
         (lambda: autotune.build("matmul", [4, 4]), "takes its arguments as a mapping"),
         (lambda: autotune.build(7, []), "expected a schedule or the name of a template, got int"),
         (lambda: autotune.build("matmul", {"m": 8}), "needs a value for n, k"),
         (lambda: autotune.build("nope", {}), "there is no template 'nope'"),
         (lambda: autotune.build("matmul", SIZES, target="tpu"), "unknown target kind 'tpu'"),
+        (lambda: autotune.build("matmul", SIZES, target=3), "target must be a text .*, got 3"),
+        (lambda: autotune.build("matmul", SIZES, records=3), "records must be .*, got 3"),
+        (lambda: autotune.build("matmul", SIZES, records=[3]), r"records must be .*, got \[3\]"),
+        (lambda: autotune.build("matmul", SIZES, name="a b"), "name must be .*, got 'a b'"),
+        (lambda: autotune.build(*add_one(), name="a b\n;"), r"name must be .*, got 'a b\\n;'"),
+        (lambda: autotune.build(*add_one(), name=""), "name must be .*, got ''"),
+        (lambda: autotune.lower(*add_one(), name=""), "name must be .*, got ''"),
+        (
+            lambda: autotune.build(add_one()[0], add_one()[1][0]),
+            r"tensors must be .* as in \[A, B\], got ",
+        ),
+        (lambda: autotune.lower(add_one()[0], None), "tensors must be .*, got None"),
     ],
 )
 def test_mistakes_are_told_in_one_line(make, message):

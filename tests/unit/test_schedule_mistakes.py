@@ -114,12 +114,12 @@ def split_bool(p: Program) -> None:
     p.s[p.D].split(p.D.op.axis[0], factor=True)
 
 
-@mistake(ScheduleError, "split on stage 'D': axis 'y' needs either factor= or nparts=")
+@mistake(ScheduleError, "split on stage 'D': axis 'y' needs either factor= or nparts=, got neither")
 def split_neither(p: Program) -> None:
     p.s[p.D].split(p.D.op.axis[0])
 
 
-@mistake(ScheduleError, "split on stage 'D': axis 'y' needs either factor= or nparts=")
+@mistake(ScheduleError, "split on stage 'D': axis 'y' needs either factor= or nparts=, got both")
 def split_both(p: Program) -> None:
     p.s[p.D].split(p.D.op.axis[0], factor=2, nparts=2)
 
