@@ -50,13 +50,12 @@ def _autotune(
         ),
     ] = False,
 ) -> None:
-    r"""Tune kernels for this machine, and use what was measured.
+    """Tune kernels for this machine, and use what was measured.
 
-    \b
     autotune run matmul --set m=512 --set n=512 --set k=512
 
     Exit codes: 0 done, 2 a mistake in the command or its inputs (one line says which),
-    3 nothing valid was found, 130 interrupted.
+    3 nothing valid was found, 130 interrupted (128 + its number for another signal).
     """
 
 
