@@ -124,9 +124,10 @@ class RecordStore:
         if corrupt:
             numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
             more = ", ..." if len(corrupt) > _LINES_NAMED else ""
-            self._warn(
-                f"skipped {len(corrupt)} corrupt line(s), number {numbers}{more}: {corrupt[0][1]}"
-            )
+            lines_are = "line {} is no record" if len(corrupt) == 1 else "lines {} are no records"
+            what = lines_are.format(numbers + more)
+            first_is = "" if len(corrupt) == 1 else f"line {corrupt[0][0]}: "
+            self._warn(f"{what}; skipped ({first_is}{corrupt[0][1]})")
         return found
 
     def _warn(self, what: str) -> None:
@@ -187,7 +188,8 @@ def _heal(fd: int, path: Path) -> None:
         os.pwrite(fd, b"\n", end)
     else:
         os.ftruncate(fd, start)
-        _log.warning("%s: removed a torn last line of %d bytes", path, end - start)
+        # Readers have warned of it.
+        _log.info("%s: removed a torn last line of %d bytes", path, end - start)
 
 
 def _last_line_start(fd: int, end: int) -> int:

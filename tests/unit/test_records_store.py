@@ -146,7 +146,7 @@ def test_text_that_is_not_ours_is_never_removed(store):
     store.path.write_text("my notes")
     store.append([make(1)])
     assert store.path.read_text().startswith("my notes\n")
-    with pytest.warns(RecordWarning, match=r"1 corrupt line\(s\), number 1:"):
+    with pytest.warns(RecordWarning, match=r"line 1 is no record; skipped \("):
         assert indices(store) == [1]
 
 
@@ -167,7 +167,7 @@ def test_a_corrupt_line_in_the_middle_is_skipped_with_its_number(store, line):
     with store.path.open("ab") as f:
         f.write(line + b"\n")
     store.append([make(3)])
-    with pytest.warns(RecordWarning, match=r"skipped 1 corrupt line\(s\), number 3: ") as caught:
+    with pytest.warns(RecordWarning, match=r"line 3 is no record; skipped \(") as caught:
         assert indices(store) == [1, 2, 3]
     assert len(caught) == 1
     assert str(store.path) in str(caught[0].message)
@@ -277,3 +277,14 @@ def test_reading_and_querying_load_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert out.stdout.strip() == "[]"
+
+
+def test_lines_that_are_no_records_are_named_together_with_the_first_reason(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"schema": 1}\nxx\n')
+    with pytest.warns(RecordWarning) as caught:
+        assert RecordStore(path).load() == []
+    (warning,) = caught
+    assert str(warning.message).startswith(
+        f"{path}: lines 1, 2 are no records; skipped (line 1: record without workload, "
+    )
