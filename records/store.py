@@ -124,10 +124,8 @@ class RecordStore:
         if corrupt:
             numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
             more = ", ..." if len(corrupt) > _LINES_NAMED else ""
-            lines_are = "line {} is no record" if len(corrupt) == 1 else "lines {} are no records"
-            what = lines_are.format(numbers + more)
-            first_is = "" if len(corrupt) == 1 else f"line {corrupt[0][0]}: "
-            self._warn(f"{what}; skipped ({first_is}{corrupt[0][1]})")
+            lines = "1 line" if len(corrupt) == 1 else f"{len(corrupt)} lines"
+            self._warn(f"skipped {lines} (number {numbers}{more}) of no record: {corrupt[0][1]}")
         return found
 
     def _warn(self, what: str) -> None:

@@ -27,7 +27,7 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
 
 @contextlib.contextmanager
 def ending_signals() -> Iterator[None]:
-    """Raise `EndedBySignal` at the first SIGTERM or SIGHUP; those that follow are ignored.
+    """Raise `EndedBySignal` at the first SIGTERM or SIGHUP; a second one ends the process.
 
     A signal that is ignored already (`nohup`) stays so.
     """
@@ -38,7 +38,7 @@ def ending_signals() -> Iterator[None]:
 
     def end(number: int, _: FrameType | None) -> None:
         for other in taken:
-            signal.signal(other, signal.SIG_IGN)
+            signal.signal(other, signal.SIG_DFL)
         raise EndedBySignal(number)
 
     for number in taken:

@@ -48,7 +48,7 @@ def _compared(
     if not costs_s or not default_costs_s:
         return ""
     if max(_spread(costs_s), _spread(default_costs_s)) > NOISE:
-        return ", too noisy to compare with the default"
+        return ", too noisy for a ratio"
     ratio = statistics.median(default_costs_s) / statistics.median(costs_s)
     return f", {three_digits(ratio)}x the default"
 

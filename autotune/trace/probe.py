@@ -21,6 +21,7 @@ from autotune.processes import die_by_signal, die_with, readable
 TRACE_TIMEOUT_S = 10.0
 """Seconds that one run of a template may take."""
 
+_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DECISION, _END = b".", b"!"
 
 
@@ -60,13 +61,21 @@ def probe(
     with warnings.catch_warnings():
         # The child runs only the template and leaves by _exit, so other threads do not matter.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+        # An exception of a signal handler would be lost in what Python runs around the fork.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
+        try:
+            child = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            raise
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         _child(run, writer, parent, timeout_s)
     os.close(writer)
     with contextlib.suppress(OSError):
         os.setpgid(child, child)  # Whoever comes first, the child or its parent.
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         heard, silent = _listen(reader, time.monotonic() + timeout_s)
     finally:
         os.close(reader)

@@ -228,7 +228,7 @@ def test_the_summary_compares_with_the_default_configuration():
 
 def test_the_summary_compares_nothing_that_noise_hides():
     noisy = summary_line(finished(default_costs_s=(1.0, 1.0, 3.5)), Work(1e9, 1.0))
-    assert noisy.startswith("best 500 ms, 2.00 GFLOPS, too noisy to compare with the default;")
+    assert noisy.startswith("best 500 ms, 2.00 GFLOPS, too noisy for a ratio;")
     best = replace(record(7, 0.5), costs_s=(0.1, 0.5, 0.5))
     assert "too noisy" in summary_line(finished(best=best), Work(1e9, 1.0))
     level = summary_line(finished(default_costs_s=(1.0, 1.0, 2.9)), Work(1e9, 1.0))

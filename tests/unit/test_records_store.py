@@ -146,7 +146,7 @@ def test_text_that_is_not_ours_is_never_removed(store):
     store.path.write_text("my notes")
     store.append([make(1)])
     assert store.path.read_text().startswith("my notes\n")
-    with pytest.warns(RecordWarning, match=r"line 1 is no record; skipped \("):
+    with pytest.warns(RecordWarning, match=r"1 line \(number 1\) of no record: "):
         assert indices(store) == [1]
 
 
@@ -167,7 +167,7 @@ def test_a_corrupt_line_in_the_middle_is_skipped_with_its_number(store, line):
     with store.path.open("ab") as f:
         f.write(line + b"\n")
     store.append([make(3)])
-    with pytest.warns(RecordWarning, match=r"line 3 is no record; skipped \(") as caught:
+    with pytest.warns(RecordWarning, match=r"skipped 1 line \(number 3\) of no record: ") as caught:
         assert indices(store) == [1, 2, 3]
     assert len(caught) == 1
     assert str(store.path) in str(caught[0].message)
@@ -176,7 +176,7 @@ def test_a_corrupt_line_in_the_middle_is_skipped_with_its_number(store, line):
 def test_many_corrupt_lines_make_one_warning(store):
     store.path.write_text("x\n" * 100)
     with pytest.warns(
-        RecordWarning, match=r"skipped 100 .*number 1, 2, 3, 4, 5, \.\.\.: "
+        RecordWarning, match=r"skipped 100 lines \(number 1, 2, 3, 4, 5, \.\.\.\) of"
     ) as caught:
         assert store.load() == []
     assert len(caught) == 1
@@ -286,5 +286,5 @@ def test_lines_that_are_no_records_are_named_together_with_the_first_reason(tmp_
         assert RecordStore(path).load() == []
     (warning,) = caught
     assert str(warning.message).startswith(
-        f"{path}: lines 1, 2 are no records; skipped (line 1: record without workload, "
+        f"{path}: skipped 2 lines (number 1, 2) of no record: record without workload, "
     )

@@ -183,3 +183,25 @@ def test_a_guarded_template_prints_nothing(capfd):
     )
     explore(structures)
     assert capfd.readouterr().out == ""
+
+
+INTERRUPTED = """
+import os, signal
+from autotune.trace.probe import probe
+
+def end(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGTERM, end)
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    probe(lambda tell: None, timeout_s=5.0)
+except KeyboardInterrupt:
+    print("interrupted", signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+
+
+def test_a_signal_that_comes_while_forking_is_not_lost():
+    words = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted set()\n", "")
