@@ -97,6 +97,13 @@ class Sum:
 
 NOTHING = Sum(())
 
+MOST_TERMS = 50
+"""Terms, alternatives included, that a sum may have."""
+
+
+class TooManyTerms(Exception):
+    """Raised where a sum has so many cases that it is not worth having."""
+
 
 class Sums:
     """Arithmetic of guarded sums.
@@ -141,6 +148,8 @@ class Sums:
             if factor == -1:
                 scale = self.logic.ratio(binary("-", ZERO, scale.num), scale.den)
             self._insert(terms, replace(term, scale=scale))
+        if len(terms) > MOST_TERMS:
+            raise TooManyTerms
         return Sum(tuple(terms), self.logic.normal(binary(op, a.base, b.base)))
 
     def scaled(self, a: Sum, factor: Expr) -> Sum:
@@ -337,7 +346,8 @@ class Sums:
             return Sum((replace(bare, upper=upper),)), alone
         stays = logic.is_whole(logic.over(upper, term.upper))
         narrows = logic.is_whole(logic.over(term.upper, upper))
-        inner = self.divided("%", Sum((Term(term.index),)), logic.value(upper))
+        index = term.index.sum if isinstance(term.index, Hidden) else Sum((Term(term.index),))
+        inner = self.divided("%", index, logic.value(upper))
         inner = self.divided("//", inner, logic.value(term.lower))
         narrowed = self.scaled(inner, logic.value(term.scale))
         either = logic.decided(binary("or", stays, narrows))
@@ -395,6 +405,7 @@ class Sums:
         With `expand`, a sum that this sets free joins the sum.
         """
         terms = list(a.terms)
+        made_of = [{place} for place in range(len(terms))]
         pairs = [(i, j) for j in range(len(terms)) for i in range(len(terms)) if i != j]
         while pairs:
             i, j = pairs.pop(0)
@@ -403,10 +414,12 @@ class Sums:
                 continue
             merged, terms[i], terms[j] = together
             new = len(terms)
-            if new == MOST_TERMS:
-                raise TooManyCasesError
+            if new > MOST_TERMS:
+                raise TooManyTerms
             terms.append(merged)
-            pairs += [pair for k in range(new) if k not in (i, j) for pair in ((k, new), (new, k))]
+            made_of.append(made_of[i] | made_of[j])
+            others = [k for k in range(new) if made_of[k].isdisjoint(made_of[new])]
+            pairs += [pair for k in others for pair in ((k, new), (new, k))]
         total = NOTHING
         for term in terms:
             alone = Sum((term,))

@@ -56,7 +56,7 @@ class IndexTable:
         """Return a column (n,) for each lookup."""
         values = np.stack([np.asarray(columns[k.name], np.int64) for k in self.knobs], axis=1)
         distinct, rows = np.unique(values, axis=0, return_inverse=True)
-        touches = [self._touches(tuple(map(int, key))) for key in distinct]
+        touches = [self.touches_at(tuple(map(int, key))) for key in distinct]
         found: dict[Amount, npt.NDArray[np.float64]] = {}
         for var, lookups in self.touches.items():
             numbers = np.array([touch.get(var, ABSENT) for touch in touches], np.float64)
@@ -64,7 +64,8 @@ class IndexTable:
                 found[lookup] = column[rows.reshape(-1)]
         return found
 
-    def _touches(self, key: tuple[int, ...]) -> Mapping[Var, Touch]:
+    def touches_at(self, key: tuple[int, ...]) -> Mapping[Var, Touch]:
+        """Return the touches for one combination of the knobs' values."""
         found = self._known.get(key)
         if found is None:
             values = zip(self.knobs, key, strict=True)

@@ -8,12 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir import dtypes
-from autotune.ir.expr import COMPARISON, LOGIC, Binary, Call, Cast, Expr, Load, Not, Select, Var
+from autotune.ir.expr import (
+    COMPARISON,
+    LOGIC,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    Load,
+    Not,
+    Select,
+    Var,
+)
 from autotune.ir.ops import binary, logical_not
 from autotune.ir.simplify import Simplifier
-from autotune.ir.visitor import substitute, walk_expr
-from autotune.lowering.conditions import FALSE, ONE, TRUE, is_knob_only
-from autotune.lowering.guarded import NOTHING, UNKNOWN, Sum, Sums, TooManyCasesError
+from autotune.ir.visitor import free_vars, substitute, walk_expr
+from autotune.lowering.conditions import FALSE, ONE, TRUE, ZERO, is_knob_only
+from autotune.lowering.guarded import NOTHING, UNKNOWN, Sum, Sums, TooManyTerms
 from autotune.lowering.index_table import IndexTable
 from autotune.lowering.strides import UNKNOWN_LENGTH, Touch
 from autotune.lowering.symbolic_walk import symbolic_touches
@@ -54,23 +66,32 @@ class SymbolicAnalysis:
         """Return the touch of each variable in a flat index."""
         found = self._touches.get(index)
         if found is None:
-            try:
-                form = self._sums.recombined(self.form(index), expand=True)
-                found = symbolic_touches(form, self._sums)
-            except TooManyCasesError:
-                found = None
-            if found is None:
-                found = IndexTable(index, tuple(self._loops.items())).touches
-            self._touches[index] = found
+            free = free_vars(index)
+            loops = [(var, self._loops[var]) for var in free if var in self._loops]
+            table = IndexTable(index, loops)
+            found = self._expressed(index) if table.knobs else table.touches_at(())
+            self._touches[index] = found = table.touches if found is None else found
         return found
+
+    def _expressed(self, index: Expr) -> Mapping[Var, Touch] | None:
+        """Return touches as expressions, None if there are too many cases."""
+        try:
+            form = self._sums.recombined(self.form(index), expand=True)
+        except TooManyTerms:
+            return None
+        return symbolic_touches(form, self._sums)
 
     def value(self, node: Expr) -> Expr:
         """Return an integer with its loads in the order in which they are written simplified."""
-        loads = _outer_loads(node)
-        if len(loads) < 2:
+        if isinstance(node, Load):
             return node
-        unknown: dict[Expr, Expr] = {load: Var("load", load.dtype) for load in loads}
-        known = {var: load for load, var in unknown.items()}
+        unknown: dict[Expr, Expr] = {}
+        known: dict[Expr, Expr] = {}
+        same: dict[Expr, Expr] = {}
+        for load in _outer_loads(node):
+            stand_in = Load(Buffer("stand-in", load.dtype, ()), ZERO)
+            unknown[load] = same.setdefault(self._simplifier.expr(load), stand_in)
+            known.setdefault(unknown[load], load)
         return substitute(self._simplifier.expr(substitute(node, unknown)), known)
 
     def verdict(self, condition: Expr) -> bool | None:

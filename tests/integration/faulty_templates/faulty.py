@@ -71,7 +71,8 @@ def faulty(cfg: Knobs, n: int = 64, faults: str = "none") -> tuple[Any, list[Any
         j, k = te.reduce_axis((0, 2**30), name="j"), te.reduce_axis((0, 2**30), name="k")
         B = te.compute((n,), lambda i: te.sum(A[i], axis=(j, k)), name="B")
     elif fault == "far":
-        B = te.compute((n,), lambda i: A[i + 2**30] + 1, name="B")
+        # Only the data say that this is outside, so nothing can refuse it beforehand.
+        B = te.compute((n,), lambda i: A[te.cast("int32", A[i] * 0.0 + 2.0**30)] + 1, name="B")
     else:
         B = te.compute((n,), lambda i: A[i] + 1, name="B")
     s = te.create_schedule(B.op)
