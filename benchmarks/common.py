@@ -46,7 +46,7 @@ def row(
     name: str, value: float, unit: str, aim: float | None = None, lower_is_better: bool = False
 ) -> Row:
     """Return a row, judged by its aim."""
-    met = None if aim is None else (value <= aim if lower_is_better else value >= aim)
+    met = None if aim is None else bool(value <= aim if lower_is_better else value >= aim)
     return Row(name, round(float(value), 4), unit, aim, met)
 
 
