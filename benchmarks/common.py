@@ -56,10 +56,12 @@ def paired(
     """Return the median seconds per call of two functions, timed in turn in one run.
 
     In each round each is called once unmeasured and then `calls` times, and its fastest call
-    counts: on a shared machine slow calls measure the neighbours.
+    counts: on a shared machine slow calls measure the neighbours. A pause before lets the
+    threads of the other one stop spinning.
     """
 
     def fastest(function: Callable[[], object]) -> float:
+        time.sleep(0.05)
         function()
         times = []
         for _ in range(calls):
