@@ -124,8 +124,8 @@ class RecordStore:
         if corrupt:
             numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
             more = ", ..." if len(corrupt) > _LINES_NAMED else ""
-            lines = "1 line" if len(corrupt) == 1 else f"{len(corrupt)} lines"
-            self._warn(f"skipped {lines} (number {numbers}{more}) of no record: {corrupt[0][1]}")
+            count = "1 line" if len(corrupt) == 1 else f"{len(corrupt)} lines"
+            self._warn(f"skipped {count} (number {numbers}{more}) of no record: {corrupt[0][1]}")
         return found
 
     def _warn(self, what: str) -> None:
