@@ -21,7 +21,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.intervals import Intervals
 from autotune.ir.ops import binary, const, logical_not, select
-from autotune.ir.poly import Poly, add, normal, to_expr, to_poly
+from autotune.ir.poly import Monomial, Poly, add, multiply, normal, to_expr, to_poly
 from autotune.ir.visitor import walk_expr
 
 Literal: TypeAlias = tuple[Expr, bool]
@@ -90,6 +90,7 @@ class Logic:
     def __init__(self) -> None:
         self._intervals = Intervals()
         self._normal: dict[Expr, Expr] = {}
+        self._sizes: dict[Expr, int] = {}
 
     def normal(self, node: Expr) -> Expr:
         """Return an integer expression or a condition in a simple form of the same value."""
@@ -211,10 +212,10 @@ class Logic:
         return self.literal(self.holds(when), False)
 
     def given(self, when: When) -> When | None:
-        """Return literals without what earlier ones imply, None if they cannot all hold."""
+        """Return literals without what simpler ones imply, None if they cannot all hold."""
         known: dict[Expr, Expr] = {}
         kept: list[Literal] = []
-        for condition, outcome in when:
+        for condition, outcome in sorted(when, key=lambda literal: self._size(literal[0])):
             literal = self.literal(_assuming(condition, known), outcome)
             if literal is None:
                 return None
@@ -222,6 +223,13 @@ class Logic:
                 known[test] = const(truth)
             kept += literal
         return joined(tuple(kept))
+
+    def _size(self, node: Expr) -> int:
+        """Return how much there is to read, parts read again counted once."""
+        found = self._sizes.get(node)
+        if found is None:
+            found = self._sizes[node] = sum(1 for _ in walk_expr(node))
+        return found
 
     def given_that(self, when: When, condition: Expr) -> Expr:
         """Return a condition as it is where `when` holds."""
@@ -261,6 +269,9 @@ class Logic:
             reduced, rest = exact_quotient(num, part), exact_quotient(den, part)
             if reduced is not None and rest is not None:
                 num, den = reduced, rest
+        inverse = exact_quotient(den, num)
+        if inverse is not None and self.bounds(inverse)[0] >= 1:
+            num, den = ONE, inverse
         return Ratio(num, den)
 
     def times(self, a: Ratio, b: Ratio) -> Ratio:
@@ -303,19 +314,26 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
     """Return node / divisor if the division is exact for all knob values, as polynomials show."""
     if divisor is node:
         return ONE
-    terms = to_poly(divisor)
-    if len(terms) != 1:
-        return None
-    ((atoms, factor),) = terms.items()
+    by = to_poly(divisor)
+    leading = max(by, key=_degree)
     quotient: Poly = {}
-    for monomial, coefficient in to_poly(node).items():
-        rest = list(monomial)
-        for atom in atoms:
-            place = next((i for i, a in enumerate(rest) if a is atom), None)
+    rest = to_poly(node)
+    while rest:
+        monomial = max(rest, key=_degree)
+        left = list(monomial)
+        for atom in leading:
+            place = next((i for i, other in enumerate(left) if other is atom), None)
             if place is None:
                 return None
-            del rest[place]
-        if coefficient % factor:
+            del left[place]
+        if rest[monomial] % by[leading]:
             return None
-        quotient[tuple(rest)] = coefficient // factor
+        term: Poly = {tuple(left): rest[monomial] // by[leading]}
+        quotient = add(quotient, term)
+        rest = add(rest, multiply(term, by), -1)
     return to_expr(quotient, node.dtype)
+
+
+def _degree(monomial: Monomial) -> tuple[int, list[int]]:
+    """Order monomials by degree, then by their atoms: in an order that products keep."""
+    return len(monomial), sorted((id(atom) for atom in monomial), reverse=True)

@@ -315,7 +315,7 @@ class Sums:
             single = replace(term, scale=UNIT, lower=self._shrunk(term, divisor), when=())
             when = joined(term.when, ((alone, True),))
             total = self.add(total, self.guarded(Sum((single,)), when))
-            several += ((alone, False),)
+            several += self._unless(term, alone)
         rest = Term(self.hidden(extra), when=several, lower=Ratio(divisor))
         return self.add(total, Sum((rest,)))
 
@@ -327,9 +327,15 @@ class Sums:
             single, alone = self._narrowed(term, self._shrunk(term, divisor), condition)
             when = joined(term.when, ((alone, True),))
             total = self.add(total, self.guarded(single, when))
-            several += ((alone, False),)
+            several += self._unless(term, alone)
         rest = Term(self.hidden(extra), when=several, upper=Ratio(divisor))
         return self.add(total, Sum((rest,)))
+
+    def _unless(self, term: Term, alone: Expr) -> When:
+        """Return the literal that not this term stands alone."""
+        alive = self.alive(term)
+        here = FALSE if alive is None else self.logic.holds(alive)
+        return ((self.logic.all_of((here, alone)), False),)
 
     def _shrunk(self, term: Term, divisor: Expr) -> Ratio:
         """Return what a term's index is divided by where the scale divides `divisor`."""
