@@ -16,6 +16,9 @@ from autotune.target import Target
 
 RESULTS = Path(__file__).parent / "results"
 
+PAUSE_S = 0.2
+"""Seconds after which the threads of a library sleep: OpenBLAS's spin for 0.1 s after a call."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -61,7 +64,7 @@ def paired(
     """
 
     def fastest(function: Callable[[], object]) -> float:
-        time.sleep(0.05)
+        time.sleep(PAUSE_S)
         function()
         times = []
         for _ in range(calls):
