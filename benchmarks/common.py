@@ -54,20 +54,19 @@ def row(
 
 
 def paired(
-    ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 15, calls: int = 3
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 9, seconds: float = 0.1
 ) -> tuple[float, float]:
     """Return the median seconds per call of two functions, timed in turn in one run.
 
-    In each round each is called once unmeasured and then `calls` times, and its fastest call
-    counts: on a shared machine slow calls measure the neighbours. A pause before lets the
-    threads of the other one stop spinning.
+    In each round each is called for `seconds` and at least four times, and its fastest call
+    counts: the first calls bring threads onto their cores, and on a shared machine slow calls
+    measure the neighbours. A pause before lets the threads of the other one stop spinning.
     """
 
     def fastest(function: Callable[[], object]) -> float:
         time.sleep(PAUSE_S)
-        function()
-        times = []
-        for _ in range(calls):
+        times: list[float] = []
+        while len(times) < 4 or sum(times) < seconds:
             start = time.perf_counter()
             function()
             times.append(time.perf_counter() - start)

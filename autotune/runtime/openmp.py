@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SPIN_COUNT = "1000"
-"""Times that a waiting thread looks again before it sleeps: some tens of microseconds."""
+SPIN_COUNT = "10000"
+"""Times that a waiting thread looks again before it sleeps: some hundreds of microseconds."""
 
 SYMBOLS = ("GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
