@@ -64,12 +64,7 @@ class Bounds:
         for relation in stage.relations:
             if isinstance(relation, Split):
                 extent = self.ranges[relation.parent].extent
-                keep = relation.parent in bound
-                given = relation.factor if relation.factor is not None else relation.nparts
-                assert given is not None
-                size = given if keep else _fitting(given, extent)
-                rest: Expr = ceildiv(extent, given)
-                outer, inner = (rest, size) if relation.nparts is None else (size, rest)
+                outer, inner = relation.extents(extent, keep=relation.parent in bound)
                 self.ranges[relation.outer] = Range(zero, outer)
                 self.ranges[relation.inner] = Range(zero, inner)
             else:
@@ -234,10 +229,3 @@ def _ancestors_of_bound(stage: Stage) -> set[IterVar]:
         elif relation.fused in bound:
             bound.update((relation.outer, relation.inner))
     return bound
-
-
-def _fitting(factor: Expr, extent: Expr) -> Expr:
-    """Return min(factor, extent); a size known only at run time does not shorten a tile."""
-    if any(isinstance(v, SizeVar) for v in free_vars(extent)):
-        return factor
-    return binary("min", factor, extent)

@@ -14,7 +14,7 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Read, Reduce, SizeVar, V
 from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, free_vars, substitute
+from autotune.ir.visitor import Rewriter, free_vars, substitute, walk_expr
 from autotune.lowering.bounds import Bounds, at_least_one
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.schedule import Schedule
@@ -112,12 +112,17 @@ class _Lowering:
         return tuple(self.bounds.ranges[axis].extent for axis in stage.op.axis)
 
     def _buffer(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> Buffer:
-        name, count = tensor.name, 0
-        while name in self._names:
+        scope = "global" if stage is None else stage.scope
+        return Buffer(self._unused(tensor.name), tensor.dtype, shape, scope)
+
+    def _unused(self, name: str) -> str:
+        """Return `name`, numbered if another buffer has it."""
+        unused, count = name, 0
+        while unused in self._names:
             count += 1
-            name = f"{tensor.name}_{count}"
-        self._names.add(name)
-        return Buffer(name, tensor.dtype, shape, "global" if stage is None else stage.scope)
+            unused = f"{name}_{count}"
+        self._names.add(unused)
+        return unused
 
     def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
         """Return the buffer and the flat row-major index of an element."""
@@ -211,16 +216,55 @@ class _Lowering:
         sources = [self._flatten.expr(substitute(s, values)) for s in reduction.sources]
         current = [Load(buffer, index) for buffer, index in spatial]
         combined = reduction.combiner.combine(current, sources)
-        store: Stmt = seq(
-            *(
+        store = self._store_together(
+            [
                 Store(buffer, index, value)
                 for (buffer, index), value in zip(spatial, combined, strict=True)
-            )
+            ]
         )
         condition = self._flatten.expr(substitute(reduction.condition, values))
         if not (isinstance(condition, Const) and condition.value):
             store = If(condition, store)
         return _guarded(self._guards(stage, values), store)
+
+    def _store_together(self, stores: Sequence[Store]) -> Stmt:
+        """Return stores of which each sees the values from before all of them.
+
+        A store comes after those that read what it overwrites; where they read one another's,
+        the new values are set aside first.
+        """
+        pending, ordered = list(stores), []
+        while len(pending) > 1:
+            free = next(
+                (
+                    one
+                    for one in pending
+                    if not any(_loads(other, one.buffer) for other in pending if other is not one)
+                ),
+                None,
+            )
+            if free is None:
+                break
+            pending.remove(free)
+            ordered.append(free)
+        if len(pending) <= 1:
+            return seq(*ordered, *pending)
+        aside = [
+            Buffer(self._unused(f"{one.buffer.name}.new"), one.buffer.dtype, (const(1),), "local")
+            for one in pending
+        ]
+        zero = const(0)
+        body = seq(
+            *ordered,
+            *(Store(new, zero, one.value) for new, one in zip(aside, pending, strict=True)),
+            *(
+                Store(one.buffer, one.index, Load(new, zero))
+                for new, one in zip(aside, pending, strict=True)
+            ),
+        )
+        for new in aside:
+            body = Allocate(new, body)
+        return body
 
     # -- loops -----------------------------------------------------------------------------
 
@@ -327,7 +371,7 @@ class _Lowering:
             if isinstance(relation, Split):
                 outer = binary("*", values[relation.outer], self.bounds.stride(relation))
                 values[relation.parent] = binary("+", outer, values[relation.inner])
-                exact = _divides(relation, ranges[relation.parent].extent)
+                exact = relation.divides(ranges[relation.parent].extent)
                 loose[relation.parent] = (
                     loose[relation.outer] or loose[relation.inner] or not exact
                 )
@@ -341,16 +385,9 @@ class _Lowering:
         return [(axis, values[axis]) for axis in stage.all_axes if loose[axis]]
 
 
-def _divides(split: Split, extent: Expr) -> bool:
-    """Whether a split certainly leaves no remainder."""
-    given = split.factor if split.factor is not None else split.nparts
-    if given is extent:
-        return True
-    if isinstance(given, Const):
-        if given.value == 1:
-            return True
-        return isinstance(extent, Const) and extent.value % given.value == 0
-    return False
+def _loads(store: Store, buffer: Buffer) -> bool:
+    """Whether the value of a store is computed from a buffer."""
+    return any(isinstance(e, Load) and e.buffer is buffer for e in walk_expr(store.value))
 
 
 def _below(value: Expr, extent: Expr) -> Expr:

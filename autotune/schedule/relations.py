@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.ir.expr import Expr
+from autotune.ir.expr import Const, Expr, SizeVar
 from autotune.ir.itervar import IterVar
+from autotune.ir.ops import binary
+from autotune.ir.visitor import free_vars
+from autotune.te.compute import ceildiv
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +20,32 @@ class Split:
     inner: IterVar
     factor: Expr | None
     nparts: Expr | None
+
+    @property
+    def given(self) -> Expr:
+        """The size that was asked for: the factor or the number of parts."""
+        size = self.factor if self.factor is not None else self.nparts
+        assert size is not None
+        return size
+
+    def extents(self, extent: Expr, keep: bool = False) -> tuple[Expr, Expr]:
+        """Return the extents of the outer and the inner loop, for a parent of this extent.
+
+        The size asked for is cut to the parent's, unless `keep` is set or the parent's is known
+        only at run time.
+        """
+        sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
+        size = self.given if keep or sized else binary("min", self.given, extent)
+        rest: Expr = ceildiv(extent, self.given)
+        return (rest, size) if self.nparts is None else (size, rest)
+
+    def divides(self, extent: Expr) -> bool:
+        """Whether the split certainly leaves no remainder of a parent of this extent."""
+        if self.given is extent:
+            return True
+        if isinstance(self.given, Const) and isinstance(extent, Const):
+            return int(extent.value) % int(self.given.value) == 0
+        return isinstance(self.given, Const) and self.given.value == 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from autotune.ir.expr import Expr, Read, Var
 from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import Rewriter, substitute
+from autotune.schedule.rfactor import factor
 from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
@@ -131,6 +132,35 @@ class Schedule:
         self._set_op(stage, op.with_body((copy,)))
         stage.reset_axes()
         return cache.output()
+
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
+        """Add a stage with one partial result per iteration of a reduction loop.
+
+        The loop becomes axis number `factor_axis` of the new stage, which reduces over the other
+        reduction loops; the stage of `tensor` then combines the partial results.
+
+        ::
+
+            for (k.outer)                        for (k.inner)
+              for (k.inner)                 ->     for (k.outer)
+                S = S + f(k.outer, k.inner)          S.rf[k.inner] += f(k.outer, k.inner)
+                                                 for (k.inner.v)
+                                                   S = S + S.rf[k.inner.v]
+
+        Returns
+        -------
+        Tensor or list of Tensor
+            The partial results; a list where several values are reduced together.
+        """
+        stage = self[tensor]
+        factored = factor(stage, axis, factor_axis)
+        new = self._add_stage(factored.partial, stage.scope, self.stages.index(stage))
+        new.note("rfactor", stage, axis, factor_axis)
+        self._set_op(stage, factored.combined)
+        stage.relations.clear()
+        stage.reset_axes()
+        outputs = factored.partial.outputs
+        return outputs[0] if len(outputs) == 1 else list(outputs)
 
     def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
         """Return the bodies of the stages that are computed, inlined ones substituted."""

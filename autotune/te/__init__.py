@@ -10,11 +10,8 @@ from autotune.ir.ops import cast, if_then_else, select
 from autotune.te.compute import (
     ceildiv,
     compute,
-    max,
-    min,
     placeholder,
     reduce_axis,
-    sum,
     thread_axis,
     var,
 )
@@ -32,6 +29,7 @@ from autotune.te.intrinsics import (
     sqrt,
     tanh,
 )
+from autotune.te.reduction import comm_reducer, max, min, prod, sum
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 if TYPE_CHECKING:
@@ -48,6 +46,7 @@ __all__ = [
     "cast",
     "ceil",
     "ceildiv",
+    "comm_reducer",
     "compute",
     "const",
     "create_schedule",
@@ -59,6 +58,7 @@ __all__ = [
     "min",
     "placeholder",
     "power",
+    "prod",
     "reduce_axis",
     "select",
     "sigmoid",

@@ -1,16 +1,15 @@
-"""The words of the tensor-expression language: placeholder, compute, axes and reductions."""
+"""The words of the tensor-expression language: placeholder, compute and axes."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Expr, Operators, Reduce, SizeVar, Var
-from autotune.ir.itervar import AxisKind, Combiner, IterVar, Range
+from autotune.ir.expr import Const, Expr, Operators, SizeVar, Var
+from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import binary, const, convert, is_convertible
 from autotune.te.reads import check_reads
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor, as_size
@@ -132,64 +131,6 @@ def thread_axis(dom: Any, tag: str | None = None, name: str | None = None) -> It
             raise IRError(f"thread axis {tag} must start at 0, got `{first}`")
         span = Range(first, as_size(high, f"thread axis {tag}: extent"))
     return IterVar(Var(name or tag), span, AxisKind.THREAD, tag)
-
-
-@lru_cache(maxsize=64)
-def _combiner(name: str, dtype: str) -> Combiner:
-    x, y = Var("x", dtype), Var("y", dtype)
-    op, identity = {
-        "sum": ("+", const(0, dtype)),
-        "max": ("max", const(dtypes.min_value(dtype), dtype)),
-        "min": ("min", const(dtypes.max_value(dtype), dtype)),
-    }[name]
-    return Combiner(name, [x], [y], [binary(op, x, y)], [identity])
-
-
-def _reduce(name: str, expr: Any, axis: Any, where: Any) -> Expr:
-    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
-    for one in axes:
-        if not (isinstance(one, IterVar) and one.kind is AxisKind.REDUCE):
-            raise IRError(f"{name}: axis must be made by te.reduce_axis, got {one!r}")
-    if not axes or len(set(axes)) != len(axes):
-        raise IRError(f"{name}: give at least one axis, and each one once")
-    source = convert(expr)
-    if source.dtype == dtypes.BOOL:
-        raise IRError(f"{name}: cannot reduce conditions; use .astype('int32') first")
-    condition = const(True) if where is None else convert(where)
-    if condition.dtype != dtypes.BOOL:
-        raise IRError(f"{name}: where= takes a condition, got `{condition}` of {condition.dtype}")
-    return Reduce(_combiner(name, source.dtype), (source,), axes, condition)
-
-
-def sum(expr: Any, axis: Any, where: Any = None) -> Expr:
-    """Sum of `expr` over one or several reduction axes, where the condition holds."""
-    return _reduce("sum", expr, axis, where)
-
-
-def _extremum(name: str, a: Any, b: Any, axis: Any, where: Any) -> Any:
-    if axis is not None:
-        if b is not None:
-            raise IRError(f"te.{name}: give either a second value or an axis, not both")
-        return _reduce(name, a, axis, where)
-    if b is None:
-        raise IRError(f"te.{name}: a second value or axis= is missing")
-    if isinstance(a, int) and isinstance(b, int):
-        return a if (a < b) == (name == "min") else b
-    # A symbolic knob answers with a symbolic knob, so that a template can still branch on it.
-    for this, other, swap in ((a, b, False), (b, a, True)):
-        if isinstance(this, Operators) and not isinstance(this, Expr):
-            return this._binary(name, other, swap)
-    return binary(name, a, b)
-
-
-def max(a: Any, b: Any = None, axis: Any = None, where: Any = None) -> Any:
-    """Maximum of `a` over reduction axes (``axis=``), or of two values."""
-    return _extremum("max", a, b, axis, where)
-
-
-def min(a: Any, b: Any = None, axis: Any = None, where: Any = None) -> Any:
-    """Minimum of `a` over reduction axes (``axis=``), or of two values."""
-    return _extremum("min", a, b, axis, where)
 
 
 def ceildiv(a: Any, b: Any) -> Any:

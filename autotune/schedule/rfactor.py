@@ -1,0 +1,174 @@
+"""Factoring a reduction: partial results over one loop of it become a stage of their own.
+
+The loop becomes a spatial axis of the new stage, so that it can be vectorised or run in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.ir.expr import Const, Expr, Read, Reduce, Var
+from autotune.ir.itervar import AxisKind, IterVar, Range
+from autotune.ir.ops import binary, const, if_then_else
+from autotune.ir.visitor import substitute
+from autotune.schedule.relations import Relation, Split
+from autotune.schedule.stage import Stage
+from autotune.te.tensor import ComputeOp
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """The two operations that a reduction becomes: partial results, and their combination."""
+
+    partial: ComputeOp
+    combined: ComputeOp
+
+
+def factor(stage: Stage, axis: IterVar, factor_axis: int) -> Factored:
+    """Return the operations for a stage whose reduction is factored by the loop `axis`."""
+    op = _checked(stage, axis)
+    rank = len(op.axis) + 1
+    if isinstance(factor_axis, bool) or not isinstance(factor_axis, int):
+        stage.fail("rfactor", f"factor_axis must be an integer, got {factor_axis!r}")
+    if not -rank <= factor_axis < rank:
+        stage.fail(
+            "rfactor",
+            f"factor_axis {factor_axis} is no position among the {rank} axes of the partial "
+            f"results; give one from {-rank} to {rank - 1}",
+        )
+    position = factor_axis % rank
+    loops = _Loops(stage, op)
+    reductions = [value for value in op.body if isinstance(value, Reduce)]
+    first = reductions[0]
+
+    spatial = [IterVar(Var(a.name, a.var.dtype), a.dom, AxisKind.SPATIAL) for a in op.axis]
+    part = IterVar(Var(axis.name), Range(const(0), loops.extents[axis]), AxisKind.SPATIAL)
+    inner = {
+        leaf: IterVar(Var(leaf.name), Range(const(0), loops.extents[leaf]), AxisKind.REDUCE)
+        for leaf in stage.leaf_axes
+        if leaf.kind is AxisKind.REDUCE and leaf is not axis
+    }
+    values, guards = loops.values({axis: part.var, **{old: new.var for old, new in inner.items()}})
+    values.update((old.var, new.var) for old, new in zip(op.axis, spatial, strict=True))
+    condition = substitute(first.condition, values)
+    for guard in guards:
+        condition = binary("and", condition, guard)
+    sources = tuple(substitute(source, values) for source in first.sources)
+    body: tuple[Expr, ...]
+    if inner:
+        axes = tuple(inner.values())
+        body = tuple(
+            Reduce(first.combiner, sources, axes, condition, r.index) for r in reductions
+        )
+    else:
+        identity = first.combiner.identity
+        body = tuple(
+            if_then_else(condition, sources[r.index], identity[r.index]) for r in reductions
+        )
+    partial_axes = (*spatial[:position], part, *spatial[position:])
+    partial = ComputeOp(f"{op.name}.rf", partial_axes, body)
+
+    outer = tuple(
+        IterVar(Var(f"ax{i}", a.var.dtype), a.dom, AxisKind.SPATIAL) for i, a in enumerate(op.axis)
+    )
+    over = IterVar(Var(f"{axis.name}.v"), part.dom, AxisKind.REDUCE)
+    indices: Sequence[Expr] = [a.var for a in outer]
+    indices = (*indices[:position], over.var, *indices[position:])
+    parts = {r.index: Read(t, indices) for r, t in zip(reductions, partial.outputs, strict=True)}
+    every = tuple(parts[i] for i in range(len(parts)))
+    combined = tuple(
+        Reduce(first.combiner, every, (over,), const(True), r.index) for r in reductions
+    )
+    return Factored(partial, ComputeOp(op.name, outer, combined, op.outputs))
+
+
+def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
+    """Return the stage's operation if its reduction can be factored by `axis`."""
+    op = stage.op
+    if not isinstance(op, ComputeOp) or not op.reduce_axis:
+        stage.fail("rfactor", "it does not reduce; factor a stage whose body is a reduction")
+    stage._leaf("rfactor", axis)
+    if axis.kind is not AxisKind.REDUCE:
+        stage.fail(
+            "rfactor",
+            f"{axis.name!r} is a {axis.kind} axis; give a reduction axis, or a part of one made "
+            "by split",
+        )
+    loops = [leaf for leaf in stage.leaf_axes if leaf.kind is not AxisKind.REDUCE]
+    changed = len(loops) != len(op.axis) or any(
+        a is not b for a, b in zip(loops, op.axis, strict=True)
+    )
+    annotated = [*stage.loop_kinds, *stage.bindings]
+    if changed or annotated:
+        what = f"axis {annotated[0].name!r} is annotated" if annotated else (
+            "its spatial loops were changed"
+        )
+        stage.fail(
+            "rfactor",
+            f"{what} already, and rfactor gives the stage new loops; split the reduction, "
+            "factor it, and schedule the rest afterwards",
+        )
+    results = {value.index for value in op.body if isinstance(value, Reduce)}
+    first = op.body[0]
+    assert isinstance(first, Reduce)
+    if len(results) != len(first.sources):
+        stage.fail(
+            "rfactor",
+            f"its reduction has {len(first.sources)} values of which {len(results)} are kept; "
+            "return all of them from the compute",
+        )
+    return op
+
+
+class _Loops:
+    """Extents of a stage's reduction loops, and the values of its axes over them."""
+
+    def __init__(self, stage: Stage, op: ComputeOp) -> None:
+        self._relations = [r for r in stage.relations if _parents(r)[0].kind is AxisKind.REDUCE]
+        self._roots = op.reduce_axis
+        self.extents: dict[IterVar, Expr] = {}
+        for axis in op.reduce_axis:
+            assert axis.dom is not None
+            self.extents[axis] = axis.dom.extent
+        for relation in self._relations:
+            if isinstance(relation, Split):
+                outer, inner = relation.extents(self.extents[relation.parent])
+                self.extents[relation.outer], self.extents[relation.inner] = outer, inner
+            else:
+                product = binary("*", self.extents[relation.outer], self.extents[relation.inner])
+                self.extents[relation.fused] = product
+
+    def values(self, leaves: dict[IterVar, Var]) -> tuple[dict[Var, Expr], list[Expr]]:
+        """Return the value of each root axis, and the guards where loops may overshoot."""
+        values: dict[IterVar, Expr] = dict(leaves)
+        guards: list[Expr] = []
+        for relation in reversed(self._relations):
+            if isinstance(relation, Split):
+                extent = self.extents[relation.parent]
+                stride = relation.factor
+                if stride is None:
+                    stride = self.extents[relation.inner]
+                value = binary(
+                    "+", binary("*", values[relation.outer], stride), values[relation.inner]
+                )
+                values[relation.parent] = value
+                if not relation.divides(extent):
+                    guards.append(binary("<", value, extent))
+            else:
+                inner = self.extents[relation.inner]
+                if isinstance(inner, Const) and inner.value == 0:
+                    inner = const(1)  # a loop of length 0 never divides
+                values[relation.outer] = binary("//", values[relation.fused], inner)
+                values[relation.inner] = binary("%", values[relation.fused], inner)
+        found: dict[Var, Expr] = {}
+        for axis in self._roots:
+            assert axis.dom is not None
+            found[axis.var] = binary("+", values[axis], axis.dom.min)
+        return found, [g for g in guards if not (isinstance(g, Const) and g.value)]
+
+
+def _parents(relation: Relation) -> tuple[IterVar, ...]:
+    if isinstance(relation, Split):
+        return (relation.parent,)
+    return relation.outer, relation.inner
