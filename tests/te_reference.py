@@ -158,9 +158,32 @@ class _Grid:
         assert isinstance(identity, Const)
         source = np.where(condition, source, np.asarray(identity.value, dtype=node.dtype))
         axis = tuple(range(count, count + len(node.axes)))
-        combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[node.combiner.name]
+        known = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+        combine = known.get(node.combiner.name)
+        if combine is None:
+            return self._folded(node, grid, shape, condition)
         start = np.asarray(identity.value, dtype=node.dtype)
         return combine.reduce(source, axis=axis, dtype=node.dtype, initial=start)
+
+    def _folded(self, node: Reduce, grid: _Grid, shape: Sequence[int], condition: Any) -> Any:
+        """Combine the elements one after another, as the reducer's definition says."""
+        combiner, kept = node.combiner, tuple(shape[: len(self.axes)])
+        sources = [
+            np.broadcast_to(grid.value(s), shape).reshape((*kept, -1)) for s in node.sources
+        ]
+        valid = condition.reshape((*kept, -1))
+        held = [np.full(kept, i.value, i.dtype) for i in combiner.identity]  # type: ignore[attr-defined]
+        step = _Grid(self.reference, (), True)
+        for position in range(valid.shape[-1]):
+            step.variables.update(zip(combiner.lhs, held, strict=True))
+            elements = [source[..., position] for source in sources]
+            step.variables.update(zip(combiner.rhs, elements, strict=True))
+            results = [step.value(result) for result in combiner.result]
+            held = [
+                np.where(valid[..., position], new, old)
+                for new, old in zip(results, held, strict=True)
+            ]
+        return held[node.index]
 
 
 def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> Any:

@@ -86,3 +86,8 @@ def of_value(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         return "float32"
     raise IRError(f"cannot use a {type(value).__name__} ({value!r}) in an expression")
+
+
+def accumulator(dtype: str) -> str:
+    """Type in which sums and products over values of `dtype` are carried out by default."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype

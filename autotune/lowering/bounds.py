@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Const, Expr, SizeVar, Var
+from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import INF, Simplifier
-from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.ir.visitor import reads, substitute
 from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
-from autotune.te.compute import ceildiv
 from autotune.te.tensor import ComputeOp, Tensor
 
 Ranges = dict[IterVar, Range]

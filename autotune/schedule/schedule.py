@@ -106,32 +106,36 @@ class Schedule:
             self._set_op(stage, stage.op.with_body(tuple(map(redirect.expr, stage.op.body))))
         return op.output()
 
-    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
+    def cache_write(self, tensor: Tensor, scope: str) -> Any:
         """Add a stage that computes `tensor` in `scope`; its own stage then only copies.
 
         ::
 
             C[i] = f(i)     ->     C.local[i.c] = f(i.c)
                                    C[i] = C.local[i]
+
+        Returns
+        -------
+        Tensor or list of Tensor
+            The cached tensor; a list of all where the operation defines several.
         """
         _check_scope("cache_write", scope)
         stage = self[tensor]
         op = stage.op
         if not isinstance(op, ComputeOp):
             stage.fail("cache_write", "a placeholder is given by the caller and not computed")
-        if len(op.outputs) != 1:
-            stage.fail("cache_write", "only computes of a single output can be cached")
         untouched = stage.leaf_axes == [*op.axis, *op.reduce_axis]
         if not untouched or stage.loop_kinds or stage.bindings:
             stage.fail("cache_write", "it must come before the stage's loops are changed")
         axis = tuple(IterVar(Var(f"{a.name}.c"), a.dom, a.kind) for a in op.axis)
         mapping = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
-        cache = ComputeOp(f"{op.name}.{scope}", axis, (substitute(op.body[0], mapping),))
+        body = tuple(substitute(value, mapping) for value in op.body)
+        cache = ComputeOp(f"{op.name}.{scope}", axis, body)
         self._add_stage(cache, scope, self.stages.index(stage)).note("cache_write", stage, scope)
-        copy = Read(cache.output(), tuple(a.var for a in op.axis))
-        self._set_op(stage, op.with_body((copy,)))
+        indices = tuple(a.var for a in op.axis)
+        self._set_op(stage, op.with_body(tuple(Read(t, indices) for t in cache.outputs)))
         stage.reset_axes()
-        return cache.output()
+        return cache.output() if len(cache.outputs) == 1 else list(cache.outputs)
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
         """Add a stage with one partial result per iteration of a reduction loop.

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Call, Const, Expr, Operators, Reduce, Select, Var
+from autotune.ir.expr import Binary, Call, Expr, Operators, Reduce, Select, Var
 from autotune.ir.itervar import AxisKind, Combiner, IterVar
 from autotune.ir.ops import binary, cast, const, convert, is_convertible
 from autotune.ir.visitor import Rewriter, free_vars
@@ -179,7 +179,7 @@ class _Widened(Rewriter):
 
 
 def _accumulated(name: str, expr: Any, axis: Any, where: Any, dtype: str | None) -> Expr:
-    """Return a reduction that rounds, done in the type `dtype` or in the default for its operand."""
+    """Return a reduction that rounds, done in `dtype` or in its operand's default type."""
     source = convert(expr)
     wanted = dtypes.accumulator(source.dtype) if dtype is None else dtypes.check(dtype)
     if wanted != source.dtype:

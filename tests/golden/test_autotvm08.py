@@ -35,10 +35,7 @@ ITEMS: dict[str, Any] = {
         "items"
     ]
 }
-RFACTOR = pytest.mark.xfail(
-    raises=AttributeError, strict=True, reason="schedules have no rfactor yet"
-)
-NAMES = [pytest.param(n, marks=[RFACTOR] if "rfactor" in n else []) for n in ITEMS]
+NAMES = list(ITEMS)
 
 
 def scheduled(name: str, small: bool = False) -> tuple[Schedule, list[Tensor]]:

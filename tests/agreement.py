@@ -1,0 +1,56 @@
+"""One assertion for a schedule: NumPy, the interpreter before and after finalising, and LLVM agree.
+
+Inputs are small whole numbers unless given, so that the order of sums does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from te_reference import Reference, random_array
+
+from autotune.ir.expr import Knob
+from autotune.ir.interpreter import interpret
+from autotune.ir.stmt import Function
+from autotune.ir.verify import verify
+from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.llvm import compile_function
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import PlaceholderOp, Tensor
+
+
+def assert_computes(
+    schedule: Schedule,
+    tensors: Sequence[Tensor],
+    arrays: Mapping[Tensor, Any] | None = None,
+    knobs: Mapping[Knob, int] | None = None,
+    compiled: bool = True,
+) -> Function:
+    """Run the schedule in every way and compare the outputs; return the final function."""
+    analysed = verify(analyse(verify(lower_schedule(schedule, tensors), allow_knobs=True), knobs))
+    final = verify(finalise(analysed))
+    rng = np.random.default_rng(0)
+    given = dict(arrays or {})
+    for tensor in tensors:
+        if isinstance(tensor.op, PlaceholderOp) and tensor not in given:
+            given[tensor] = random_array(rng, tensor.shape, tensor.dtype)
+    reference = Reference(given)
+    expected = {t: reference.array(t) for t in tensors if t not in given}
+    ways: dict[str, Any] = {
+        "interpreted before finalising": lambda *a: interpret(analysed, a),
+        "interpreted after finalising": lambda *a: interpret(final, a),
+    }
+    if compiled:
+        ways["compiled"] = compile_function(final, cache=ObjectCache(None))
+    for how, run in ways.items():
+        results = {t: np.full(want.shape, 77, want.dtype) for t, want in expected.items()}
+        run(*(results[t] if t in results else np.array(given[t]) for t in tensors))
+        for tensor, want in expected.items():
+            np.testing.assert_allclose(
+                results[tensor], want, rtol=1e-5, atol=1e-6, err_msg=f"{how}: {tensor.name}"
+            )
+    return final
