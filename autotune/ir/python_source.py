@@ -30,30 +30,10 @@ from autotune.ir.expr import (
     Select,
     Var,
 )
+from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.visitor import walk_expr
 
 _LONGEST_INLINE = 400
-
-_INTRINSICS: dict[str, Callable[..., Any]] = {
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log2": np.log2,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
-    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
-    "erf": math.erf,
-    "abs": np.abs,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "trunc": np.trunc,
-    "pow": np.power,
-}
-
 
 def _to_integer(value: Any, dtype: str) -> int:
     """Float to integer, towards zero; what C leaves undefined is an error."""
@@ -277,8 +257,16 @@ class PythonSource:
             return texts[0]
         if node.name == "gcd":
             return f"gcd({', '.join(texts)})"
-        if node.name not in _INTRINSICS or not dtypes.is_float(node.dtype):
-            raise IRError(f"intrinsic {node.name!r} of {node.dtype} has no meaning here")
-        function = self.constant(_INTRINSICS[node.name])
-        kind = "f32" if node.dtype == "float32" else "f64"
-        return f"{kind}({function}({', '.join(f'f64({text})' for text in texts)}))"
+        known = INTRINSICS.get(node.name)
+        operand = node.children[0].dtype if node.children else node.dtype
+        if known is None or not known.accepts(operand):
+            raise IRError(f"intrinsic {node.name!r} of {operand} has no meaning here")
+        if known.takes == "integer":
+            mask = (1 << dtypes.bits(operand)) - 1
+            texts = [f"({text} & {mask})" for text in texts]
+        else:
+            texts = [f"f64({text})" for text in texts]
+        result = f"{self.constant(known.meaning)}({', '.join(texts)})"
+        if not dtypes.is_float(node.dtype):
+            return result
+        return f"{'f32' if node.dtype == 'float32' else 'f64'}({result})"

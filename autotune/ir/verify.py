@@ -26,6 +26,7 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
+from autotune.ir.intrinsics import INTRINSICS, Intrinsic
 from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, walk_expr
 
@@ -195,6 +196,8 @@ def _problem(node: Expr) -> str | None:
             return f"`likely` of {_type(node.children[0])}"
         case Call() if any(child.lanes not in (1, node.lanes) for child in node.children):
             return f"operands of {node.name!r} differ in lanes"
+        case Call() if node.name in INTRINSICS:
+            return _intrinsic_problem(node, INTRINSICS[node.name])
         case Ramp() | Broadcast() if any(child.lanes != 1 for child in node.children):
             return "a vector made of vectors"
         case Ramp() | Broadcast() if node.lanes < 2:
@@ -226,6 +229,19 @@ def _binary_problem(node: Binary) -> str | None:
     else:
         allowed = op not in ARITHMETIC or a.dtype != dtypes.BOOL
     return None if allowed else f"`{op}` of {_type(a)}"
+
+
+def _intrinsic_problem(node: Call, known: Intrinsic) -> str | None:
+    if len(node.children) != known.arity:
+        return f"{len(node.children)} operands of {node.name!r}, which takes {known.arity}"
+    operand = node.children[0].dtype
+    if any(child.dtype != operand for child in node.children):
+        return f"operands of {node.name!r} differ in type"
+    if not known.accepts(operand):
+        return f"{node.name!r} of {operand}, which takes {known.takes}s"
+    if node.dtype != (known.gives or operand):
+        return f"{node.name!r} of {operand} as {node.dtype}"
+    return None
 
 
 def _choice_problem(name: str, children: tuple[Expr, ...]) -> str | None:

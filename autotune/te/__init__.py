@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.ir.ops import cast, if_then_else, select
+from autotune.ir.ops import select as Select
 from autotune.te.compute import (
     ceildiv,
     compute,
@@ -16,18 +17,31 @@ from autotune.te.compute import (
     var,
 )
 from autotune.te.intrinsics import (
+    Max,
+    Min,
     abs,
     all,
     any,
     ceil,
     const,
+    cos,
+    erf,
     exp,
     floor,
+    fmod,
+    isnan,
     log,
+    log2,
+    popcount,
+    pow,
     power,
+    round,
+    rsqrt,
     sigmoid,
+    sin,
     sqrt,
     tanh,
+    trunc,
 )
 from autotune.te.reduction import comm_reducer, max, min, prod, sum
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
@@ -37,8 +51,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ComputeOp",
+    "Max",
+    "Min",
     "Operation",
     "PlaceholderOp",
+    "Select",
     "Tensor",
     "abs",
     "all",
@@ -49,23 +66,34 @@ __all__ = [
     "comm_reducer",
     "compute",
     "const",
+    "cos",
     "create_schedule",
+    "erf",
     "exp",
     "floor",
+    "fmod",
     "if_then_else",
+    "isnan",
     "log",
+    "log2",
     "max",
     "min",
     "placeholder",
+    "popcount",
+    "pow",
     "power",
     "prod",
     "reduce_axis",
+    "round",
+    "rsqrt",
     "select",
     "sigmoid",
+    "sin",
     "sqrt",
     "sum",
     "tanh",
     "thread_axis",
+    "trunc",
     "var",
 ]
 

@@ -1,4 +1,7 @@
-"""Element-wise functions and conditions of the tensor-expression language."""
+"""Element-wise functions and conditions of the tensor-expression language.
+
+Accuracy and special values of every function are in docs/intrinsics.md.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,45 @@ from typing import Any
 from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import Call, Const, Expr
+from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.ops import binary, convert
+from autotune.te.reduction import max as larger
+from autotune.te.reduction import min as smaller
 
 
-def _float_call(name: str, *args: Any) -> Expr:
+def _call(name: str, *args: Any, spelling: str | None = None) -> Expr:
+    """Call the intrinsic `name`, which messages call ``te.<spelling>``."""
     exprs = [convert(arg) for arg in args]
+    known, dtype = INTRINSICS[name], exprs[0].dtype
     for expr in exprs:
-        if not dtypes.is_float(expr.dtype):
-            raise IRError(f"te.{name} takes floats, got `{expr}` of type {expr.dtype}")
-        if expr.dtype != exprs[0].dtype:
-            raise IRError(f"te.{name}: types differ: {exprs[0].dtype} and {expr.dtype}")
-    return Call(name, tuple(exprs), exprs[0].dtype)
+        if not known.accepts(expr.dtype):
+            remedy = "float32" if known.takes == "float" else "int32"
+            raise IRError(
+                f"te.{spelling or name} takes {known.takes}s, got `{expr}` of type {expr.dtype}: "
+                f"use .astype({remedy!r}) first"
+            )
+        if expr.dtype != dtype:
+            raise IRError(
+                f"te.{spelling or name} takes operands of one type, got `{exprs[0]}` of {dtype} "
+                f"and `{expr}` of {expr.dtype}: use .astype first"
+            )
+    return Call(name, tuple(exprs), known.gives or dtype)
+
+
+def _pair(x: Any, y: Any) -> tuple[Expr, Expr]:
+    """Convert two operands; a bare number takes the type of a float beside it."""
+    a, b = convert(x), convert(y)
+    if isinstance(a, Const) and not isinstance(x, Expr) and dtypes.is_float(b.dtype):
+        return convert(x, b.dtype), b
+    if isinstance(b, Const) and not isinstance(y, Expr) and dtypes.is_float(a.dtype):
+        return a, convert(y, a.dtype)
+    return a, b
+
+
+def _whole(name: str, x: Any) -> Expr:
+    """Call a function that rounds to whole numbers, which integers are already."""
+    expr = convert(x)
+    return expr if dtypes.is_integer(expr.dtype) else _call(name, expr)
 
 
 def const(value: float, dtype: str | None = None) -> Const:
@@ -40,51 +71,104 @@ def const(value: float, dtype: str | None = None) -> Const:
 
 def exp(x: Any) -> Expr:
     """Exponential."""
-    return _float_call("exp", x)
+    return _call("exp", x)
 
 
 def log(x: Any) -> Expr:
     """Natural logarithm."""
-    return _float_call("log", x)
+    return _call("log", x)
+
+
+def log2(x: Any) -> Expr:
+    """Logarithm to base 2."""
+    return _call("log2", x)
 
 
 def sqrt(x: Any) -> Expr:
-    """Square root."""
-    return _float_call("sqrt", x)
+    """Square root, correctly rounded."""
+    return _call("sqrt", x)
+
+
+def rsqrt(x: Any) -> Expr:
+    """Return 1 / sqrt(x), to the precision of its type."""
+    return _call("rsqrt", x)
+
+
+def sin(x: Any) -> Expr:
+    """Sine of x in radians, of any size."""
+    return _call("sin", x)
+
+
+def cos(x: Any) -> Expr:
+    """Cosine of x in radians, of any size."""
+    return _call("cos", x)
 
 
 def tanh(x: Any) -> Expr:
     """Hyperbolic tangent."""
-    return _float_call("tanh", x)
+    return _call("tanh", x)
 
 
 def sigmoid(x: Any) -> Expr:
     """Logistic function 1 / (1 + exp(-x))."""
-    return _float_call("sigmoid", x)
+    return _call("sigmoid", x)
+
+
+def erf(x: Any) -> Expr:
+    """Error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x."""
+    return _call("erf", x)
 
 
 def floor(x: Any) -> Expr:
-    """Largest whole number not above x."""
-    return _float_call("floor", x)
+    """Largest whole number not above x; integers stay as they are."""
+    return _whole("floor", x)
 
 
 def ceil(x: Any) -> Expr:
-    """Smallest whole number not below x."""
-    return _float_call("ceil", x)
+    """Smallest whole number not below x; integers stay as they are."""
+    return _whole("ceil", x)
+
+
+def round(x: Any) -> Expr:
+    """Nearest whole number, the even one of two as near (as in NumPy); integers stay."""
+    return _whole("round", x)
+
+
+def trunc(x: Any) -> Expr:
+    """Nearest whole number on the side of zero; integers stay as they are."""
+    return _whole("trunc", x)
 
 
 def power(x: Any, y: Any) -> Expr:
-    """Return x to the power y."""
-    base = convert(x)
-    return _float_call("pow", base, convert(y, base.dtype))
+    """Return x to the power y, both floats; a bare number takes the type of the other."""
+    return _call("pow", *_pair(x, y), spelling="power")
+
+
+pow = power
+
+
+def fmod(x: Any, y: Any) -> Expr:
+    """Exact remainder of x / y with the sign of x, as C's fmod; y must not be 0 to have one."""
+    return _call("fmod", *_pair(x, y))
+
+
+def isnan(x: Any) -> Expr:
+    """Whether a float is no number; an integer always is one."""
+    expr = convert(x)
+    return Const(False, dtypes.BOOL) if dtypes.is_integer(expr.dtype) else _call("isnan", expr)
+
+
+def popcount(x: Any) -> Expr:
+    """How many bits of an integer are 1, in two's complement, as an integer of its type."""
+    return _call("popcount", x)
 
 
 def abs(x: Any) -> Expr:
-    """Absolute value of a float or an integer."""
+    """Absolute value of a float or an integer (the smallest signed integer has none: it stays)."""
     expr = convert(x)
-    if dtypes.is_float(expr.dtype):
-        return Call("abs", (expr,), expr.dtype)
-    return binary("max", expr, -expr)
+    if dtypes.is_integer(expr.dtype):
+        return expr if dtypes.min_value(expr.dtype) == 0 else binary("max", expr, -expr)
+    return _call("abs", expr)
 
 
 def all(*conditions: Any) -> Expr:
@@ -101,3 +185,13 @@ def _chain(op: str, name: str, conditions: tuple[Any, ...]) -> Expr:
     if not conditions:
         raise IRError(f"te.{name} takes at least one condition")
     return reduce(lambda a, b: binary(op, a, b), map(convert, conditions))
+
+
+def Max(a: Any, b: Any) -> Any:
+    """Larger of two values, element by element; a NaN on either side wins."""
+    return larger(a, b)
+
+
+def Min(a: Any, b: Any) -> Any:
+    """Smaller of two values, element by element; a NaN on either side wins."""
+    return smaller(a, b)

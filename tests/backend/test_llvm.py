@@ -253,14 +253,6 @@ def test_power_agrees_with_numpy(dtype: str, kind: LoopKind) -> None:
     check(function, [a, b], np.power(a, b), 4 * float(np.finfo(dtype).eps))
 
 
-def test_integer_abs_agrees_with_numpy() -> None:
-    a = values("int32")
-    function = elementwise(lambda x: Call("abs", (x,), "int32"), ("int32",), "int32", VECTORIZED)
-    out = poisoned("int32", 2 * LANES)
-    compiled(function)(a, out)
-    np.testing.assert_array_equal(out, np.abs(a))
-
-
 def test_integers_wrap() -> None:
     a = np.full(2 * LANES, 2**31 - 1, "int32")
     with np.errstate(over="ignore"):

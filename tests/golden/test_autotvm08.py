@@ -16,7 +16,6 @@ import pytest
 from te_reference import Reference, random_array
 
 from autotune import te
-from autotune.ir import ops
 from autotune.ir.expr import Const
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt, Store, seq
@@ -43,7 +42,7 @@ def scheduled(name: str, small: bool = False) -> tuple[Schedule, list[Tensor]]:
     recipe = ITEMS[name]["recipe"]
     if small:
         recipe = recipe.replace("N = 256", "N = 64")
-    tvm = types.SimpleNamespace(te=te, tir=types.SimpleNamespace(const=ops.const))
+    tvm = types.SimpleNamespace(te=te, tir=te)
     space: dict[str, Any] = {"tvm": tvm, "te": te, "np": np}
     exec(recipe, space)
     return space["s"], list(space["args"])

@@ -150,9 +150,53 @@ def float_floordiv(p: Program) -> None:
     te.compute((4,), lambda i: p.A[i, 0] // 2.0, name="X")
 
 
-@mistake(IRError, "te.exp takes floats, got `i` of type int32")
+@mistake(IRError, "te.exp takes floats, got `i` of type int32: use .astype('float32') first")
 def exp_int(p: Program) -> None:
     te.compute((4,), lambda i: te.exp(i), name="X")
+
+
+@mistake(
+    IRError, "te.isnan takes floats, got `(i > 1)` of type bool: use .astype('float32') first"
+)
+def isnan_of_a_condition(p: Program) -> None:
+    te.compute((4,), lambda i: te.isnan(i > 1), name="X")
+
+
+@mistake(IRError, "te.floor takes floats, got `(i > 1)` of type bool: use .astype('float32') first")
+def floor_of_a_condition(p: Program) -> None:
+    te.compute((4,), lambda i: te.floor(i > 1), name="X")
+
+
+@mistake(
+    IRError,
+    "te.popcount takes integers, got `A[i, 0]` of type float32: use .astype('int32') first",
+)
+def popcount_float(p: Program) -> None:
+    te.compute((4,), lambda i: te.popcount(p.A[i, 0]), name="X")
+
+
+@mistake(IRError, "te.power takes floats, got `i` of type int32: use .astype('float32') first")
+def power_of_integers(p: Program) -> None:
+    te.compute((4,), lambda i: te.power(i, 2), name="X")
+
+
+@mistake(
+    IRError,
+    "te.fmod takes operands of one type, got `A[i, 0]` of float32 and `float64(i)` of float64: "
+    "use .astype first",
+)
+def fmod_of_two_types(p: Program) -> None:
+    te.compute((4,), lambda i: te.fmod(p.A[i, 0], i.astype("float64")), name="X")
+
+
+@mistake(IRError, "cannot use a str ('x') in an expression")
+def sin_of_text(p: Program) -> None:
+    te.sin("x")
+
+
+@mistake(IRError, "tensor 'A' has 2 dimensions: index it, as in A[i, j]")
+def tanh_of_a_tensor(p: Program) -> None:
+    te.tanh(p.A)
 
 
 @mistake(

@@ -32,12 +32,13 @@ _INT_TESTS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=":
 
 #: Intrinsics that processors have an instruction for, by their name in LLVM.
 _NATIVE = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
+    "round": "roundeven", "popcount": "ctpop",
 }  # fmt: skip
 #: Intrinsics computed lane by lane by the C library: (name in float64, number of arguments).
 _LIBRARY = {
     "pow": ("pow", 2), "exp2": ("exp2", 1), "log2": ("log2", 1), "sin": ("sin", 1),
-    "cos": ("cos", 1), "erf": ("erf", 1),
+    "cos": ("cos", 1), "erf": ("erf", 1), "fmod": ("fmod", 2),
 }  # fmt: skip
 
 
@@ -290,25 +291,21 @@ class Values(Memory):
         if name == "likely":
             return self.value(expr.children[0])
         args = [self.widened(arg, lanes) for arg in expr.children]
-        kind = llvm_type(expr.dtype, lanes)
-        if dtypes.is_float(expr.dtype):
-            if name in VECTOR_FUNCTIONS:
-                symbol = function_name(name, expr.dtype, lanes)
-                self.functions[symbol] = (name, expr.dtype, lanes)
-                return self.define(f"call {kind} @{symbol}({kind} {args[0]})")
-            if name == "abs":
-                return self.intrinsic("fabs", expr.dtype, lanes, *args)
-            if name == "rsqrt":
-                root = self.intrinsic("sqrt", expr.dtype, lanes, *args)
-                return self.define(f"fdiv {kind} {const_text(1, expr.dtype, lanes)}, {root}")
-            if name in _NATIVE:
-                return self.intrinsic(_NATIVE[name], expr.dtype, lanes, *args)
-            if name in _LIBRARY:
-                return self._library(expr, args)
-        elif name == "abs" and dtypes.is_integer(expr.dtype):
-            symbol = f"llvm.abs.{suffix(expr.dtype, lanes)}"
-            self.declare(symbol, f"declare {kind} @{symbol}({kind}, i1)")
-            return self.define(f"call {kind} @{symbol}({kind} {args[0]}, i1 false)")
+        operand = expr.children[0].dtype if expr.children else expr.dtype
+        kind = llvm_type(operand, lanes)
+        if name in VECTOR_FUNCTIONS:
+            symbol = function_name(name, operand, lanes)
+            self.functions[symbol] = (name, operand, lanes)
+            return self.define(f"call {kind} @{symbol}({kind} {args[0]})")
+        if name == "isnan":
+            return self.define(f"fcmp uno {kind} {args[0]}, {args[0]}")
+        if name == "rsqrt":
+            root = self.intrinsic("sqrt", operand, lanes, *args)
+            return self.define(f"fdiv {kind} {const_text(1, operand, lanes)}, {root}")
+        if name in _NATIVE:
+            return self.intrinsic(_NATIVE[name], operand, lanes, *args)
+        if name in _LIBRARY:
+            return self._library(expr, args)
         raise CodegenError(f"no intrinsic {name!r} for {expr.dtype} on the CPU")
 
     def intrinsic(self, name: str, dtype: str, lanes: int, *args: str) -> str:

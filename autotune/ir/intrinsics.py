@@ -1,0 +1,84 @@
+"""The intrinsics of expressions by name: what each takes, what it gives and what it means.
+
+The interpreter computes with these functions, and the verifier checks calls by this table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from autotune.ir import dtypes
+
+#: Kinds of operands.
+Kind = Literal["float", "integer"]
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """One element-wise function.
+
+    Attributes
+    ----------
+    meaning : callable
+        Of float64 NumPy scalars, whose result is rounded once to the type of the call; of
+        integers, the bits of the operands as non-negative Python integers.
+    arity : int
+        How many operands it takes, all of one type.
+    takes : {"float", "integer"}
+        What they are.
+    gives : str or None
+        Type of the result; None: that of the operands.
+    """
+
+    meaning: Callable[..., Any]
+    arity: int = 1
+    takes: Kind = "float"
+    gives: str | None = None
+
+    def accepts(self, dtype: str) -> bool:
+        """Whether operands may be of type `dtype`."""
+        check = dtypes.is_float if self.takes == "float" else dtypes.is_integer
+        return check(dtype)
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return (e if x < 0 else 1.0) / (1.0 + e)
+
+
+def _power(x: Any, y: Any) -> float:
+    """C's pow; NumPy takes the square root for an exponent of 0.5, which differs at -0 and -inf."""
+    try:
+        return math.pow(x, y)
+    except (OverflowError, ValueError):
+        if x < 0 and y != math.floor(y):
+            return math.nan
+        return math.copysign(math.inf, x) if y % 2 == 1 else math.inf
+
+
+INTRINSICS: dict[str, Intrinsic] = {
+    "exp": Intrinsic(np.exp),
+    "log": Intrinsic(np.log),
+    "log2": Intrinsic(np.log2),
+    "sqrt": Intrinsic(np.sqrt),
+    "rsqrt": Intrinsic(lambda x: 1.0 / np.sqrt(x)),
+    "sin": Intrinsic(np.sin),
+    "cos": Intrinsic(np.cos),
+    "tanh": Intrinsic(np.tanh),
+    "sigmoid": Intrinsic(_sigmoid),
+    "erf": Intrinsic(math.erf),
+    "abs": Intrinsic(np.abs),
+    "floor": Intrinsic(np.floor),
+    "ceil": Intrinsic(np.ceil),
+    "round": Intrinsic(np.rint),
+    "trunc": Intrinsic(np.trunc),
+    "pow": Intrinsic(_power, arity=2),
+    "fmod": Intrinsic(np.fmod, arity=2),
+    "isnan": Intrinsic(lambda x: bool(np.isnan(x)), gives=dtypes.BOOL),
+    "popcount": Intrinsic(int.bit_count, takes="integer"),
+}

@@ -1,0 +1,147 @@
+"""Every function of te: what it computes, by the interpreter and by LLVM, scalar and vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import autotune
+from autotune import te
+from autotune.ir.expr import Const
+from autotune.ir.interpreter import interpret
+from autotune.ir.intrinsics import INTRINSICS
+from autotune.ir.verify import verify
+from autotune.lowering.finalise import finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.llvm import compile_function
+
+Array = npt.NDArray[Any]
+NAN, INF = np.nan, np.inf
+
+EDGES = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.0, -1.0, 3.7, -3.7, 1e-30, 1e20, -1e20, INF, -INF,
+         NAN]  # fmt: skip
+
+#: What each function of floats is, elementwise in float64.
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "tanh": np.tanh,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "erf": np.vectorize(math.erf),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
+    "round": np.rint, "trunc": np.trunc, "isnan": np.isnan,
+}  # fmt: skip
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "power": np.power, "fmod": np.fmod, "Max": np.maximum, "Min": np.minimum,
+}  # fmt: skip
+EXACT = ("abs", "floor", "ceil", "round", "trunc", "isnan", "fmod", "Max", "Min", "sqrt")
+
+
+def results(build: Callable[..., Any], *inputs: Array, vector: int = 0) -> tuple[Array, Array]:
+    """Run a compute of the elements of `inputs` in the interpreter and as machine code."""
+    n = len(inputs[0])
+    tensors = [te.placeholder((n,), x.dtype.name, name=f"X{k}") for k, x in enumerate(inputs)]
+    out = te.compute((n,), lambda i: build(*(t[i] for t in tensors)), name="Y")
+    s = te.create_schedule(out.op)
+    if vector:
+        _, inner = s[out].split(out.op.axis[0], factor=vector)
+        s[out].vectorize(inner)
+    function = verify(finalise(lower_schedule(s, [*tensors, out])))
+    told, ran = (np.zeros(n, out.dtype) for _ in range(2))
+    interpret(function, [*inputs, told])
+    compile_function(function, cache=ObjectCache(None))(*inputs, ran)
+    return told, ran
+
+
+def assert_close(got: Array, expected: Array, exact: bool) -> None:
+    tolerance = 0 if exact else 4 * float(np.finfo(expected.dtype).eps)
+    np.testing.assert_allclose(got, expected, rtol=tolerance, atol=0)
+    if expected.dtype.kind == "f":
+        same = np.isnan(expected) | (np.signbit(got) == np.signbit(expected))
+        assert same.all(), f"signs of {got[~same]}, expected {expected[~same]}"
+
+
+@pytest.mark.parametrize("vector", [0, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", UNARY)
+@np.errstate(all="ignore")
+def test_functions_of_one_float(name: str, dtype: str, vector: int) -> None:
+    x = np.concatenate([EDGES, np.random.default_rng(1).normal(0, 3, 63)]).astype(dtype)
+    expected = np.asarray(UNARY[name](x.astype("float64")))
+    expected = expected.astype(bool if name == "isnan" else dtype)
+    for got in results(getattr(te, name), x, vector=vector):
+        assert_close(got, expected, name in EXACT)
+
+
+@pytest.mark.parametrize("vector", [0, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", BINARY)
+@np.errstate(all="ignore")
+def test_functions_of_two_floats(name: str, dtype: str, vector: int) -> None:
+    grid = np.meshgrid(EDGES, EDGES)
+    x, y = (
+        np.concatenate([edges.ravel(), np.random.default_rng(seed).normal(0, 3, 31)]).astype(dtype)
+        for seed, edges in enumerate(grid)
+    )
+    expected = BINARY[name](x.astype("float64"), y.astype("float64")).astype(dtype)
+    for got in results(getattr(te, name), x, y, vector=vector):
+        if name in ("Max", "Min"):  # which of two zeros is not said
+            np.testing.assert_array_equal(got, expected)
+        else:
+            assert_close(got, expected, name in EXACT)
+
+
+@pytest.mark.parametrize("vector", [0, 8])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_functions_of_integers(dtype: str, vector: int) -> None:
+    info = np.iinfo(dtype)
+    x = np.array([0, 1, -1, 2, -2, 7, 255, info.min, info.max, info.min + 1], dtype)
+    bits = np.bitwise_count(x.view(f"u{x.itemsize}"))
+    for got in results(te.popcount, x, vector=vector):
+        np.testing.assert_array_equal(got, bits)
+        assert got.dtype == dtype
+    for got in results(te.abs, x, vector=vector):
+        np.testing.assert_array_equal(got, np.abs(x))
+
+
+def test_integers_are_whole_and_never_nan() -> None:
+    n = te.var("n")
+    for rounded in (te.floor, te.ceil, te.round, te.trunc):
+        assert rounded(n) is n
+    never = te.isnan(n)
+    assert isinstance(never, Const)
+    assert never.value is False
+
+
+def test_a_nan_can_be_replaced() -> None:
+    x = np.array([1, NAN, 3, NAN] * 4, "float32")
+    expected = np.array([1, 0, 3, 0] * 4, "float32")
+    for vector in (0, 8):
+        for choice in (te.if_then_else, te.Select):
+            for got in results(lambda a: choice(te.isnan(a), 0.0, a), x, vector=vector):  # noqa: B023
+                np.testing.assert_array_equal(got, expected)
+
+
+def test_a_bare_number_takes_the_type_of_the_float_beside_it() -> None:
+    x = te.placeholder((4,), "float64", name="x")[0]
+    assert te.power(x, 2).dtype == te.power(2, x).dtype == te.pow(x, 0.5).dtype == "float64"
+    assert te.fmod(x, 3).dtype == "float64"
+    assert te.power(2.0, 3.0).dtype == "float32"
+
+
+def test_a_count_of_bits_may_be_an_index() -> None:
+    x = te.placeholder((6,), name="X")
+    y = te.compute((32,), lambda i: x[te.min(te.popcount(i), 5)], name="Y")
+    a, out = np.arange(6, dtype="float32"), np.zeros(32, "float32")
+    built = autotune.build(te.create_schedule(y.op), [x, y], "llvm")
+    built(a, out)
+    np.testing.assert_array_equal(out, [i.bit_count() for i in range(32)])
+
+
+def test_every_intrinsic_is_tested_here_and_has_a_name_in_te() -> None:
+    names = {*UNARY, *BINARY, "popcount"} - {"Max", "Min"}
+    assert {"power" if name == "pow" else name for name in INTRINSICS} == names
+    assert all(callable(getattr(te, name)) for name in INTRINSICS)
