@@ -84,12 +84,16 @@ class BuiltFunction:
         return self._compiled.source
 
     def __call__(self, *arrays: Any) -> None:
-        """Run on NumPy arrays, inputs then outputs, which are written in place.
+        """Run on arrays of the CPU, inputs then outputs, which are written in place.
+
+        Arrays are NumPy's or offer their memory through ``__array_interface__`` or DLPack, and
+        are never copied.
 
         Raises
         ------
         ArgumentError
-            If an array does not have the dtype, shape, layout or access that is needed.
+            If an array does not have the dtype, shape, layout or access that is needed, or an
+            output overlaps another argument.
         """
         self._compiled(*arrays)
 

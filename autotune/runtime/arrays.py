@@ -1,16 +1,33 @@
-"""Checks NumPy arrays against a function's parameters and finds the sizes that they determine."""
+"""Checks the arrays of a call against a signature and finds the sizes that they determine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from autotune.errors import ArgumentError, CodegenError
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Expr, SizeVar
-from autotune.ir.stmt import Function
-from autotune.ir.visitor import free_vars, substitute
+from autotune.runtime.foreign import as_numpy
+from autotune.runtime.signature import Parameter, Signature, extent_text, extent_value
+
+Array = npt.NDArray[Any]
+
+
+class _Rule(NamedTuple):
+    """What one argument must be; its shape is None where sizes occur in it."""
+
+    dtype: np.dtype[Any]
+    itemsize: int
+    shape: tuple[int, ...] | None
+    is_output: bool
+
+    @classmethod
+    def of(cls, param: Parameter) -> _Rule:
+        dtype = np.dtype(dtypes.numpy_dtype(param.dtype))
+        return cls(dtype, dtype.itemsize, param.fixed, param.is_output)
 
 
 class ArgumentChecker:
@@ -18,8 +35,10 @@ class ArgumentChecker:
 
     Parameters
     ----------
-    function : Function
-        Whose parameters the arrays are: inputs, then outputs, C-contiguous.
+    signature : Signature
+        Whose parameters the arrays are: inputs, then outputs, C-contiguous, none of them
+        overlapping an output. An output may not be one of the inputs either: the compiled code
+        relies on it.
 
     Raises
     ------
@@ -27,127 +46,179 @@ class ArgumentChecker:
         If a size cannot be read off any array's shape.
     """
 
-    def __init__(self, function: Function) -> None:
-        self.name = function.name
-        self.params = function.params
-        self.sizes = function.sizes
-        self._dtypes = [np.dtype(dtypes.numpy_dtype(p.dtype)) for p in self.params]
-        self._outputs = [p in function.outputs for p in self.params]
-        self._fixed = [_constant_shape(p.shape) for p in self.params]
-        self._output_numbers = [i for i, is_output in enumerate(self._outputs) if is_output]
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self._rules = [_Rule.of(param) for param in signature.parameters]
+        self._outputs = [i for i, rule in enumerate(self._rules) if rule.is_output]
         self._found_at = self._places()
+        self._has_sizes = any(rule.shape is None for rule in self._rules)
 
-    def _places(self) -> list[tuple[int, int]]:
+    def _places(self) -> dict[str, tuple[int, int]]:
         """For each size, the (parameter, dimension) whose extent it is."""
-        places: dict[SizeVar, tuple[int, int]] = {}
-        for number, param in enumerate(self.params):
+        places: dict[str, tuple[int, int]] = {}
+        for number, param in enumerate(self.signature.parameters):
             for dim, extent in enumerate(param.shape):
-                if isinstance(extent, SizeVar):
+                if isinstance(extent, str):
                     places.setdefault(extent, (number, dim))
-        for size in self.sizes:
+        for size in self.signature.sizes:
             if size not in places:
                 raise CodegenError(
-                    f"size {size.name} of {self.name} is not the extent of any array: "
+                    f"size {size} of {self.signature.name} is not the extent of any array: "
                     "no call could determine it"
                 )
-        return [places[size] for size in self.sizes]
+        return {size: places[size] for size in self.signature.sizes}
 
-    def check(self, arrays: Sequence[object]) -> list[int]:
+    def arrays(self, given: Sequence[object]) -> Sequence[Array]:
+        """Return the arguments as NumPy arrays on the same memory.
+
+        Raises
+        ------
+        ArgumentError
+            If their number is wrong, or one is neither a NumPy array nor offers its memory
+            through ``__array_interface__`` or DLPack.
+        """
+        parameters = self.signature.parameters
+        if len(given) != len(parameters):
+            names = ", ".join(p.name for p in parameters)
+            raise ArgumentError(
+                f"{self.signature.name} takes {len(parameters)} arrays ({names}), got {len(given)}"
+            )
+        for array in given:
+            if not isinstance(array, np.ndarray):
+                return [self._converted(number, array) for number, array in enumerate(given)]
+        return given  # type: ignore[return-value]
+
+    def _converted(self, number: int, array: object) -> Array:
+        try:
+            return as_numpy(array, self._rules[number].dtype)
+        except ArgumentError as error:
+            raise ArgumentError(f"{self._label(number)}, {error}") from None
+
+    def values(self, arrays: Sequence[Array]) -> list[int]:
         """Return the addresses of the arrays, then the sizes.
 
         Raises
         ------
         ArgumentError
-            If an array is not what the function takes, one line that says which and why.
+            If an array is not what the function takes: one line that says which, what was
+            expected, what came, and what to do.
         """
-        if len(arrays) != len(self.params):
-            names = ", ".join(p.name for p in self.params)
-            raise ArgumentError(
-                f"{self.name} takes {len(self.params)} arrays ({names}), got {len(arrays)}"
-            )
         values: list[int] = []
         spans: list[tuple[int, int]] = []
-        for number, array in enumerate(arrays):
-            if not isinstance(array, np.ndarray):
-                raise self._error(number, "must be a NumPy array", type(array).__name__)
-            if array.dtype != self._dtypes[number]:
-                raise self._error(
-                    number, f"must have dtype {self._dtypes[number]}", _dtype_text(array.dtype)
-                )
-            fixed = self._fixed[number]
-            if fixed is not None:
-                if array.shape != fixed:
-                    raise self._error(number, f"must have shape {fixed}", str(array.shape))
-            elif array.ndim != len(self.params[number].shape):
-                dims = len(self.params[number].shape)
-                raise self._error(number, f"must have {dims} dimensions", str(array.ndim))
+        for array, (dtype, itemsize, fixed, is_output) in zip(arrays, self._rules, strict=True):
             flags = array.flags
-            if not flags.c_contiguous:
-                raise self._error(
-                    number, "must be C-contiguous (numpy.ascontiguousarray)",
-                    f"strides {array.strides}",
-                )  # fmt: skip
             address: int = array.__array_interface__["data"][0]
-            if address % self._dtypes[number].itemsize:
-                raise self._error(
-                    number, f"must be aligned to its {array.dtype} elements", hex(address)
-                )
-            if self._outputs[number] and not flags.writeable:
-                raise self._error(number, "is written, so it must be writeable", "a read-only one")
+            if (
+                array.dtype != dtype
+                or (fixed is not None and array.shape != fixed)
+                or not flags.c_contiguous
+                or address % itemsize
+                or (is_output and not flags.writeable)
+            ):
+                raise self._mistake(len(values), array)
             values.append(address)
             spans.append((address, address + array.nbytes))
         self._check_overlap(spans)
-        if self.sizes or None in self._fixed:
+        if self._has_sizes:
             values += self._solve(arrays)
         return values
 
-    def _check_overlap(self, spans: list[tuple[int, int]]) -> None:
-        for number in self._output_numbers:
+    def _mistake(self, number: int, array: Array) -> ArgumentError:
+        """Say what is wrong with an array, the most telling first."""
+        dtype, itemsize, fixed, is_output = self._rules[number]
+        if array.dtype != dtype:
+            expected, got = f"must have dtype {dtype}", _dtype_text(array.dtype)
+            convert = f"convert it with .astype({dtype.name!r})"
+            remedy = f"allocate it with dtype={dtype.name!r}" if is_output else convert
+        elif fixed is not None and array.shape != fixed:
+            return self._shape_error(number, fixed, array.shape)
+        elif not array.flags.c_contiguous:
+            strides = _contiguous_strides(array.shape, itemsize)
+            expected, got = f"must be C-contiguous, with strides {strides}", str(array.strides)
+            copy = "numpy.ascontiguousarray makes a copy that is"
+            remedy = "pass a contiguous array and copy the result from it" if is_output else copy
+        elif (address := array.__array_interface__["data"][0]) % itemsize:
+            expected = f"must be aligned to its {dtype} elements of {itemsize} bytes"
+            got, remedy = f"address {address:#x}", "a newly allocated array is"
+        else:
+            expected, got = "is written, so it must be writeable", "a read-only one"
+            remedy = "pass an array made by numpy.empty"
+        return self._error(number, expected, got, remedy)
+
+    def _check_overlap(self, spans: Sequence[tuple[int, int]]) -> None:
+        for number in self._outputs:
             start, stop = spans[number]
             for other, (first, last) in enumerate(spans):
-                if start < last and first < stop and other != number and first < last:
-                    raise ArgumentError(
-                        f"{self.name}: output {self.params[number].name!r} shares memory with "
-                        f"{self.params[other].name!r}: pass separate arrays"
+                overlaps = start < last and first < stop and other != number
+                if overlaps and start < stop and first < last:  # empty arrays overlap nothing
+                    raise self._error(
+                        number,
+                        "is written, so it must share no memory with other arguments",
+                        f"one that overlaps {self.signature.parameters[other].name!r}",
+                        "pass separate arrays (nothing is computed in place)",
                     )
 
-    def _solve(self, arrays: Sequence[object]) -> list[int]:
+    def _solve(self, arrays: Sequence[Array]) -> list[int]:
         """Sizes from the arrays' shapes; every other extent must agree with them."""
-        shapes = [array.shape for array in arrays if isinstance(array, np.ndarray)]
-        sizes = [shapes[number][dim] for number, dim in self._found_at]
-        known = {v: Const(n, v.dtype) for v, n in zip(self.sizes, sizes, strict=True)}
-        for number, param in enumerate(self.params):
-            if self._fixed[number] is not None:
-                continue
-            expected = tuple(_extent(extent, known) for extent in param.shape)
-            if shapes[number] != expected:
-                stated = ", ".join(f"{v.name} = {int(c.value)}" for v, c in known.items())
+        parameters = self.signature.parameters
+        for number, param in enumerate(parameters):
+            if arrays[number].ndim != len(param.shape):
                 raise self._error(
-                    number, f"must have shape {expected} ({stated})", str(shapes[number])
+                    number,
+                    f"must have {len(param.shape)} dimensions, {_shape_text(param)}",
+                    f"shape {arrays[number].shape}",
+                    "numpy.reshape gives an array others without copying it",
                 )
-        return sizes
+        known = {size: arrays[number].shape[dim] for size, (number, dim) in self._found_at.items()}
+        for number, param in enumerate(parameters):
+            if self._rules[number].shape is None:
+                expected = tuple(extent_value(extent, known) for extent in param.shape)
+                if arrays[number].shape != expected:
+                    raise self._shape_error(number, expected, arrays[number].shape, known)
+        return list(known.values())
 
-    def _error(self, number: int, expected: str, got: str) -> ArgumentError:
-        return ArgumentError(
-            f"{self.name}: argument {number + 1}, {self.params[number].name!r}, {expected}, "
-            f"got {got}"
+    def _shape_error(
+        self,
+        number: int,
+        expected: tuple[int, ...],
+        got: tuple[int, ...],
+        known: Mapping[str, int] | None = None,
+    ) -> ArgumentError:
+        if not known:
+            remedy = "build the function for other shapes, or with sizes from te.var"
+            return self._error(number, f"must have shape {expected}", str(got), remedy)
+        parameters = self.signature.parameters
+        stated = ", ".join(
+            f"{size} = {known[size]} from {parameters[at].name!r}"
+            for size, (at, _) in self._found_at.items()
+        )
+        shape = _shape_text(parameters[number])
+        remedy = "make the shapes agree"
+        return self._error(
+            number, f"must have shape {expected}, which is {shape} with {stated}", str(got), remedy
         )
 
+    def _label(self, number: int) -> str:
+        name = self.signature.parameters[number].name
+        return f"{self.signature.name}: argument {number + 1}, {name!r}"
 
-def _constant_shape(shape: tuple[Expr, ...]) -> tuple[int, ...] | None:
-    if all(isinstance(extent, Const) for extent in shape):
-        return tuple(int(extent.value) for extent in shape if isinstance(extent, Const))
-    return None
-
-
-def _extent(extent: Expr, known: dict[SizeVar, Const]) -> int:
-    value = substitute(extent, known)
-    if not isinstance(value, Const):
-        unknown = ", ".join(v.name for v in free_vars(value))
-        raise CodegenError(f"extent {extent} has no value: {unknown} is not a size of the function")
-    return int(value.value)
+    def _error(self, number: int, expected: str, got: str, remedy: str) -> ArgumentError:
+        return ArgumentError(f"{self._label(number)}, {expected}, got {got}: {remedy}")
 
 
-def _dtype_text(dtype: np.dtype[np.generic]) -> str:
+def _shape_text(param: Parameter) -> str:
+    """Shape as the signature states it, such as ``(n, m + 1)``."""
+    extents = [extent_text(extent) for extent in param.shape]
+    return f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
+
+
+def _contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides = [itemsize]
+    for extent in shape[:0:-1]:
+        strides.append(strides[-1] * extent)
+    return tuple(reversed(strides))
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
     order = "" if dtype.isnative else " in foreign byte order"
     return f"{dtype.name}{order}"

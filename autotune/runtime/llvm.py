@@ -8,7 +8,6 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +17,10 @@ import llvmlite.binding as llvm
 from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
-from autotune.runtime.arrays import ArgumentChecker
 from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
-from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp, launches
+from autotune.runtime.kernel import Kernel
+from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp
+from autotune.runtime.signature import Signature
 from autotune.runtime.threads import thread_count
 from autotune.target import Target, host_vector_bytes
 
@@ -47,7 +47,7 @@ class Options:
     unroller: bool | None = None
 
 
-class CompiledFunction:
+class CompiledFunction(Kernel):
     """A function compiled for this machine, called with its arrays in order.
 
     Attributes
@@ -58,8 +58,6 @@ class CompiledFunction:
         Its LLVM assembly.
     target : Target
         What it was compiled for.
-    threads : int
-        Threads that its parallel loops ask for.
     """
 
     def __init__(
@@ -74,43 +72,11 @@ class CompiledFunction:
         self.source = source.text
         self.target = target
         self.options = options
-        self._checker = ArgumentChecker(function)
-        self._check = self._checker.check
+        signature = Signature.of(function)
         openmp = find_openmp() if source.uses_threads else None
-        self.threads = thread_count(target) if openmp is not None else 1
+        threads = thread_count(target) if openmp is not None else 1
         self._engine, address = _load(_object(source, target, options, cache), source, openmp)
-        count = len(function.params)
-        kinds = [ctypes.c_void_p] * count + [ctypes.c_int64] * len(function.sizes)
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int, *kinds, ctypes.c_int)(address)
-
-    def __call__(self, *arrays: Any) -> None:
-        """Run on NumPy arrays, inputs then outputs; outputs are written in place.
-
-        Raises
-        ------
-        ArgumentError
-            If an array does not have the dtype, shape, layout or access that is needed.
-        MemoryError
-            If scratch memory could not be allocated.
-        """
-        self._run(self._check(arrays))
-
-    def bind(self, *arrays: Any) -> Callable[[], None]:
-        """Check the arrays once and return a call without arguments, for timing.
-
-        The arrays must stay where they are while the result is in use.
-        """
-        values = self._check(arrays)
-        return lambda: self._run(values)
-
-    def _run(self, values: Sequence[int]) -> None:
-        if self.threads == 1:
-            status = self._call(*values, 1)
-        else:
-            with launches.lock:
-                status = self._call(*values, launches.threads(self.threads))
-        if status:
-            raise MemoryError(f"{self.function.name}: scratch memory could not be allocated")
+        super().__init__(signature, address, threads)
 
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""

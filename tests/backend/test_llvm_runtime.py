@@ -49,6 +49,25 @@ def test_kernels_of_one_name_live_side_by_side_and_are_freed() -> None:
     assert works(kernels[0], 3.0)
 
 
+class Exported:
+    """Memory that is offered through DLPack and nothing else."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
+def test_arrays_of_other_libraries_are_written_in_place() -> None:
+    kernel = compile_function(doubled(), cache=ObjectCache(None))
+    a, out = np.arange(100, dtype="float32"), np.zeros(100, "float32")
+    kernel(Exported(a), Exported(out))
+    assert (out == 2 * a).all()
+    call = kernel.bind(Exported(a), Exported(out))
+    a += 1
+    call()
+    assert (out == 2 * a).all()
+
+
 def test_assembly_and_sources_can_be_read() -> None:
     kernel = compile_function(doubled(), cache=ObjectCache(None))
     assert "define i32 @kernel_double(" in kernel.source

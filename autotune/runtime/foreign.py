@@ -1,0 +1,145 @@
+"""Arrays of other libraries as NumPy arrays on the same memory, never as copies.
+
+They offer their memory through ``__array_interface__`` (NumPy's protocol) or DLPack
+(https://dmlc.github.io/dlpack/latest/c_api.html). DLPack's structures are read here and not by
+`numpy.from_dlpack`, which knows no bfloat16 and cannot tell whether older exports may be written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ArgumentError
+
+_CPU_DEVICES = (1, 3, 11)  # kDLCPU, and memory of the CPU pinned for CUDA or for ROCm
+_DEVICE_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed"}
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_READ_ONLY, _COPIED = 1, 2
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned, of version 1."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+class _Memory:
+    """Memory that an owner keeps alive, as NumPy takes it."""
+
+    def __init__(self, owner: object, interface: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = interface
+
+
+def as_numpy(array: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return any array in the CPU's memory as a NumPy array on the same memory.
+
+    Parameters
+    ----------
+    array : object
+        A NumPy array, or what has ``__array_interface__`` or ``__dlpack__``.
+    dtype : numpy.dtype
+        What a DLPack array must hold.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no such array, is elsewhere, or holds something else; without the argument's name.
+    """
+    if isinstance(array, np.ndarray):
+        return array
+    kind = type(array).__name__
+    try:
+        # NumPy's own scalars have the first one, too, but for a copy that is gone at once.
+        if hasattr(array, "__array_interface__") and not isinstance(array, np.generic):
+            return np.asarray(array)
+        if hasattr(array, "__dlpack__"):
+            return _from_dlpack(array, dtype)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        reason = " ".join(str(error).split())
+        raise ArgumentError(
+            f"must give access to its memory, got {kind}, which refuses: {reason}"
+        ) from error
+    raise ArgumentError(
+        f"must be an array (of NumPy, or with __array_interface__ or DLPack), got {kind}: "
+        "numpy.asarray makes one"
+    )
+
+
+def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    device, number = (int(part) for part in array.__dlpack_device__())
+    if device not in _CPU_DEVICES:
+        name = _DEVICE_NAMES.get(device, f"type {device}")
+        raise ArgumentError(
+            f"must be in the CPU's memory, got {type(array).__name__} on device {name}:{number}: "
+            "copy it to the CPU first"
+        )
+    try:
+        capsule = array.__dlpack__(max_version=(1, 0))
+    except TypeError:  # written before there were versions
+        capsule = array.__dlpack__()
+    tensor, read_only = _opened(capsule)
+    held = f"{_KINDS.get(tensor.code, f'type {tensor.code} of ')}{tensor.bits}"
+    held = "bool" if held == "bool8" else held
+    if held != dtype.name or tensor.lanes != 1:
+        lanes = f" with {tensor.lanes} lanes" if tensor.lanes != 1 else ""
+        raise ArgumentError(f"must have dtype {dtype.name}, got {held}{lanes}: convert it first")
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = None
+    if tensor.strides:
+        strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
+    interface = {
+        "version": 3,
+        "shape": shape,
+        "strides": strides,
+        "typestr": f"|V{dtype.itemsize}",
+        "data": ((tensor.data or 0) + tensor.byte_offset, read_only),
+    }
+    return np.asarray(_Memory(capsule, interface)).view(dtype)
+
+
+def _opened(capsule: object) -> tuple[_Tensor, bool]:
+    """Return the tensor in a capsule, which goes on owning it, and whether writing is in vain."""
+    api = ctypes.pythonapi
+    is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_IsValid", api)
+    )
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", api)
+    )
+    if is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(pointer(capsule, b"dltensor_versioned") or 0)
+        if versioned.major != 1:
+            raise BufferError(f"DLPack version {versioned.major} is not known")
+        return versioned.tensor, bool(versioned.flags & (_READ_ONLY | _COPIED))
+    return _Tensor.from_address(pointer(capsule, b"dltensor") or 0), False

@@ -1,0 +1,164 @@
+"""What a compiled function takes, as plain data: it is saved with the code and read without the IR.
+
+An extent is an integer, the name of a size, or an operation on extents, such as ("+", "n", 1).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autotune.errors import CodegenError
+from autotune.ir.expr import Binary, Cast, Const, Expr, SizeVar
+from autotune.ir.stmt import Function
+
+Extent = int | str | tuple[Any, ...]
+
+_OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An array that a function takes.
+
+    Attributes
+    ----------
+    name, dtype : str
+    shape : tuple of Extent
+        Row-major; the array is C-contiguous.
+    is_output : bool
+        Whether the function writes it.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Extent, ...]
+    is_output: bool
+
+    @property
+    def fixed(self) -> tuple[int, ...] | None:
+        """The shape if no size occurs in it."""
+        extents = tuple(extent for extent in self.shape if isinstance(extent, int))
+        return extents if len(extents) == len(self.shape) else None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Name, arrays and sizes of a function, in the order of its machine code's arguments.
+
+    Attributes
+    ----------
+    name : str
+    parameters : tuple of Parameter
+        Inputs, then outputs.
+    sizes : tuple of str
+        Names, all different, of the sizes that calls read off the arrays' shapes.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    sizes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, function: Function) -> Signature:
+        """Return what `function` takes.
+
+        Raises
+        ------
+        CodegenError
+            If an extent is computed with what a call does not know.
+        """
+        names: dict[SizeVar, str] = {}
+        for size in function.sizes:
+            taken = size.name in names.values()
+            names[size] = f"{size.name}_{len(names)}" if taken else size.name
+        parameters = tuple(
+            Parameter(p.name, p.dtype, tuple(_extent(e, names) for e in p.shape), is_output)
+            for p in function.params
+            for is_output in [p in function.outputs]
+        )
+        return cls(function.name, parameters, tuple(names.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the signature as JSON data."""
+        arrays = [
+            {"name": p.name, "dtype": p.dtype, "shape": p.shape, "output": p.is_output}
+            for p in self.parameters
+        ]
+        return {"name": self.name, "arrays": arrays, "sizes": self.sizes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Signature:
+        """Read what `to_json` returned.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is something else.
+        """
+        parameters = tuple(
+            Parameter(
+                str(entry["name"]),
+                str(entry["dtype"]),
+                tuple(_checked_extent(extent) for extent in entry["shape"]),
+                bool(entry["output"]),
+            )
+            for entry in data["arrays"]
+        )
+        return cls(str(data["name"]), parameters, tuple(map(str, data["sizes"])))
+
+
+def extent_value(extent: Extent, sizes: Mapping[str, int]) -> int:
+    """Return the number an extent is for given sizes."""
+    if isinstance(extent, int):
+        return extent
+    if isinstance(extent, str):
+        return sizes[extent]
+    op, a, b = extent
+    return _OPERATIONS[op](extent_value(a, sizes), extent_value(b, sizes))
+
+
+def extent_text(extent: Extent) -> str:
+    """Return an extent as a reader would write it, such as ``n + 1``, ``min(n, 8)``."""
+    if not isinstance(extent, tuple):
+        return str(extent)
+    op, a, b = extent
+    if op in ("min", "max"):
+        return f"{op}({extent_text(a)}, {extent_text(b)})"
+    return " ".join([_operand_text(a), op, _operand_text(b)])
+
+
+def _operand_text(extent: Extent) -> str:
+    plain = not isinstance(extent, tuple) or extent[0] in ("min", "max")
+    return extent_text(extent) if plain else f"({extent_text(extent)})"
+
+
+def _extent(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
+    match extent:
+        case Const(value=value):
+            return int(value)
+        case SizeVar() if extent in names:
+            return names[extent]
+        case Cast(a=a):
+            return _extent(a, names)
+        case Binary(op=op, a=a, b=b) if op in _OPERATIONS:
+            return (op, _extent(a, names), _extent(b, names))
+    raise CodegenError(f"extent {extent} has no value: it is not computed from sizes of arrays")
+
+
+def _checked_extent(data: Any) -> Extent:
+    if isinstance(data, (int, str)):
+        return data
+    if isinstance(data, Sequence) and len(data) == 3 and data[0] in _OPERATIONS:
+        return (data[0], _checked_extent(data[1]), _checked_extent(data[2]))
+    raise ValueError(f"{data!r} is no extent")
