@@ -16,9 +16,34 @@ from autotune.ir.itervar import IterVar
 from autotune.te.tensor import Tensor
 
 Draw = Callable[[Any], Any]
-SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
+SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 DTYPES = ("float32", "float64", "int32", "int64")
+INDEX_TYPES = ("int32", "int64")
 ELEMENTS = 150
+
+
+#: Reducers of two values together.
+REDUCERS = {
+    # The largest value, and the first place of it: which one is first depends on no order.
+    "argmax": te.comm_reducer(
+        lambda x, y: (
+            te.select(te.any(x[1] > y[1], te.all(x[1].equal(y[1]), x[0] < y[0])), x[0], y[0]),
+            te.max(x[1], y[1]),
+        ),
+        lambda place, value: (te.const(2**31 - 1, place), lowest(value)),
+        name="argmax",
+    ),
+    "sum_and_min": te.comm_reducer(
+        lambda x, y: (x[0] + y[0], te.min(x[1], y[1])),
+        lambda a, b: (te.const(0, a), te.const(99, b)),
+        name="sum_and_min",
+    ),
+    "complex_product": te.comm_reducer(
+        lambda x, y: (x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]),
+        lambda re, im: (te.const(1, re), te.const(0, im)),
+        name="complex_product",
+    ),
+}
 
 
 @dataclass
@@ -41,9 +66,16 @@ class Program:
         return "\n".join(lines)
 
 
+def lowest(dtype: str) -> Expr:
+    """Return a value below all that programs compute where sizes are this small."""
+    return te.const(-(2**30), dtype)
+
+
 def spread(expr: Expr, axes: list[IterVar]) -> tuple[int, int]:
     """Smallest and largest value of an index over all points of the axes."""
     values = _Grid(Reference({}), axes, True).value(expr)
+    if values.size == 0:  # an axis without points: any index will do
+        return 0, 0
     return int(np.min(values)), int(np.max(values))
 
 
@@ -51,6 +83,7 @@ class _Builder:
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.program = Program()
+        self.indexing = False
         self.sizes = draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3))
 
     def pick(self, *options: Any) -> Any:
@@ -98,10 +131,13 @@ class _Builder:
             if fitting and self.chance(70):
                 indices.append(self.pick(*fitting).var)
                 continue
+            if size > 0 and self.chance(8):
+                indices.append(self.gathered(size, axes))
+                continue
             expr = self.index(axes)
             low, high = spread(expr, axes)
             if low < 0 or high >= size:
-                how = self.integer(0, 3)
+                how = self.integer(0, 3) if size else 3
                 if how == 0:
                     expr = expr % size
                 elif how == 1:
@@ -115,6 +151,15 @@ class _Builder:
         if not conditions:
             return read
         return te.if_then_else(te.all(*conditions), read, te.const(self.integer(-2, 2), read.dtype))
+
+    def gathered(self, size: int, axes: list[IterVar]) -> Expr:
+        """Return an index below `size` that is read from a tensor."""
+        self.indexing = True
+        element = self._of_placeholder(axes)
+        self.indexing = False
+        if element.dtype not in ("int32", "int64"):
+            element = te.max(te.min(element, 100.0), -100.0).astype("int32")
+        return element % size
 
     def _of_placeholder(self, axes: list[IterVar]) -> Expr:
         old = list(self.program.inputs)
@@ -130,9 +175,9 @@ class _Builder:
             shape.append(high + 1 + self.pick(0, 0, 0, 1, 3))
         if np.prod(shape) > 4000:
             indices, shape = indices[:1], shape[:1]
-        tensor = te.placeholder(
-            tuple(shape), self.pick(*DTYPES), f"{'ABDEFGHIJKLMNOPQ'[len(self.program.inputs)]}"
-        )
+        dtype = self.pick(*(INDEX_TYPES if self.indexing else DTYPES))
+        name = "ABDEFGHIJKLMNOPQRSTUVW"[len(self.program.inputs)]
+        tensor = te.placeholder(tuple(shape), dtype, name)
         self.program.inputs.append(tensor)
         return tensor(*indices)
 
@@ -162,8 +207,8 @@ class _Builder:
             return a + self.index(axes).astype(a.dtype)
         return self.cast(a)
 
-    def cast(self, value: Expr) -> Expr:
-        dtype = self.pick(*DTYPES)
+    def cast(self, value: Expr, dtype: str | None = None) -> Expr:
+        dtype = dtype or self.pick(*DTYPES)
         if value.dtype.startswith("float") and dtype.startswith("int"):
             # What an integer cannot hold has no meaning.
             value = te.max(te.min(value, 1000.0), -1000.0)
@@ -171,7 +216,7 @@ class _Builder:
 
     # -- stages --------------------------------------------------------------------------------
 
-    def stage(self, name: str) -> Tensor:
+    def stage(self, name: str) -> None:
         before = list(self.program.stages)
         sources = before[-1:] if self.chance(70) else before
         if before and self.chance(40):
@@ -187,16 +232,21 @@ class _Builder:
         reducing = self.chance(45)
         if reducing:
             extents = [self.integer(1, 6) for _ in range(self.pick(1, 1, 2))]
+            if self.chance(4):
+                extents[0] = 0
         starts = [self.pick(0, 0, 0, 2) for _ in extents]
         reduced = [
             te.reduce_axis((first, first + extent), f"{name.lower()}r{n}")
             for n, (first, extent) in enumerate(zip(starts, extents, strict=True))
         ]
         spatial = [te.compute((n,), lambda i: i, name="_").op.axis[0] for n in shape]
-        kind, where = self.pick("sum", "sum", "max", "min"), self.chance(15)
-        where = where and kind == "sum"  # the maximum of nothing fits no other type
+        kind = self.pick("sum", "sum", "sum", "max", "min", "prod", *REDUCERS)
+        # The maximum of nothing fits no other type.
+        where = self.chance(15) and kind in ("sum", "prod")
+        if 0 in extents and kind in ("max", "min", *REDUCERS):
+            kind = "sum"
 
-        def body(*indices: Expr) -> Expr:
+        def body(*indices: Expr) -> Any:
             axes = [IterVar(v, a.dom, a.kind) for v, a in zip(indices, spatial, strict=True)]
             every = axes + reduced
             value = self.value(sources, every, self.integer(0, 2))
@@ -204,26 +254,49 @@ class _Builder:
                 value = value + self.element(before[-1], every)
             if not reducing:
                 return value
+            if kind in REDUCERS:
+                return self.several(kind, value, sources, every, reduced)
             condition = self.index(every) <= self.index(every) if where else None
             reduce: Expr = getattr(te, kind)(value, axis=reduced, where=condition)
             return reduce
 
         names = [f"{name.lower()}{'ijk'[n]}" for n in range(len(shape))]
         function = eval(f"lambda {', '.join(names)}: body({', '.join(names)})", {"body": body})
-        tensor: Tensor = te.compute(tuple(shape), function, name=name)
-        self.program.stages.append(tensor)
-        return tensor
+        tensor = te.compute(tuple(shape), function, name=name)
+        self.program.stages += tensor if isinstance(tensor, list) else [tensor]
+
+    def several(
+        self,
+        kind: str,
+        value: Expr,
+        sources: list[Tensor],
+        axes: list[IterVar],
+        reduced: list[IterVar],
+    ) -> Any:
+        """Return a reduction of two values together."""
+        if kind == "argmax":
+            place = sum((a.var * 7**n for n, a in enumerate(reduced)), te.const(0))
+            return REDUCERS[kind]((place, value), axis=reduced)
+        other = self.value(sources, axes, 1)
+        if kind == "complex_product":  # exact in integers, in any order
+            value, other = (self.cast(v, "int64") for v in (value, other))
+        return REDUCERS[kind]((value, other), axis=reduced)
 
     def build(self) -> Program:
         for name in ("X", "Y", "Z")[: self.pick(1, 2, 2, 3, 3)]:
             self.stage(name)
-        last = self.program.stages[-1]
-        self.program.outputs = [last]
+        stages = self.program.stages
+        ops = list(dict.fromkeys(t.op for t in stages))
+        wanted = {ops[-1]}
         # What nothing reads is an output too, and sometimes so is what something does read.
-        for tensor in self.program.stages[:-1]:
-            read = any(tensor in later.op.input_tensors for later in self.program.stages)
+        for op in ops[:-1]:
+            read = any(t in later.input_tensors for later in ops for t in op.outputs)
             if not read or self.chance(8):
-                self.program.outputs.insert(0, tensor)
+                wanted.add(op)
+        # One value of an operation may be returned without the other.
+        self.program.outputs = [
+            t for t in stages if t.op in wanted and (t.value_index == 0 or self.chance(70))
+        ]
         return self.program
 
 

@@ -23,6 +23,7 @@ STEPS = (4, 14)
 KINDS = (
     "split", "split", "nparts", "fuse", "reorder", "tile", "vectorize", "unroll", "parallel",
     "compute_at", "compute_at", "compute_at", "inline", "cache_read", "cache_write", "set_scope",
+    "rfactor",
 )  # fmt: skip
 THREADS = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y", "vthread")
 
@@ -220,6 +221,14 @@ class _Scheduler:
             return
         if stage.attach is Attach.ROOT:
             self.schedule.cache_write(stage.outputs[0], self.pick(("local", "global")))
+
+    def do_rfactor(self, stage: Stage) -> None:
+        spatial = [a for a in stage.leaf_axes if a.kind is AxisKind.SPATIAL]
+        changed = spatial != list(stage.op.axis) or stage.loop_kinds or stage.bindings
+        axes = [a for a in self.free(stage) if a.kind is AxisKind.REDUCE]
+        if axes and not changed and not self.attached_to.intersection(stage.leaf_axes):
+            position = self.pick(range(len(spatial) + 1))
+            self.schedule.rfactor(stage.outputs[0], self.pick(axes), position)
 
     def do_set_scope(self, stage: Stage) -> None:
         if self.movable(stage):

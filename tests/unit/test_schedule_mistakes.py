@@ -449,16 +449,6 @@ def cache_write_scope(p: Program) -> None:
 
 @mistake(
     ScheduleError,
-    "cache_write on stage 'X': only computes of a single output can be cached",
-)
-def cache_write_two(p: Program) -> None:
-    X, _Y = te.compute((4,), lambda i: (p.A[i, 0], p.A[i, 1]), name="X")
-    t = te.create_schedule(X.op)
-    t.cache_write(X, "local")
-
-
-@mistake(
-    ScheduleError,
     "'[<tensor C: float32 [8]>]' is not a stage of this schedule; it has: A, B, C, D",
 )
 def cache_write_list(p: Program) -> None:
