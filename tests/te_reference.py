@@ -6,6 +6,7 @@ tensor (and of the reduction axes) along one dimension each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -168,10 +169,9 @@ class _Grid:
     def _folded(self, node: Reduce, grid: _Grid, shape: Sequence[int], condition: Any) -> Any:
         """Combine the elements one after another, as the reducer's definition says."""
         combiner, kept = node.combiner, tuple(shape[: len(self.axes)])
-        sources = [
-            np.broadcast_to(grid.value(s), shape).reshape((*kept, -1)) for s in node.sources
-        ]
-        valid = condition.reshape((*kept, -1))
+        flat = (*kept, math.prod(shape[len(kept) :]))
+        sources = [np.broadcast_to(grid.value(s), shape).reshape(flat) for s in node.sources]
+        valid = condition.reshape(flat)
         held = [np.full(kept, i.value, i.dtype) for i in combiner.identity]  # type: ignore[attr-defined]
         step = _Grid(self.reference, (), True)
         for position in range(valid.shape[-1]):

@@ -128,11 +128,16 @@ def binary(op: str, a: Any, b: Any) -> Expr:
         raise IRError(f"`{op}` takes conditions, not {x.dtype}")
     if op in ARITHMETIC and x.dtype == dtypes.BOOL:
         raise IRError(f"`{op}` takes numbers, not conditions: use .astype('int32') first")
+    if op in ("//", "%") and isinstance(y, Const) and y.value == 0:
+        raise IRError(f"division by zero in `{x} {op} 0`")
     return fold(op, x, y)
 
 
 def fold(op: str, x: Expr, y: Expr) -> Expr:
-    """`Binary(op, x, y)` of matched operands, with constants and neutral elements folded."""
+    """`Binary(op, x, y)` of matched operands, with constants and neutral elements folded.
+
+    A division by zero stays as it is: it may stand in a loop that is never run.
+    """
     if isinstance(x, Const) and isinstance(y, Const):
         folded = _fold_constants(op, x, y)
         if folded is not None:
@@ -154,7 +159,7 @@ def fold(op: str, x: Expr, y: Expr) -> Expr:
 
 def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
     if op in ("//", "%") and y.value == 0:
-        raise IRError(f"division by zero in `{x.value} {op} {y.value}`")
+        return None
     dtype = x.dtype if op not in COMPARISON and op not in LOGIC else dtypes.BOOL
     if dtypes.is_float(x.dtype):
         if op not in ("+", "-", "*", "/", *COMPARISON):
@@ -186,8 +191,6 @@ def _fold_integer(op: str, x: Expr, y: Expr) -> Expr | None:
             return x
         if op == "*":
             return y
-        if op in ("//", "%"):
-            raise IRError(f"division by zero in `{x} {op} 0`")
     if y.value == 1:
         if op in ("*", "//"):
             return x

@@ -36,6 +36,8 @@ class Split:
         """
         sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
         size = self.given if keep or sized else binary("min", self.given, extent)
+        if isinstance(extent, Const) and extent.value == 0 and not keep:
+            size = extent  # whatever a knob will be
         rest: Expr = ceildiv(extent, self.given)
         return (rest, size) if self.nparts is None else (size, rest)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement import assert_computes
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
@@ -365,3 +366,12 @@ def test_a_guard_around_nothing_vanishes() -> None:
     simplified = Simplifier().stmt(If(condition, nothing, nothing))
     assert isinstance(simplified, Seq)
     assert not simplified.stmts
+
+
+def test_an_axis_of_length_0_is_split_by_a_knob_and_fused_again() -> None:
+    A = te.placeholder((0, 3), name="A")
+    B = te.compute((0, 3), lambda i, j: A[i, j] + 1, name="B")
+    s = te.create_schedule(B.op)
+    knob = Knob("size", 1, 8)
+    s[B].fuse(*s[B].split(s[B].op.axis[0], knob))
+    assert_computes(s, [A, B], knobs={knob: 4})
