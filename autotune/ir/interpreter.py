@@ -8,11 +8,14 @@ Backends and schedule primitives are tested against it. Meaning, where it could 
 - `and`, `or` and select evaluate all their operands, if_then_else only the chosen side.
 - Loops of every kind run in order, one iteration after the other. A vector store evaluates all
   lanes before it writes the first. What an allocation holds at first is poison.
+- A vector condition of `If` is evaluated once; each side runs if any lane takes it, and its stores
+  evaluate and write the lanes that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -114,7 +117,7 @@ def scalar_function(
 
 def compile_function(function: Function) -> Callable[..., None]:
     """Compile `function` to a Python function of flat lists, one per parameter, and sizes."""
-    source = _FunctionSource(lazy=False)
+    source = _FunctionSource()
     arguments = [source.bind(var) for var in function.sizes]
     for buffer in function.params:
         source.add_buffer(buffer)
@@ -158,7 +161,14 @@ def _to_list(array: npt.NDArray[Any]) -> list[Any]:
 
 
 class _FunctionSource(PythonSource):
-    """Python source of a whole function: statements over lists."""
+    """Python source of a whole function: statements over lists.
+
+    `mask` names the variables that tell which lanes are active, empty outside vector conditions.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lazy=False)
+        self.mask: list[str] = []
 
     def add_buffer(self, buffer: Buffer) -> tuple[str, str]:
         """Name a buffer and write the line that computes its number of elements."""
@@ -201,6 +211,8 @@ class _FunctionSource(PythonSource):
                 self.line(f"for {self.bind(var)} in range({count}):")
                 self._block(body, blocks + 1)
                 self.names.pop(id(var), None)
+            case If(condition) if condition.lanes > 1:
+                self._masked(stmt, blocks)
             case If(condition, then, orelse):
                 (test,) = self._fragment([condition])
                 self.line(f"if {test}:")
@@ -223,6 +235,44 @@ class _FunctionSource(PythonSource):
             case _:
                 raise IRError(f"unknown statement {type(stmt).__name__}")
 
+    def _masked(self, stmt: If, blocks: int) -> None:
+        """Write both sides of a vector condition, each for the lanes that take it."""
+        outer = self.mask
+        self.scopes = [{}]
+        self.count_uses([stmt.condition])
+        tests = []
+        for lane in range(stmt.condition.lanes):
+            tests.append(self.name("m"))
+            self.line(f"{tests[lane]} = False")
+            with self.where(lane):
+                self.line(f"{tests[lane]} = {self.expr(stmt.condition, lane, True)}")
+        self._side(tests, stmt.then, blocks)
+        if stmt.orelse is not None:
+            others = [self.name("m") for _ in tests]
+            for lane, (other, test) in enumerate(zip(others, tests, strict=True)):
+                self.line(f"{other} = {f'{outer[lane]} and ' if outer else ''}not {test}")
+            self._side(others, stmt.orelse, blocks)
+
+    def _side(self, mask: list[str], body: Stmt, blocks: int) -> None:
+        """Write `body` for the active lanes of `mask`."""
+        outer, self.mask = self.mask, mask
+        self.line(f"if {' or '.join(mask)}:")
+        self._block(body, blocks)
+        self.mask = outer
+
+    @contextmanager
+    def where(self, lane: int) -> Iterator[None]:
+        """Write lines that only run if `lane` is active."""
+        if not self.mask:
+            yield
+            return
+        self.line(f"if {self.mask[lane]}:")
+        self.depth += 1
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
+        self.depth -= 1
+
     def _store(self, stmt: Store) -> None:
         buffer, index, value = stmt.buffer, stmt.index, stmt.value
         if value.dtype != buffer.dtype or value.lanes != index.lanes:
@@ -233,12 +283,15 @@ class _FunctionSource(PythonSource):
         name, size = self.buffer(buffer)
         self.scopes = [{}]
         self.count_uses((index, value))
-        texts = [self.expr(value, lane, False) for lane in range(value.lanes)]
-        places = [self.expr(index, lane, True) for lane in range(index.lanes)]
-        if len(texts) > 1:  # all lanes are read before the first is written
-            texts, places = [self.atom(t) for t in texts], [self.atom(p) for p in places]
+        read = []
+        for lane in range(index.lanes):
+            with self.where(lane):
+                text, place = self.expr(value, lane, False), self.expr(index, lane, True)
+                # All lanes are read before the first is written.
+                read.append((text if index.lanes == 1 else self.atom(text), self.atom(place)))
         what = self.constant(buffer.name)
-        for text, place in zip(texts, places, strict=True):
-            where = self.atom(place)
-            self.line(f"if not 0 <= {where} < {size}: outside({what}, {where}, {size}, 'store')")
-            self.line(f"{name}[{where}] = {text}")
+        for lane, (text, where) in enumerate(read):
+            with self.where(lane):
+                outside = f"outside({what}, {where}, {size}, 'store')"
+                self.line(f"if not 0 <= {where} < {size}: {outside}")
+                self.line(f"{name}[{where}] = {text}")

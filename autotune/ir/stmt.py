@@ -59,7 +59,12 @@ class For(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class If(Stmt):
-    """Run `then` where `condition` holds, else `orelse`."""
+    """Run `then` where `condition` holds, else `orelse`.
+
+    A vector condition is a mask: `then` runs once, for the lanes where it holds, if there are any;
+    then `orelse` likewise for the others. Vector loads and stores inside, all of as many lanes,
+    touch only what their active lanes touch.
+    """
 
     condition: Expr
     then: Stmt

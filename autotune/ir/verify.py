@@ -64,6 +64,7 @@ class _Verifier:
         self.buffers: set[int] = set()
         self.names: set[str] = set()
         self.well_formed: set[int] = set()
+        self.mask = 1  # lanes of the conditions around
 
     def fail(self, problem: str) -> NoReturn:
         raise IRError(f"function {self.function.name!r}: {problem}")
@@ -97,9 +98,13 @@ class _Verifier:
                 self.loop(stmt)
             case If(condition, _, _):
                 self.expr(condition)
-                if condition.dtype != dtypes.BOOL or condition.lanes != 1:
-                    self.fail(f"the condition `{condition}` is a {_type(condition)}, not a bool")
+                if condition.dtype != dtypes.BOOL:
+                    self.fail(f"the condition `{condition}` is {_type(condition)}, not a bool")
+                self.under_mask(condition.lanes, f"the condition `{condition}`")
+                outer = self.mask
+                self.mask = max(outer, condition.lanes)
                 self.inside(child_stmts(stmt))
+                self.mask = outer
             case Allocate(buffer, body):
                 if buffer.scope not in ("global", "shared", "local"):
                     self.fail(f"buffer {buffer.name!r} is in the unknown scope {buffer.scope!r}")
@@ -117,8 +122,15 @@ class _Verifier:
         for inner in stmts:
             self.stmt(inner)
 
+    def under_mask(self, lanes: int, what: str) -> None:
+        """Check that something of `lanes` lanes may stand under the conditions around it."""
+        if self.mask > 1 and lanes not in (1, self.mask):
+            self.fail(f"{what} has {lanes} lanes under a condition of {self.mask}")
+
     def loop(self, loop: For) -> None:
         what = f"loop {loop.var.name!r}"
+        if self.mask > 1 and loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+            self.fail(f"{what} is {loop.kind} under a condition of {self.mask} lanes")
         self.integer(loop.extent, f"the extent of {what}")
         if not dtypes.is_integer(loop.var.dtype):
             self.fail(f"the variable of {what} is a {loop.var.dtype}, not an integer")
@@ -140,6 +152,9 @@ class _Verifier:
                 f"{buffer.name}[{index}] takes {_named(buffer.dtype, index.lanes)}, "
                 f"but `{value}` is {_type(value)}"
             )
+        if index.lanes < self.mask:
+            self.fail(f"{buffer.name}[{index}] is one element under a condition of {self.mask} lanes")
+        self.under_mask(index.lanes, f"{buffer.name}[{index}]")
         is_parameter = any(buffer is param for param in self.function.params)
         if is_parameter and buffer not in self.function.outputs:
             self.fail(f"the parameter {buffer.name!r} is written but is no output")

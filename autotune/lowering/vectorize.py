@@ -117,13 +117,18 @@ class _Substituted(Rewriter):
 
 
 class _Lanes(Rewriter):
-    """Rewrites a loop body for all iterations start, ..., start + lanes - 1 at once."""
+    """Rewrites a loop body for all iterations start, ..., start + lanes - 1 at once.
+
+    `masked` says whether the statement stands under a guard that not every iteration passes.
+    """
 
     def __init__(self, var: Var, start: Expr, lanes: int) -> None:
         super().__init__()
         self.var = var
         self.start = start
         self.lanes = lanes
+        self.masked = False
+        self.masked = False
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -132,6 +137,10 @@ class _Lanes(Rewriter):
         if index.lanes == 1:
             if value.lanes > 1:
                 raise _Refusal(f"all iterations write one element of {node.buffer.name}")
+            if self.masked:
+                raise _Refusal(f"some iterations write one element of {node.buffer.name}")
+            if self.masked:
+                raise _Refusal(f"some iterations write one element of {node.buffer.name}")
             if any(isinstance(e, Load) and e.buffer is node.buffer for e in walk_expr(value)):
                 raise _Refusal(f"an element of {node.buffer.name} is combined over iterations")
             return self.rebuild_stmt(node)
@@ -142,12 +151,17 @@ class _Lanes(Rewriter):
     def visit_For(self, node: For) -> Stmt:
         if self.expr(node.extent).lanes > 1:
             raise _Refusal(f"the extent of {node.var.name} differs between iterations")
+        if self.masked and node.kind is LoopKind.PARALLEL:
+            raise _Refusal(f"the parallel loop {node.var.name} does not run in every iteration")
         return self.rebuild_stmt(node)
 
     def visit_If(self, node: If) -> Stmt:
-        if self.expr(node.condition).lanes > 1:
-            raise _Refusal("a guard differs between iterations")
-        return self.rebuild_stmt(node)
+        if self.expr(node.condition).lanes == 1:
+            return self.rebuild_stmt(node)
+        outer, self.masked = self.masked, True
+        result = self.rebuild_stmt(node)
+        self.masked = outer
+        return result
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         raise _Refusal(f"every iteration has its own {node.buffer.name}")
