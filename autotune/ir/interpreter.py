@@ -270,6 +270,7 @@ class _FunctionSource(PythonSource):
         self.depth += 1
         self.scopes.append({})
         yield
+        self.line("pass")
         self.scopes.pop()
         self.depth -= 1
 

@@ -317,6 +317,38 @@ def test_a_masked_vector_load_touches_only_chosen_lanes() -> None:
     assert arrays[1].tolist() == [0, 1, 2, -1]
 
 
+def test_a_vector_condition_runs_each_side_for_the_lanes_that_take_it() -> None:
+    a, b = buffer("A", "float32", 3), buffer("B", "float32", 4)
+    lanes = Ramp(ops.const(0), ops.const(1), 4)
+    doubled = Store(b, lanes, Load(a, lanes) + Load(a, lanes))
+    inner = If(lanes < 1, Store(b, lanes, Broadcast(ops.const(-2.0), 4)))
+    counted = Store(b, 3 - lanes, Load(b, 3 - lanes) - 1)
+    arrays = [np.arange(3, dtype=np.float32), np.zeros(4, np.float32)]
+    run(If(lanes < 3, seq(doubled, inner), counted), [a, b], arrays)
+    assert arrays[1].tolist() == [-3, 2, 4, 0]
+
+
+def test_a_side_that_no_lane_takes_does_not_run() -> None:
+    a, b = buffer("A", "float32", 1), buffer("B", "float32", 4)
+    lanes = Ramp(ops.const(0), ops.const(1), 4)
+    outside = Broadcast(Load(a, ops.const(5)), 4)
+    arrays = [np.zeros(1, np.float32), np.zeros(4, np.float32)]
+    run(If(lanes < 0, loop(Var("i"), 2, Store(b, lanes, outside))), [a, b], arrays)
+    with pytest.raises(IRError, match="index 5 is out of bounds"):
+        run(If(lanes < 1, Store(b, lanes, outside)), [a, b], arrays)
+
+
+def test_lanes_of_a_masked_store_are_read_before_the_first_is_written() -> None:
+    a = buffer("A", "int32", 5)
+    lanes = Ramp(ops.const(0), ops.const(1), 4)
+    result = np.arange(5, dtype=np.int32)
+    run(If(lanes != 2, Store(a, lanes + 1, Load(a, lanes))), [a], [result])
+    assert result.tolist() == [0, 0, 1, 3, 3]
+    nine = Store(a, Broadcast(ops.const(3), 4), Broadcast(ops.const(9), 4))
+    run(If(lanes != 2, nine), [a], [result])
+    assert result.tolist() == [0, 0, 1, 9, 3]
+
+
 def test_a_shared_subexpression_does_not_blow_up() -> None:
     a = buffer("A", "int32", 1)
     value: Expr = Load(a, ops.const(0))

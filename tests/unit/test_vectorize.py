@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from autotune.ir import ops
-from autotune.ir.expr import Broadcast, Buffer, Call, Const, Expr, Load, Ramp, SizeVar, Var
+from autotune.ir.expr import Binary, Broadcast, Buffer, Call, Const, Expr, Load, Ramp, SizeVar, Var
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.visitor import walk
@@ -98,6 +98,17 @@ def test_inner_loops_and_invariant_guards_are_kept() -> None:
     assert [s.var for s in loops] == [i]
 
 
+def test_a_guard_on_the_lane_becomes_a_mask() -> None:
+    guard = transformed(
+        vector_loop(lambda v: If(v < 5, Store(C, v, Load(A, v)), Store(C, v, Load(B, v))))
+    )
+    assert isinstance(guard, If)
+    assert guard.condition is Binary(
+        "<", Ramp(Const(0, "int32"), ONE, 8), Broadcast(Const(5, "int32"), 8)
+    )
+    assert guard.then.index.lanes == guard.orelse.index.lanes == 8
+
+
 def test_choices_that_depend_on_the_lane_stay_vectors() -> None:
     def value(v: Var) -> Expr:
         chosen = ops.if_then_else(v > 2, Load(A, v - 3), Const(0.0, "float32"))
@@ -138,7 +149,12 @@ REFUSED: dict[str, Callable[[], Stmt]] = {
         Store(C, ONE, Const(0.0, "float32")),
         vector_loop(lambda v: Store(C, ONE, Load(C, ONE) + Load(A, ONE))),
     ),
-    "guard on the lane": lambda: vector_loop(lambda v: If(v < 5, Store(C, v, Load(A, v)))),
+    "one element that some iterations write": lambda: vector_loop(
+        lambda v: If(v < 5, Store(C, ONE, Load(A, ONE)))
+    ),
+    "a parallel loop that some iterations enter": lambda: vector_loop(
+        lambda v: If(v < 5, For(Var("i"), ONE, LoopKind.PARALLEL, Store(C, v, Load(A, v))))
+    ),
     "inner extent depends on the lane": lambda: vector_loop(
         lambda v: For(Var("i"), v, LoopKind.SERIAL, Store(C, v, Load(A, v)))
     ),
@@ -202,11 +218,11 @@ def test_a_read_at_the_loop_variable_of_what_is_written_elsewhere_stays_a_loop()
 def test_a_loop_that_stays_one_is_noted_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    body = vector_loop(lambda v: If(v < 5, Store(C, v, Load(A, v))))
+    body = vector_loop(lambda v: Store(C, ONE, Load(A, v)))
     function = Function("f", (A, B, C), frozenset([C]), body, attrs={"kept": 1})
     with caplog.at_level("DEBUG", logger="autotune.lowering.vectorize"):
         after = vectorize(function)
     assert after.attrs == {
-        "kept": 1, "not_vectorized": (("v", "a guard differs between iterations"),)
+        "kept": 1, "not_vectorized": (("v", "all iterations write one element of C"),)
     }
-    assert caplog.messages == ["loop v is not vectorized: a guard differs between iterations"]
+    assert caplog.messages == ["loop v is not vectorized: all iterations write one element of C"]

@@ -133,6 +133,31 @@ def test_a_condition_that_is_a_number_is_refused() -> None:
     refused(If(ops.const(1), Store(B, ops.const(0), ops.const(0.0))), "not a bool")
 
 
+LANES = Ramp(ops.const(0), ops.const(1), 4)
+PAIR = Ramp(ops.const(0), ops.const(1), 2)
+ZEROS = Store(B, LANES, Broadcast(ops.const(0.0), 4))
+
+
+def test_a_condition_of_lanes_may_hold_stores_of_as_many() -> None:
+    inner = loop(Var("i"), If(ops.const(1) < 2, If(LANES < 1, ZEROS)), 3)
+    verify(function(If(LANES < 3, seq(ZEROS, inner), ZEROS)))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (Store(B, ops.const(0), ops.const(0.0)), "one element of B is written under a condition"),
+        (Store(B, PAIR, Broadcast(ops.const(0.0), 2)), "has 2 lanes under a condition of 4"),
+        (If(PAIR < 1, ZEROS), "has 2 lanes under a condition of 4"),
+        (loop(Var("i"), ZEROS, 2, LoopKind.PARALLEL), "is parallel under a condition of 4 lanes"),
+    ],
+)
+def test_what_cannot_run_for_some_lanes_is_refused_under_their_condition(
+    body: Stmt, message: str
+) -> None:
+    refused(If(LANES < 3, body), message)
+
+
 @pytest.mark.parametrize("extent", [ops.const(1.5), ops.const(True), Broadcast(ops.const(2), 4)])
 def test_a_loop_extent_that_is_not_one_integer_is_refused(extent: Expr) -> None:
     refused(loop(Var("i"), Store(B, ops.const(0), ops.const(0.0)), extent), "not one integer")

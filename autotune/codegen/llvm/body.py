@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.linear import Linear, constant
+from autotune.codegen.llvm.memory import ALIGNMENT
 from autotune.codegen.llvm.parallel import launch
-from autotune.codegen.llvm.types import memory_type, symbol
+from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, symbol
 from autotune.codegen.llvm.values import Values
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
@@ -32,8 +33,6 @@ from autotune.ir.stmt import (
 STACK_BYTES = 16 * 1024
 #: All of a function's stack allocations together.
 TOTAL_STACK_BYTES = 64 * 1024
-#: Alignment of allocations in bytes: a cache line, and the widest vector.
-ALIGNMENT = 64
 #: Most iterations that nested unrolled loops expand to; beyond, they stay loops.
 UNROLL_LIMIT = 2048
 
@@ -146,7 +145,7 @@ class Body(Values):
         """Emit one statement."""
         match stmt:
             case Store():
-                self._store(stmt)
+                self._write(stmt)
             case For():
                 self._loop(stmt)
             case If():
@@ -164,30 +163,46 @@ class Body(Values):
             case _:
                 raise CodegenError(f"cannot compile a {type(stmt).__name__}")
 
-    def _store(self, store: Store) -> None:
+    def _write(self, store: Store) -> None:
         buffer, lanes, dtype = store.buffer, store.index.lanes, store.buffer.dtype
         if store.value.dtype != dtype:
             raise CodegenError(
                 f"a {store.value.dtype} is stored in {buffer.name!r}, which holds {dtype}"
             )
         value = self.to_memory(self.widened(store.value, lanes), dtype, lanes)
-        align, kind = dtypes.itemsize(dtype), memory_type(dtype, lanes)
-        first = self.consecutive(store.index)
-        if first is not None:
-            pointer = self.address(buffer, first)
-            hint = ""
-            if buffer.name in self.module.streamed and lanes > 1 and dtype != dtypes.BOOL:
-                hint, self.streams = ", !nontemporal !1", True
-            self.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
-        else:
-            scalar = memory_type(dtype)
-            for lane, form in enumerate(self.lanes(store.index)):
-                one = self.define(f"extractelement {kind} {value}, i64 {lane}")
-                pointer = self.address(buffer, form)
-                self.line(f"store {scalar} {one}, ptr {pointer}, align {align}")
-        self.writes[buffer] = self.writes.get(buffer, 0) + 1
+        self.store(buffer, store.index, value)
+
+    def store_hint(self, buffer: Buffer, lanes: int) -> str:
+        """Metadata of a store of `lanes` consecutive elements."""
+        if buffer.name not in self.module.streamed or lanes == 1 or buffer.dtype == dtypes.BOOL:
+            return ""
+        self.streams = True
+        return ", !nontemporal !1"
+
+    def _masked_branch(self, stmt: If) -> None:
+        """Emit each side of a vector condition for the lanes that take it, if there are any."""
+        lanes, test = stmt.condition.lanes, self.value(stmt.condition)
+        kind = llvm_type(dtypes.BOOL, lanes)
+        sides = [(stmt.then, test)]
+        if stmt.orelse is not None:
+            true = const_text(True, dtypes.BOOL, lanes)
+            sides.append((stmt.orelse, self.define(f"xor {kind} {test}, {true}")))
+        for side, chosen in sides:
+            mask = self.active(chosen, lanes)
+            some = self.any_lane(mask, lanes)
+            label, join = self.fresh("some"), self.fresh("join")
+            with self.region(label) as branch, self.masked(mask, lanes, inhabited=True):
+                self.stmt(side)
+                self.line(f"br label %{join}")
+            self.line(f"br i1 {some}, label %{label}, label %{join}")
+            self.code.append(branch)
+            self.code.begin(join)
+            self.epoch += 1
 
     def _branch(self, stmt: If) -> None:
+        if stmt.condition.lanes > 1:
+            self._masked_branch(stmt)
+            return
         condition = self.value(stmt.condition)
         if condition in ("true", "false"):
             chosen = stmt.then if condition == "true" else stmt.orelse
@@ -221,9 +236,11 @@ class Body(Values):
             size = self._product(size, self.form(extent))
         pointer = "%" + self.fresh(symbol(buffer.name))
         self.buffers[buffer] = pointer
+        self.own.add(buffer)
         fits = size.is_const and size.const <= STACK_BYTES
         if fits and self.stack_bytes + size.const <= TOTAL_STACK_BYTES:
             self.stack_bytes += size.const
+            self.private[buffer] = size.const // dtypes.itemsize(buffer.dtype)
             kind = memory_type(buffer.dtype)
             count = max(1, size.const // dtypes.itemsize(buffer.dtype))
             self.stack.append(f"  {pointer} = alloca [{count} x {kind}], align {ALIGNMENT}")

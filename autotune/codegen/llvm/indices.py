@@ -49,8 +49,8 @@ class Indices(Writer):
         """Operand text of any expression."""
         raise NotImplementedError
 
-    def load_lane(self, load: Load, index: Linear) -> str:
-        """Operand text of the scalar element `index` of the load's buffer."""
+    def load_lane(self, load: Load, lane: int) -> str:
+        """Operand text of lane `lane` of what is loaded."""
         raise NotImplementedError
 
     def is_index(self, expr: Expr) -> bool:
@@ -107,7 +107,7 @@ class Indices(Writer):
             case Select() if self.is_index(expr):
                 return self._choice(expr, lane)
             case Load() if dtypes.is_integer(expr.dtype):
-                return self._widened(self.load_lane(expr, self.form(expr.index, lane)), expr.dtype)
+                return self._widened(self.load_lane(expr, lane), expr.dtype)
         if dtypes.is_integer(expr.dtype):
             return self._widened(self._lane_of(expr, lane), expr.dtype)
         raise CodegenError(f"an index must be an integer, not {expr.dtype}: {expr}")

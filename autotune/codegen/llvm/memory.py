@@ -1,26 +1,31 @@
-"""Loads, addresses and masks: how values get from memory into registers and back."""
+"""Memory as the emitter sees it: addresses, what is known of them, and which writes lie between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Hashable
 
-from autotune.codegen.llvm.indices import Indices
-from autotune.codegen.llvm.linear import Linear
-from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, suffix, vector_of
+from autotune.codegen.llvm.linear import Linear, constant, within
+from autotune.codegen.llvm.types import llvm_type, memory_type
+from autotune.codegen.llvm.vectors import Vectors, constants
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
+from autotune.ir.expr import Buffer, Expr, Load
 from autotune.ir.visitor import walk_expr
 
+#: Alignment of allocations in bytes: a cache line, and the widest vector.
+ALIGNMENT = 64
 
-class Memory(Indices):
-    """A writer that loads and stores elements of buffers.
+
+class Memory(Vectors):
+    """A writer that knows where buffers are and when they changed.
 
     Attributes
     ----------
-    mask : (str, int) or None
-        Inside the branches of a vector `if_then_else`: which of how many lanes are active.
+    own : set of Buffer
+        Buffers allocated by the kernel, aligned to `ALIGNMENT` bytes.
+    private : dict of Buffer to int
+        Numbers of elements of the buffers on this function's stack.
     epoch : int
         Counts loops and branches that wrote; loaded values are remembered within one epoch only.
     writes : dict of Buffer to int
@@ -29,7 +34,8 @@ class Memory(Indices):
 
     def __init__(self) -> None:
         super().__init__()
-        self.mask: tuple[str, int] | None = None
+        self.own: set[Buffer] = set()
+        self.private: dict[Buffer, int] = {}
         self.epoch = 0
         self.writes: dict[Buffer, int] = {}
         self._sources: dict[Expr, tuple[Buffer, ...]] = {}
@@ -75,101 +81,34 @@ class Memory(Indices):
             self.remember(at, found, depth)
         return found
 
-    def consecutive(self, index: Expr) -> Linear | None:
-        """First lane of a vector index whose lanes are consecutive elements, else None."""
-        if index.lanes == 1:
-            return self.form(index)
-        if isinstance(index, Ramp) and isinstance(index.stride, Const):
-            return self.form(index.base) if index.stride.value == 1 else None
-        lanes = self.lanes(index)
-        key, const = lanes[0].key, lanes[0].const
-        if all(f.const == const + i and f.key == key for i, f in enumerate(lanes)):
-            return lanes[0]
-        return None
+    def alignment(self, buffer: Buffer, index: Linear) -> int:
+        """Largest known alignment in bytes of an element, at most that of allocations.
 
-    def load(self, load: Load) -> str:
-        """Operand text of the value of a load."""
-        if load.lanes == 1:
-            return self.load_lane(load, self.form(load.index))
-        first = self.consecutive(load.index)
-        if first is None:
-            return self._gather(load, self.lanes(load.index))
-        if self.mask is None:
-            return self._load_unmasked(load.buffer, first, load.lanes)
-        pointer = self.address(load.buffer, first)
-        kind = memory_type(load.dtype, load.lanes)
-        loaded = self._masked_load(load, pointer, kind, self.mask[0])
-        return self._from_memory(loaded, load.dtype, load.lanes)
+        Callers' arrays are only known to be aligned to their elements.
+        """
+        size = dtypes.itemsize(buffer.dtype)
+        if buffer not in self.own:
+            return size
+        return math.gcd(ALIGNMENT, size * index.const, *(size * c for c in index.terms.values()))
 
-    def load_lane(self, load: Load, index: Linear) -> str:
-        """Operand text of the scalar at `index`, loaded if any lane is active."""
-        return self._load_element(load, index, None)
-
-    def _load_unmasked(self, buffer: Buffer, index: Linear, lanes: int) -> str:
-        """Load consecutive elements, unless the same ones were loaded and not written since."""
-        key = ("load", buffer, index.key, index.const, lanes, self.version((buffer,)))
-        found = self.recall(key)
-        if isinstance(found, str):
-            return found
-        pointer, kind = self.address(buffer, index), memory_type(buffer.dtype, lanes)
-        align = dtypes.itemsize(buffer.dtype)
-        loaded = self.define(f"load {kind}, ptr {pointer}, align {align}")
-        found = self._from_memory(loaded, buffer.dtype, lanes)
-        self.remember(key, found, self.first)
-        return found
-
-    def _masked_load(self, load: Load, pointer: str, kind: str, mask: str) -> str:
-        element = suffix(load.dtype, load.lanes)
-        if load.dtype == dtypes.BOOL:
-            element = f"v{load.lanes}i8"
-        lanes = f"<{load.lanes} x i1>"
-        symbol = f"llvm.masked.load.{element}.p0"
-        self.declare(symbol, f"declare {kind} @{symbol}(ptr, i32 immarg, {lanes}, {kind})")
-        return self.define(
-            f"call {kind} @{symbol}(ptr {pointer}, i32 {dtypes.itemsize(load.dtype)}, "
-            f"{lanes} {mask}, {kind} zeroinitializer)"
-        )
-
-    def _gather(self, load: Load, forms: list[Linear]) -> str:
-        if all(f.const == forms[0].const and f.key == forms[0].key for f in forms):
-            return self.splat(self.load_lane(load, forms[0]), load.dtype, load.lanes)
-        kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
-        result = "poison"
-        for lane, form in enumerate(forms):
-            one = self._load_element(load, form, lane)
-            result = self.define(f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}")
-        return result
-
-    def _load_element(self, load: Load, index: Linear, lane: int | None) -> str:
-        if self.mask is None:
-            return self._load_unmasked(load.buffer, index, 1)
-        mask, lanes = self.mask
-        if lane is None:
-            symbol = f"llvm.vector.reduce.or.v{lanes}i1"
-            self.declare(symbol, f"declare i1 @{symbol}(<{lanes} x i1>)")
-            active = self.define(f"call i1 @{symbol}(<{lanes} x i1> {mask})")
+    def pointers(self, buffer: Buffer, index: Expr) -> str:
+        """Vector of pointers to the elements of a vector index."""
+        kind, lanes = memory_type(buffer.dtype), index.lanes
+        known = self.offsets(index)
+        if known is None:
+            base, offsets = self.address(buffer, constant(0)), self.wide(index)
         else:
-            active = self.define(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
-        zero = const_text(0, load.dtype)
-        return self.choose(
-            active,
-            llvm_type(load.dtype),
-            lambda: self._load_unmasked(load.buffer, index, 1),
-            lambda: zero,
-        )
+            base, offsets = self.address(buffer, known[0]), constants("i64", known[1])
+        return self.define(f"getelementptr {kind}, ptr {base}, <{lanes} x i64> {offsets}", "p")
 
-    @contextmanager
-    def masked(self, mask: str, lanes: int) -> Iterator[None]:
-        """Evaluate with loads restricted to the lanes of `mask`."""
-        outer = self.mask
-        if outer is not None:
-            mask = self.define(f"and {vector_of('i1', lanes)} {outer[0]}, {mask}")
-        with self.region():
-            self.mask = (mask, lanes)
-            try:
-                yield
-            finally:
-                self.mask = outer
+    def is_private(self, buffer: Buffer, base: Linear, offsets: list[int]) -> bool:
+        """Whether these elements exist and only this function's code can touch them.
+
+        Reading inactive lanes, or writing them back, does no harm then; and memory that no masked
+        operation touches can become registers.
+        """
+        size = self.private.get(buffer, 0)
+        return within(base, -min(offsets), size - 1 - max(offsets))
 
     def choose(
         self, condition: str, kind: str, true: Callable[[], str], false: Callable[[], str]
@@ -192,23 +131,8 @@ class Memory(Indices):
         code.begin(labels[2])
         return self.define(f"phi {kind} {', '.join(incoming)}")
 
-    def splat(self, ref: str, dtype: str, lanes: int) -> str:
-        """Vector with the scalar `ref` in all lanes."""
-        if not ref.startswith("%"):
-            return f"splat ({llvm_type(dtype)} {ref})"
-        key = ("splat", ref, lanes)
-        found = self.recall(key)
-        if isinstance(found, str):
-            return found
-        kind = llvm_type(dtype, lanes)
-        first = self.define(f"insertelement {kind} poison, {llvm_type(dtype)} {ref}, i64 0")
-        found = self.define(
-            f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer"
-        )
-        self.remember(key, found, self.first)
-        return found
-
-    def _from_memory(self, ref: str, dtype: str, lanes: int) -> str:
+    def from_memory(self, ref: str, dtype: str, lanes: int) -> str:
+        """Value of what is stored: bools are bytes."""
         if dtype != dtypes.BOOL:
             return ref
         zero = "0" if lanes == 1 else "zeroinitializer"

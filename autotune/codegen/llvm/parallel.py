@@ -96,6 +96,8 @@ class Captured:
         parameters = []
         for buffer, ref in zip(self.buffers, self.names[: len(self.buffers)], strict=True):
             inner.buffers[buffer] = ref
+            if buffer in outer.own:
+                inner.own.add(buffer)
             access = "" if buffer in self.stored else " readonly"
             parameters.append(f"ptr noalias{access} {ref}")
         for var, ref in zip(self.variables, self.names[len(self.buffers) :], strict=True):

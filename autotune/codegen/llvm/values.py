@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.codegen.llvm.linear import Linear
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS, function_name
-from autotune.codegen.llvm.memory import Memory
+from autotune.codegen.llvm.transfers import Transfers
 from autotune.codegen.llvm.types import const_text, llvm_type, suffix, vector_of
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
@@ -42,7 +42,7 @@ _LIBRARY = {
 }  # fmt: skip
 
 
-class Values(Memory):
+class Values(Transfers):
     """Evaluates expressions into SSA values.
 
     Attributes
@@ -203,6 +203,10 @@ class Values(Memory):
         a, b, op = expr.a, expr.b, expr.op
         if expr.lanes == 1 and self.is_index(a) and self.is_index(b):
             return self._compare_forms(op, self.form(a), self.form(b))
+        if expr.lanes > 1 and self.is_index(a) and self.is_index(b):
+            known = self.compare_lanes(op, a, b)
+            if known is not None:
+                return known
         kind = llvm_type(a.dtype, expr.lanes)
         if dtypes.is_float(a.dtype):
             return self.define(f"fcmp {_FLOAT_TESTS[op]} {kind} {self.value(a)}, {self.value(b)}")

@@ -1,0 +1,370 @@
+"""Vector loads, stores and guards compiled by LLVM: what they touch, and that they are vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from vector_kernels import agree, buffer, loop, serial_loops
+
+from autotune.ir import ops
+from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
+from autotune.ir.stmt import Allocate, Function, If, LoopKind, Stmt, Store, seq
+
+SERIAL = LoopKind.SERIAL
+DTYPES = ("float32", "float64", "int32", "int64", "bool")
+ZERO = Const(0.0, "float32")
+
+
+def values(dtype: str, n: int, seed: int = 0) -> npt.NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.integers(0, 2, n).astype(bool)
+    return rng.integers(-20, 20, n).astype(dtype)
+
+
+def also(*conditions: Expr) -> Expr:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = ops.binary("and", result, condition)
+    return result
+
+
+# -- guards ---------------------------------------------------------------
+
+
+def copied(
+    n: int, extent: int, condition: Callable[[Expr], Expr], dtype: str = "float32", lanes: int = 8
+) -> tuple[Function, npt.NDArray[Any], npt.NDArray[Any]]:
+    """out[i] = A[i] for i in range(extent) where the condition holds."""
+    a, out = buffer("A", dtype, n), buffer("out", dtype, n)
+
+    def element(o: Expr, v: Expr) -> Stmt:
+        i = o * lanes + v
+        return If(condition(i), Store(out, i, Load(a, i)))
+
+    body = loop(extent // lanes, lambda o: loop(lanes, lambda v: element(o, v)), SERIAL, "o")
+    return Function("copy", (a, out), frozenset([out]), body), values(dtype, n), values(dtype, n, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_guarded_tail_is_loaded_and_stored_under_a_mask(dtype: str) -> None:
+    kernel = agree(*unpacked(copied(13, 16, lambda i: ops.likely(i < 13), dtype)))
+    assert serial_loops(kernel) == ["o"]
+    assert "llvm.masked.load" in kernel.source
+    assert "llvm.masked.store" in kernel.source
+
+
+def unpacked(
+    case: tuple[Function, npt.NDArray[Any], npt.NDArray[Any]]
+) -> tuple[Function, list[npt.NDArray[Any]], npt.NDArray[Any]]:
+    function, a, out = case
+    return function, [a], out
+
+
+CONDITIONS: dict[str, Callable[[Expr], Expr]] = {
+    "below": lambda i: i < 29,
+    "above": lambda i: ops.binary(">=", i, 3),
+    "within": lambda i: also(i >= 5, i < 22),
+    "twice": lambda i: i * 2 <= 40,
+    "from the end": lambda i: 29 - i > 4,
+    "equal": lambda i: ops.binary("==", i, 17),
+    "different": lambda i: ops.binary("!=", i, 17),
+    "remainder": lambda i: i % 5 < 3,
+    "remainder of whole vectors": lambda i: i % 8 < 3,
+    "quotient": lambda i: ops.binary("==", i // 3 % 2, 0),
+    "either": lambda i: ops.binary("or", i < 3, i > 20),
+    "not": lambda i: ops.logical_not(i < 7),
+    "never": lambda i: i > 100,
+    "always": lambda i: i < 100,
+}
+
+
+@pytest.mark.parametrize("case", CONDITIONS)
+def test_any_guard_on_the_lane_is_a_mask(case: str) -> None:
+    kernel = agree(*unpacked(copied(32, 32, CONDITIONS[case])))
+    assert serial_loops(kernel) == ["o"]
+
+
+def test_a_guard_compares_one_scalar_with_a_vector_of_constants() -> None:
+    kernel = agree(*unpacked(copied(13, 16, lambda i: i < 13)))
+    compared = [line for line in kernel.source.splitlines() if "icmp" in line and "<8 x" in line]
+    assert len(compared) == 1
+    assert "<i32 13, i32 12, i32 11, i32 10, i32 9, i32 8, i32 7, i32 6>" in compared[0]
+
+
+def test_guards_are_exact_beyond_32_bits() -> None:
+    n = SizeVar("n")
+    a, out = buffer("A", "float32", n), buffer("out", "float32", 16)
+
+    def element(v: Var) -> Stmt:
+        # 2**32 and -2**32 wrap to 0 in 32 bits.
+        below = n * 1_073_741_824 + v < 1_073_741_824
+        inside = v - n * 1_073_741_824 >= -5
+        far = (n * 1_073_741_824 + v) // 3 > 0
+        return seq(
+            If(below, Store(out, v, Const(1.0, "float32"))),
+            If(inside, Store(out, v, Const(2.0, "float32"))),
+            If(far, Store(out, v, Load(out, v) + Const(4.0, "float32"))),
+        )
+
+    function = Function("far", (a, out), frozenset([out]), loop(16, element), (n,))
+    for size in (0, 1, 4):
+        agree(function, [values("float32", size)], np.zeros(16, "float32"))
+
+
+def test_both_sides_of_a_lane_dependent_guard_run() -> None:
+    a, out = buffer("A", "float32", 10), buffer("out", "float32", 16)
+
+    def element(v: Var) -> Stmt:
+        inside = also(v >= 3, v < 13)
+        return If(inside, Store(out, v, Load(a, v - 3)), Store(out, v, Const(7.0, "float32")))
+
+    function = Function("either", (a, out), frozenset([out]), loop(16, element))
+    kernel = agree(function, [values("float32", 10)], np.zeros(16, "float32"))
+    assert serial_loops(kernel) == []
+
+
+def test_guards_nest_and_may_hold_loops_and_scalar_guards() -> None:
+    a, b, out = buffer("A", "float32", 13), buffer("B", "float32", 4), buffer("out", "float32", 16)
+    n = SizeVar("n")
+
+    def element(v: Var) -> Stmt:
+        def add(k: Var) -> Stmt:
+            more = Store(out, v, Load(out, v) + Load(a, v) * Load(b, k))
+            return If(k < n, If(v * k < 20, more))
+
+        return If(v < 13, seq(Store(out, v, ZERO), loop(4, add, SERIAL, "k")))
+
+    tail = buffer("N", "float32", n)
+    function = Function("nest", (a, b, tail, out), frozenset([out]), loop(16, element), (n,))
+    for size in (0, 2, 9):
+        arrays = [values("float32", 13), values("float32", 4, 1), values("float32", size)]
+        kernel = agree(function, arrays, values("float32", 16, 2))
+    assert serial_loops(kernel) == ["k"]
+
+
+def test_a_guard_may_read_what_it_guards() -> None:
+    a, out = buffer("A", "float32", 16), buffer("out", "float32", 16)
+    body = loop(16, lambda v: If(Load(out, v) > Load(a, v), Store(out, v, Load(a, v))))
+    function = Function("least", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values("float32", 16)], values("float32", 16, 1))
+    assert serial_loops(kernel) == []
+
+
+def test_a_guard_that_no_lane_depends_on_stays_a_branch() -> None:
+    n = SizeVar("n")
+    a, out = buffer("A", "float32", n), buffer("out", "float32", 16)
+    body = loop(16, lambda v: If(n > 15, Store(out, v, Load(a, v))))
+    function = Function("whole", (a, out), frozenset([out]), body, (n,))
+    for size in (15, 16):
+        kernel = agree(function, [values("float32", size)], np.zeros(16, "float32"))
+    assert "masked" not in kernel.source
+    assert "store <16 x float>" in kernel.source
+
+
+def test_a_scalar_that_all_lanes_share_is_loaded_once_where_any_lane_is_active() -> None:
+    a, b, out = buffer("A", "float32", 3), buffer("B", "float32", 8), buffer("out", "float32", 32)
+
+    def element(o: Expr, v: Expr) -> Stmt:
+        i = o * 8 + v
+        return If(i < 20, Store(out, i, Load(a, o) * Load(b, v)))
+
+    body = loop(4, lambda o: loop(8, lambda v: element(o, v)), SERIAL, "o")
+    function = Function("outer", (a, b, out), frozenset([out]), body)
+    kernel = agree(
+        function, [values("float32", 3), values("float32", 8, 1)], np.zeros(32, "float32")
+    )
+    assert kernel.source.count("load float") == 1
+
+
+def test_a_guarded_accumulator_is_not_kept_from_registers() -> None:
+    a, out = buffer("A", "float32", 40), buffer("out", "float32", 8)
+    acc = buffer("acc", "float32", 8, scope="local")
+
+    def element(v: Var) -> Stmt:
+        return If(v < 5, Store(acc, v, Load(acc, v) + Load(a, v)))
+
+    body = seq(
+        loop(8, lambda v: Store(acc, v, ZERO)),
+        loop(5, lambda _: loop(8, element), SERIAL, "k"),
+        loop(8, lambda v: Store(out, v, Load(acc, v))),
+    )
+    function = Function("sum", (a, out), frozenset([out]), Allocate(acc, body))
+    kernel = agree(function, [values("float32", 40)], np.zeros(8, "float32"))
+    assert "alloca" in kernel.source
+    assert "alloca" not in kernel.optimised()
+
+
+# -- lanes at other distances than one ------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, 8, -1, -2, -3, -8])
+def test_strided_loads_are_few_wide_loads_and_shuffles(stride: int, dtype: str) -> None:
+    lanes, n = 16, abs(stride) * 15 + 1
+    a, out = buffer("A", dtype, n), buffer("out", dtype, lanes)
+    start = 0 if stride > 0 else n - 1
+    body = loop(lanes, lambda v: Store(out, v, Load(a, v * stride + start)))
+    function = Function("strided", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values(dtype, n)], np.zeros(lanes, dtype))
+    loads = [line for line in kernel.source.splitlines() if " load " in line]
+    assert len(loads) == -(-n // lanes)
+    assert "insertelement" not in kernel.source
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "loads"),
+    [
+        ("repeated", lambda v: v // 2, 1),
+        ("wrapped", lambda v: v % 4, 1),
+        ("wrapped and reversed", lambda v: 3 - v % 4, 1),
+        ("in two pieces", lambda v: v // 8 * 12 + v % 8, 2),
+        ("the same", lambda v: v * 0 + 5, 1),
+    ],
+)
+def test_lanes_within_a_short_range_share_loads(
+    name: str, index: Callable[[Expr], Expr], loads: int
+) -> None:
+    a, out = buffer("A", "float32", 20), buffer("out", "float32", 16)
+    body = loop(16, lambda v: Store(out, v, Load(a, index(v))))
+    function = Function("near", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values("float32", 20)], np.zeros(16, "float32"))
+    assert sum(" load " in line for line in kernel.source.splitlines()) == loads, name
+
+
+@pytest.mark.parametrize("stride", [9, -17, 100])
+def test_lanes_far_apart_are_loaded_one_by_one(stride: int) -> None:
+    n = abs(stride) * 7 + 1
+    a, out = buffer("A", "float32", n), buffer("out", "float32", 8)
+    start = 0 if stride > 0 else n - 1
+    body = loop(8, lambda v: Store(out, v, Load(a, v * stride + start)))
+    function = Function("far", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values("float32", n)], np.zeros(8, "float32"))
+    assert kernel.source.count("load float") == 8
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, -1, -2])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_padding_and_strides_touch_nothing_outside(stride: int, guarded: bool) -> None:
+    """out[v] = A[stride v - 3] where that exists, else 0: a row of a padded convolution."""
+    n = 30
+    a, out = buffer("A", "float32", n), buffer("out", "float32", 16)
+    start = -3 if stride > 0 else n + 2
+
+    def element(v: Var) -> Stmt:
+        at = v * stride + start
+        inside = also(at >= 0, at < n)
+        if guarded:
+            return If(inside, Store(out, v, Load(a, at)))
+        return Store(out, v, ops.if_then_else(inside, Load(a, at), ZERO))
+
+    function = Function("padded", (a, out), frozenset([out]), loop(16, element))
+    kernel = agree(function, [values("float32", n)], np.ones(16, "float32"))
+    assert serial_loops(kernel) == []
+    assert ("masked.load" if stride == 1 else "masked.gather") in kernel.source
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stride", [1, -1, 2, -3])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_stores_at_any_stride(stride: int, guarded: bool, dtype: str) -> None:
+    lanes, n = 8, abs(stride) * 7 + 1
+    a, out = buffer("A", dtype, lanes), buffer("out", dtype, n)
+    start = 0 if stride > 0 else n - 1
+
+    def element(v: Var) -> Stmt:
+        store = Store(out, v * stride + start, Load(a, v))
+        return If(v != 3, store) if guarded else store
+
+    function = Function("put", (a, out), frozenset([out]), loop(lanes, element))
+    kernel = agree(function, [values(dtype, lanes)], values(dtype, n, 1))
+    assert serial_loops(kernel) == []
+    if abs(stride) == 1:
+        assert "extractelement" not in kernel.source
+
+
+# -- indices read from memory ---------------------------------------------
+
+
+INDIRECT: dict[str, Callable[[Expr], Expr]] = {
+    "as it is": lambda w: w,
+    "scaled": lambda w: w * 3 + 1,
+    "reversed": lambda w: 15 - w,
+    "divided": lambda w: w // 2,
+    "wrapped": lambda w: w % 5,
+    "cut": lambda w: ops.binary("min", w, 9),
+}
+
+
+@pytest.mark.parametrize("index_dtype", ["int32", "int64"])
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("case", INDIRECT)
+def test_gathers_read_what_the_index_says(case: str, guarded: bool, index_dtype: str) -> None:
+    table, where = buffer("T", "float32", 48), buffer("W", index_dtype, 16)
+    out = buffer("out", "float32", 16)
+
+    def element(v: Var) -> Stmt:
+        store = Store(out, v, Load(table, INDIRECT[case](Load(where, v))))
+        return If(v < 11, store) if guarded else store
+
+    function = Function("take", (table, where, out), frozenset([out]), loop(16, element))
+    w = np.random.default_rng(0).integers(0, 16, 16).astype(index_dtype)
+    if guarded:
+        w[11:] = 1_000_000_000  # what inactive lanes would read is far away
+    kernel = agree(function, [values("float32", 48), w], np.zeros(16, "float32"))
+    assert "masked.gather" in kernel.source
+    assert serial_loops(kernel) == []
+
+
+def test_a_gathered_index_is_computed_in_64_bits() -> None:
+    table, where = buffer("T", "float32", 8), buffer("W", "int32", 8)
+    out = buffer("out", "float32", 8)
+    # (w - 10**9) * 3 + 3 * 10**9 = 3 w, beyond 32 bits on the way.
+    body = loop(
+        8,
+        lambda v: Store(
+            out, v, Load(table, (Load(where, v) - 1_000_000_000) * 3 + ops.const(3_000_000_000))
+        ),
+    )
+    function = Function("far", (table, where, out), frozenset([out]), body)
+    agree(
+        function,
+        [values("float32", 8), np.array([0, 1, 2, 1, 0, 2, 2, 1], "int32")],
+        np.zeros(8, "float32"),
+    )
+
+
+def test_rows_of_a_table_are_whole_vectors() -> None:
+    table, where = buffer("T", "float32", 5 * 16), buffer("W", "int32", 4)
+    out = buffer("out", "float32", 4 * 16)
+    body = loop(
+        4,
+        lambda r: loop(16, lambda v: Store(out, r * 16 + v, Load(table, Load(where, r) * 16 + v))),
+        SERIAL,
+        "r",
+    )
+    function = Function("rows", (table, where, out), frozenset([out]), body)
+    w = np.array([3, 0, 4, 3], "int32")
+    kernel = agree(function, [values("float32", 80), w], np.zeros(64, "float32"))
+    assert "load <16 x float>" in kernel.source
+    assert "gather" not in kernel.source
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_scatters_write_lanes_in_their_order(guarded: bool) -> None:
+    a, where = buffer("A", "float32", 16), buffer("W", "int32", 16)
+    out = buffer("out", "float32", 9)
+
+    def element(v: Var) -> Stmt:
+        store = Store(out, Load(where, v), Load(a, v))
+        return If(v % 3 < 2, store) if guarded else store
+
+    function = Function("put", (a, where, out), frozenset([out]), loop(16, element))
+    w = np.random.default_rng(0).integers(0, 9, 16).astype("int32")
+    kernel = agree(function, [values("float32", 16), w], values("float32", 9, 1))
+    assert "masked.scatter" in kernel.source
+    assert serial_loops(kernel) == []
