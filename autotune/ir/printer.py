@@ -47,6 +47,13 @@ def _float_text(value: float, dtype: str) -> str:
     return text + "f" if dtype == "float32" and isfinite(value) else text
 
 
+def binary_text(op: str, a: str, b: str) -> str:
+    """Return the text of an operation of two operands, given as texts."""
+    if op in _PREFIX:
+        return f"{_PREFIX[op]}({a}, {b})"
+    return "(" + _INFIX.get(op, f"{{}} {op} {{}}").format(a, b) + ")"
+
+
 def expr_text(node: Expr) -> str:
     """Return the text of an expression, parenthesised so that its tree can be read off."""
     match node:
@@ -57,10 +64,7 @@ def expr_text(node: Expr) -> str:
         case Var():
             return node.name
         case Binary():
-            a, b = expr_text(node.a), expr_text(node.b)
-            if node.op in _PREFIX:
-                return f"{_PREFIX[node.op]}({a}, {b})"
-            return "(" + _INFIX.get(node.op, f"{{}} {node.op} {{}}").format(a, b) + ")"
+            return binary_text(node.op, expr_text(node.a), expr_text(node.b))
         case Not():
             return f"!{expr_text(node.a)}"
         case Select():

@@ -14,6 +14,7 @@ from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import INF, Simplifier
+from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import reads, substitute
 from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split
@@ -49,6 +50,7 @@ class Bounds:
         op = stage.op
         assert isinstance(op, ComputeOp)
         _refuse_repeated_axes(stage)
+        _refuse_nested_parallel(stage)
         for axis, span in zip(op.axis, self._region(stage, op), strict=True):
             self.ranges[axis] = span
         for axis in op.reduce_axis:
@@ -161,11 +163,6 @@ class Bounds:
             found = found or (point is not None and axis is point.axis and owner is point.stage)
             if not found or _shared_across(stage.scope, owner, axis):
                 relaxed[axis.var] = as_index(self.ranges[axis].extent)
-        if point is not None and point.axis not in point.stage.leaf_axes:
-            raise LoweringError(
-                f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "
-                f"{point.stage.name!r}, which was split or fused afterwards; do that first"
-            )
         if point is not None and not found:
             raise LoweringError(
                 f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "
@@ -179,13 +176,9 @@ def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
     """Yield the loops around a stage's body, innermost first, those it is attached in included."""
     for axis in reversed(stage.leaf_axes):
         yield stage, axis
-    seen = {stage}
     while stage.attach is Attach.AT:
         assert stage.attach_point is not None
         stage, at = stage.attach_point
-        if stage in seen:
-            raise LoweringError(f"stage {stage.name!r} is computed inside itself")
-        seen.add(stage)
         inside = True
         for axis in reversed(stage.leaf_axes):
             inside = inside and axis is not at
@@ -203,6 +196,21 @@ def _refuse_repeated_axes(stage: Stage) -> None:
                 f"stages {other.name!r} and {owner.name!r} both reduce over axis {axis.name!r}, "
                 f"and one is computed inside the other; make a te.reduce_axis for each"
             )
+
+
+def _refuse_nested_parallel(stage: Stage) -> None:
+    """Refuse a parallel loop inside another: threads are not divided further."""
+    loops = [
+        (owner, axis)
+        for owner, axis in loop_path(stage)
+        if owner.loop_kinds.get(axis) is LoopKind.PARALLEL
+    ]
+    if len(loops) > 1:
+        (inner, axis), (outer, around) = loops[:2]
+        raise LoweringError(
+            f"axis {axis.name!r} of stage {inner.name!r} is parallel inside the parallel axis "
+            f"{around.name!r} of stage {outer.name!r}; make only one of them parallel"
+        )
 
 
 def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:

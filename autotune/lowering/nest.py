@@ -74,7 +74,7 @@ class _Lowering:
             "nontemporal": tuple(
                 self.buffers[tensor].name
                 for stage in self.stages
-                if "nontemporal_store" in stage.pragmas
+                if stage.has_pragma("nontemporal_store")
                 for tensor in stage.outputs
             ),
         }

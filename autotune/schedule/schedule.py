@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import ScheduleError
@@ -10,6 +10,7 @@ from autotune.ir.expr import Expr, Read, Var
 from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import Rewriter, substitute
+from autotune.schedule.replay import replay
 from autotune.schedule.rfactor import factor
 from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
@@ -35,7 +36,7 @@ class Schedule:
         self.stages: list[Stage] = []
         for op in _post_order(self.outputs):
             is_output = any(op is out for out in self.outputs)
-            self.stages.append(Stage(op, self._label(op.name), self.steps, is_output))
+            self.stages.append(Stage(op, self._label(op.name), self, is_output))
         self._stage_of: dict[Operation, Stage] = {stage.op: stage for stage in self.stages}
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
@@ -44,8 +45,8 @@ class Schedule:
         stage = self._stage_of.get(op) if isinstance(op, Operation) else None
         if stage is None:
             names = ", ".join(stage.name for stage in self.stages)
-            what = getattr(op, "name", repr(key))
-            raise ScheduleError(f"{what!r} is not a stage of this schedule; it has: {names}")
+            what = repr(op.name) if isinstance(op, Operation) else repr(key)
+            raise ScheduleError(f"{what} is not a stage of this schedule; it has: {names}")
         return stage
 
     def readers(self, tensor: Tensor) -> list[Stage]:
@@ -53,6 +54,33 @@ class Schedule:
         return [
             stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)
         ]
+
+    def thread_tag_of(self, var: Var) -> str | None:
+        """Return the tag of the thread axis of this variable, if some loop is bound to it."""
+        bound = (thread for stage in self.stages for thread in stage.bindings.values())
+        return next((thread.thread_tag for thread in bound if thread.var is var), None)
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {step}" for number, step in enumerate(self.steps, 1))
+
+    def to_json(self, knobs: Mapping[str, int] | None = None) -> list[Any]:
+        """Return the steps as plain data, which ``create_schedule(ops, steps=...)`` replays.
+
+        Parameters
+        ----------
+        knobs : mapping of str to int, optional
+            Values of the knobs that the steps' sizes depend on.
+
+        Raises
+        ------
+        ScheduleError
+            If a knob has no value.
+        """
+        return [step.with_knobs(knobs or {}).to_json() for step in self.steps]
+
+    # -- stages ----------------------------------------------------------------------------
 
     def _label(self, name: str) -> str:
         """Return `name`, with a number if a stage has it already."""
@@ -65,7 +93,7 @@ class Schedule:
         self._stage_of[op] = stage
 
     def _add_stage(self, op: ComputeOp, scope: str, position: int) -> Stage:
-        stage = Stage(op, self._label(op.name), self.steps, is_output=False)
+        stage = Stage(op, self._label(op.name), self, is_output=False)
         stage.scope = scope
         self.stages.insert(position, stage)
         self._stage_of[op] = stage
@@ -83,14 +111,21 @@ class Schedule:
         """
         _check_scope("cache_read", scope)
         if not isinstance(tensor, Tensor):
-            raise ScheduleError(f"cache_read: expected a tensor first, got {tensor!r}")
+            raise ScheduleError(
+                f"cache_read: expected a tensor first, got {tensor!r}; give one, as in C"
+            )
         producer = self[tensor]
         reader_stages = [self[r] for r in _listed(readers)]
+        names = ", ".join(reader.name for reader in self.readers(tensor)) or "none"
         if not reader_stages:
-            producer.fail("cache_read", "at least one reader is needed")
-        for stage in reader_stages:
+            producer.fail("cache_read", f"no reader is given; its readers are: {names}")
+        for position, stage in enumerate(reader_stages):
             if not any(t is tensor for t in stage.op.input_tensors):
-                stage.fail("cache_read", f"it does not read {tensor.name!r}")
+                stage.fail(
+                    "cache_read", f"it does not read {tensor.name!r}; its readers are: {names}"
+                )
+            if any(stage is other for other in reader_stages[:position]):
+                stage.fail("cache_read", "it is given twice as a reader; give each reader once")
         axis = tuple(
             IterVar(Var(f"ax{i}"), Range(const(0), extent), AxisKind.SPATIAL)
             for i, extent in enumerate(tensor.extents)
@@ -123,10 +158,12 @@ class Schedule:
         stage = self[tensor]
         op = stage.op
         if not isinstance(op, ComputeOp):
-            stage.fail("cache_write", "a placeholder is given by the caller and not computed")
-        untouched = stage.leaf_axes == [*op.axis, *op.reduce_axis]
-        if not untouched or stage.loop_kinds or stage.bindings:
-            stage.fail("cache_write", "it must come before the stage's loops are changed")
+            stage.fail(
+                "cache_write",
+                "a placeholder is given by the caller and not computed; use cache_read",
+            )
+        stage.refuse_inlined("cache_write")
+        stage.refuse_changed("cache_write")
         axis = tuple(IterVar(Var(f"{a.name}.c"), a.dom, a.kind) for a in op.axis)
         mapping = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
         body = tuple(substitute(value, mapping) for value in op.body)
@@ -179,18 +216,38 @@ class Schedule:
         return bodies
 
 
-def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
-    """Return the default schedule that computes `ops`: each stage whole, in plain loops."""
+def create_schedule(
+    ops: Operation | Sequence[Operation], steps: Iterable[Step | list[Any]] = ()
+) -> Schedule:
+    """Return the schedule that computes `ops` by the given steps.
+
+    Parameters
+    ----------
+    ops : Operation or sequence of Operation
+        What to compute.
+    steps : iterable of Step or list
+        Steps of another schedule of the same computation, or what its `to_json` returned. Without
+        any, each stage is computed whole, in plain loops.
+
+    Raises
+    ------
+    ScheduleError
+        If a step does not fit, saying which and why.
+    """
     listed: list[Any] = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     if not listed:
-        raise ScheduleError("create_schedule takes at least one operation to compute")
+        raise ScheduleError(
+            "create_schedule: no operation is given; give some, as in create_schedule(C.op)"
+        )
     for op in listed:
         if not isinstance(op, ComputeOp):
             raise ScheduleError(
-                f"create_schedule takes operations to compute, as in create_schedule(C.op), "
-                f"got {op!r}"
+                f"create_schedule: {op!r} is no operation to compute; give some, as in "
+                "create_schedule(C.op)"
             )
-    return Schedule(listed)
+    schedule = Schedule(listed)
+    replay(schedule, steps)
+    return schedule
 
 
 def _listed(readers: Any) -> list[Any]:
@@ -200,7 +257,7 @@ def _listed(readers: Any) -> list[Any]:
 def _check_scope(primitive: str, scope: str) -> None:
     if scope not in SCOPES:
         raise ScheduleError(
-            f"{primitive}: unknown scope {scope!r}; expected one of {', '.join(SCOPES)}"
+            f"{primitive}: there is no scope {scope!r}; give one of {', '.join(SCOPES)}"
         )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from autotune.ir.ops import cast, if_then_else, select
 from autotune.ir.ops import select as Select
@@ -48,6 +48,7 @@ from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
+    from autotune.schedule.steps import Step
 
 __all__ = [
     "ComputeOp",
@@ -98,11 +99,14 @@ __all__ = [
 ]
 
 
-def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
-    """Return the default schedule that computes `ops`.
+def create_schedule(
+    ops: Operation | Sequence[Operation], steps: Iterable[Step | list[Any]] = ()
+) -> Schedule:
+    """Return the schedule that computes `ops`, carried out by `steps` if any are given.
 
     The field spells it ``te.create_schedule``, though schedules stand above te: so it is handed
     on by name when it is called.
     """
-    schedule: Schedule = importlib.import_module("autotune.schedule.schedule").create_schedule(ops)
+    module = importlib.import_module("autotune.schedule.schedule")
+    schedule: Schedule = module.create_schedule(ops, steps)
     return schedule

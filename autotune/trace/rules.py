@@ -14,7 +14,6 @@ from autotune.ir.itervar import IterVar
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, Function, LoopKind, Stmt
 from autotune.ir.visitor import child_stmts, walk_expr
-from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
@@ -26,15 +25,9 @@ def schedule_rules(schedule: Schedule) -> list[Rule]:
     """Return the conditions, with messages, that make sizes of a schedule sensible."""
     rules = []
     for stage in schedule.stages:
-        for relation in stage.relations:
-            if isinstance(relation, Split):
-                what, size = "factor", relation.factor
-                if size is None:
-                    what, size = "nparts", relation.nparts
-                assert size is not None
-                if _may_be_below(size, 1):
-                    message = f"split on stage {stage.name!r}: {what} must be at least 1"
-                    rules.append((binary(">=", size, 1), message))
+        for size, least, message in stage.demands:
+            if _may_be_below(size, least):
+                rules.append((binary(">=", size, least), message))
         for name, extent in _extents(stage.op):
             if _may_be_below(extent, 0):
                 message = f"{name} of {stage.name!r} must not be negative"

@@ -12,6 +12,7 @@ from te_programs import Program
 from autotune import te
 from autotune.ir.expr import Knob
 from autotune.ir.itervar import AxisKind, IterVar
+from autotune.ir.stmt import LoopKind
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.tensor import ComputeOp, Tensor
@@ -159,15 +160,23 @@ class _Scheduler:
         axes = [a for a in self.free(stage) if a.kind is AxisKind.SPATIAL]
         if axes and self.pick((True, False)):  # the usual case: the innermost loop
             axes = axes[-1:]
-        axes = [a for a in axes if not self.annotated(stage, a)]
-        if axes:
+        if axes and LoopKind.VECTORIZED not in stage.loop_kinds.values():
             stage.vectorize(self.pick(axes))
 
     def do_unroll(self, stage: Stage) -> None:
         self.annotate(stage, "unroll", reductions=True)
 
     def do_parallel(self, stage: Stage) -> None:
-        self.annotate(stage, "parallel")
+        if not self.is_parallel(stage) and not self.holds_parallel(stage):
+            self.annotate(stage, "parallel")
+
+    def is_parallel(self, stage: Stage) -> bool:
+        """Whether one of the loops around a stage's body is parallel."""
+        return any(s.loop_kinds.get(a) is LoopKind.PARALLEL for s, a in self.path(stage))
+
+    def holds_parallel(self, stage: Stage) -> bool:
+        """Whether a stage that is computed inside this one is parallel."""
+        return any(self.is_parallel(guest) or self.holds_parallel(guest) for guest in stage.guests)
 
     def do_bind(self, stage: Stage) -> None:
         """Bind loops of stages at the root: threads then share no memory and run in any order."""
@@ -189,6 +198,8 @@ class _Scheduler:
         if not self.movable(stage) or inside or stage.attach is not Attach.ROOT:
             return
         places = self.places(stage)
+        if self.is_parallel(stage):
+            places = [p for p in places if not self.is_parallel(p[0])]
         if places:
             parent, axis = self.pick(places)
             stage.compute_at(parent, axis)

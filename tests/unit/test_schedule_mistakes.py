@@ -1,558 +1,368 @@
-"""What schedules and lowering refuse, and in what words."""
+"""What the primitives on a stage's loops refuse, and in what words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from mistakes import Mistakes, Program, assert_refused, lower_schedule_of
+from mistakes import Program, assert_refused, refused
 
-import autotune
 from autotune import te
-from autotune.errors import AutotuneError, InstantiationError, IRError, LoweringError, ScheduleError
+from autotune.errors import AutotuneError, InstantiationError, LoweringError
 from autotune.lowering.finalise import analyse
 from autotune.lowering.nest import lower_schedule
 
-mistake = Mistakes()
 
+def thread(tag: str = "threadIdx.x") -> Any:
+    return te.thread_axis(tag)
 
-@mistake(IRError, "compute 'X': the function must return an expression, got 'a'")
-def compute_str(p: Program) -> None:
-    te.compute((4,), lambda i: "a", name="X")
 
+def inlined(p: Program) -> Any:
+    p.sB.compute_inline()
+    return p.sB
 
-@mistake(IRError, "cannot use a slice (slice(None, None, None)) in an expression")
-def index_slice(p: Program) -> None:
-    te.compute((4,), lambda i: p.A[i, :], name="X")
 
+def with_guest(p: Program) -> Any:
+    p.sC.compute_at(p.sD, p.y)
+    return p.sD
 
-@mistake(IRError, "cannot use a str ('x') in an expression")
-def eq_axis(p: Program) -> None:
-    te.compute((4,), lambda i: te.select(i.equal(2), p.A[i, 0], "x"), name="X")
 
+def an_axis_of_another_schedule(p: Program) -> Any:
+    return te.create_schedule(p.D.op)[p.D].split(p.y, factor=2)[0]
 
-@mistake(
-    IRError,
-    "unknown thread axis None: expected one of blockIdx.x, blockIdx.y, blockIdx.z, "
-    "threadIdx.x, threadIdx.y, threadIdx.z, vthread",
-)
-def thread_none(p: Program) -> None:
-    te.thread_axis((0, 4))
 
+def nested_parallel(p: Program) -> None:
+    p.sD.parallel(p.y)
+    p.sC.compute_at(p.sD, p.y)
+    p.sC.parallel(p.x)
+    p.lower()
 
-@mistake(
-    ScheduleError,
-    "create_schedule takes operations to compute, as in create_schedule(C.op), got "
-    "<PlaceholderOp A>",
-)
-def schedule_placeholder(p: Program) -> None:
-    te.create_schedule(p.A.op)
 
-
-@mistake(
-    ScheduleError,
-    "create_schedule takes operations to compute, as in create_schedule(C.op), got "
-    "<tensor D: float32 [8]>",
-)
-def schedule_tensor(p: Program) -> None:
-    te.create_schedule(p.D)
-
-
-@mistake(ScheduleError, "create_schedule takes at least one operation to compute")
-def schedule_none(p: Program) -> None:
-    te.create_schedule([])
-
-
-@mistake(ScheduleError, "'Z' is not a stage of this schedule; it has: A, B, C, D")
-def not_a_stage(p: Program) -> None:
-    p.s[te.placeholder((3,), name="Z")]
-
-
-@mistake(
-    ScheduleError,
-    "split on stage 'D': axis 'x' is not an axis of this stage; its loops are: y",
-)
-def split_other_axis(p: Program) -> None:
-    p.s[p.D].split(p.C.op.axis[0], factor=2)
-
-
-@mistake(ScheduleError, "split on stage 'D': expected an axis, got <y>")
-def split_var(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0].var, factor=2)
-
-
-@mistake(ScheduleError, "split on stage 'D': expected an axis, got 0")
-def split_position(p: Program) -> None:
-    p.s[p.D].split(0, factor=2)
-
-
-@mistake(
-    ScheduleError,
-    "split on stage 'D': factor must be known before the program runs, got `size`",
-)
-def split_by_a_run_time_size(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor=te.var("size"))
-
-
-@mistake(ScheduleError, "split on stage 'D': factor must be at least 1, got 0")
-def split_zero(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor=0)
-
-
-@mistake(ScheduleError, "split on stage 'D': factor must be an integer, got 2.0")
-def split_float(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor=2.0)
-
-
-@mistake(ScheduleError, "split on stage 'D': factor must be an integer, got '2'")
-def split_str(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor="2")
-
-
-@mistake(ScheduleError, "split on stage 'D': factor must be an integer, got True")
-def split_bool(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor=True)
-
-
-@mistake(ScheduleError, "split on stage 'D': axis 'y' needs either factor= or nparts=, got neither")
-def split_neither(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0])
-
-
-@mistake(ScheduleError, "split on stage 'D': axis 'y' needs either factor= or nparts=, got both")
-def split_both(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor=2, nparts=2)
-
-
-@mistake(ScheduleError, "split on stage 'D': factor must not depend on a loop, got `x`")
-def split_loopvar(p: Program) -> None:
-    p.s[p.D].split(p.D.op.axis[0], factor=p.C.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "split on stage 'D': axis 'y' was already split or fused; its loops are: y.outer, y.inner",
-)
-def split_twice(p: Program) -> None:
-    (y,) = p.D.op.axis
-    p.s[p.D].split(y, factor=2)
-    p.s[p.D].split(y, factor=2)
-
-
-@mistake(ScheduleError, "split on stage 'A': expected an axis, got 0")
-def split_placeholder(p: Program) -> None:
-    p.s[p.A].split(0, factor=2)
-
-
-@mistake(ScheduleError, "split on stage 'D': axis 'y' is vectorized already; split it before")
-def split_vectorized(p: Program) -> None:
-    p.s[p.D].vectorize(p.D.op.axis[0])
-    p.s[p.D].split(p.D.op.axis[0], factor=2)
-
-
-@mistake(ScheduleError, "split on stage 'D': axis 'y' is bound to threadIdx.x; split it before")
-def split_bound(p: Program) -> None:
-    p.s[p.D].bind(p.D.op.axis[0], te.thread_axis("threadIdx.x"))
-    p.s[p.D].split(p.D.op.axis[0], factor=2)
-
-
-@mistake(ScheduleError, "fuse on stage 'D': at least one axis is needed")
-def fuse_none(p: Program) -> None:
-    p.s[p.D].fuse()
-
-
-@mistake(
-    ScheduleError,
-    "fuse on stage 'B': axis 'i' does not follow 'j' directly; reorder them first",
-)
-def fuse_apart(p: Program) -> None:
-    p.s[p.B].fuse(p.B.op.axis[1], p.B.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "fuse on stage 'C': cannot fuse the spatial axis 'x' with the reduce axis 'k'",
-)
-def fuse_mixed(p: Program) -> None:
-    p.s[p.C].fuse(p.C.op.axis[0], p.k)
-
-
-@mistake(
-    ScheduleError,
-    "fuse on stage 'B': expected an axis, got (<spatial axis i>, <spatial axis j>)",
-)
-def fuse_list(p: Program) -> None:
-    p.s[p.B].fuse(p.B.op.axis)
-
-
-@mistake(
-    ScheduleError,
-    "fuse on stage 'B': axis 'i' does not follow 'i' directly; reorder them first",
-)
-def fuse_same(p: Program) -> None:
-    p.s[p.B].fuse(p.B.op.axis[0], p.B.op.axis[0])
-
-
-@mistake(ScheduleError, "reorder on stage 'B': an axis is given twice")
-def reorder_twice(p: Program) -> None:
-    p.s[p.B].reorder(p.B.op.axis[0], p.B.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "reorder on stage 'B': axis 'k' is not an axis of this stage; its loops are: i, j",
-)
-def reorder_foreign(p: Program) -> None:
-    p.s[p.B].reorder(p.B.op.axis[0], p.k)
-
-
-@mistake(
-    ScheduleError,
-    "reorder on stage 'B': expected an axis, got [<spatial axis i>, <spatial axis j>]",
-)
-def reorder_list(p: Program) -> None:
-    p.s[p.B].reorder([p.B.op.axis[0], p.B.op.axis[1]])
-
-
-@mistake(
-    ScheduleError,
-    "split on stage 'B': axis 'i' was already split or fused; its loops are: i.outer, i.inner, j",
-)
-def tile_same(p: Program) -> None:
-    p.s[p.B].tile(p.B.op.axis[0], p.B.op.axis[0], 2, 2)
-
-
-@mistake(
-    ScheduleError,
-    "vectorize on stage 'C': 'k' is a reduction axis, whose iterations depend on one "
-    "another; reorder and use a spatial axis",
-)
-def vectorize_reduce(p: Program) -> None:
-    p.s[p.C].vectorize(p.k)
-
-
-@mistake(
-    ScheduleError,
-    "parallel on stage 'C': 'k' is a reduction axis, whose iterations depend on one "
-    "another; reorder and use a spatial axis",
-)
-def parallel_reduce(p: Program) -> None:
-    p.s[p.C].parallel(p.k)
-
-
-@mistake(ScheduleError, "unroll on stage 'D': axis 'y' is parallel already; unroll it before")
-def parallel_twice(p: Program) -> None:
-    p.s[p.D].parallel(p.D.op.axis[0])
-    p.s[p.D].unroll(p.D.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "bind on stage 'D': expected an axis made by te.thread_axis, got 'threadIdx.x'",
-)
-def bind_string(p: Program) -> None:
-    p.s[p.D].bind(p.D.op.axis[0], "threadIdx.x")
-
-
-@mistake(
-    ScheduleError,
-    "bind on stage 'B': axis 'i' is bound to threadIdx.x already; fuse the two axes "
-    "or choose another thread axis",
-)
-def bind_twice(p: Program) -> None:
-    t = te.thread_axis("threadIdx.x")
-    p.s[p.B].bind(p.B.op.axis[0], t)
-    p.s[p.B].bind(p.B.op.axis[1], t)
-
-
-@mistake(
-    ScheduleError,
-    "bind on stage 'C': 'k' is a reduction axis, whose iterations depend on one "
-    "another; bind a spatial axis",
-)
-def bind_reduce(p: Program) -> None:
-    p.s[p.C].bind(p.k, te.thread_axis("threadIdx.x"))
-
-
-@mistake(ScheduleError, "compute_at on stage 'C': a stage cannot be computed inside itself")
-def compute_at_self(p: Program) -> None:
-    p.s[p.C].compute_at(p.s[p.C], p.C.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "compute_at on stage 'D': an output of the schedule must stay at the root",
-)
-def compute_at_output(p: Program) -> None:
-    p.s[p.D].compute_at(p.s[p.C], p.C.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "compute_at on stage 'C': expected a stage first, as in s[B], got <tensor D: float32 [8]>",
-)
-def compute_at_tensor(p: Program) -> None:
-    p.s[p.C].compute_at(p.D, p.D.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "compute_at on stage 'D': axis 'x' is not an axis of this stage; its loops are: y",
-)
-def compute_at_axis(p: Program) -> None:
-    p.s[p.C].compute_at(p.s[p.D], p.C.op.axis[0])
-
-
-@mistake(
-    ScheduleError,
-    "compute_at on stage 'A': a placeholder is given by the caller and not computed",
-)
-def compute_at_placeholder(p: Program) -> None:
-    p.s[p.A].compute_at(p.s[p.B], p.B.op.axis[0])
-
-
-@mistake(
-    LoweringError,
-    "stage 'B' is computed at axis 'y' of stage 'D', but its reader 'C' is not inside"
-    " that loop; move the reader there too, or compute 'B' further out",
-)
-def compute_at_wrong_reader(p: Program) -> None:
-    p.s[p.B].compute_at(p.s[p.D], p.D.op.axis[0])
-    lower_schedule_of(p.s, p.A, p.D)
-
-
-@mistake(
-    LoweringError,
-    "stage 'C' is computed at axis 'y' of stage 'D', which was split or fused "
-    "afterwards; do that first",
-)
-def compute_at_then_split(p: Program) -> None:
-    p.s[p.C].compute_at(p.s[p.D], p.D.op.axis[0])
-    p.s[p.D].split(p.D.op.axis[0], factor=2)
-    lower_schedule_of(p.s, p.A, p.D)
-
-
-@mistake(LoweringError, "stage 'C' is computed inside itself")
-def compute_at_cycle(p: Program) -> None:
-    p.s[p.C].compute_at(p.s[p.B], p.B.op.axis[0])
-    p.s[p.B].compute_at(p.s[p.C], p.C.op.axis[0])
-    lower_schedule_of(p.s, p.A, p.D)
-
-
-@mistake(
-    LoweringError,
-    "stage 'D' is computed at axis 'i' of stage 'X', but its reader 'Y' is not inside"
-    " that loop; move the reader there too, or compute 'D' further out",
-)
-def compute_at_inlined(p: Program) -> None:
-    X = te.compute((8,), lambda i: p.D[i] + 1, name="X")
-    Y = te.compute((8,), lambda i: X[i] + 1, name="Y")
-    t = te.create_schedule(Y.op)
-    t[p.D].compute_at(t[X], X.op.axis[0])
-    t[X].compute_inline()
-    lower_schedule_of(t, p.A, Y)
-
-
-@mistake(
-    ScheduleError,
-    "compute_inline on stage 'C': a reduction cannot be inlined; use compute_at",
-)
-def inline_reduction(p: Program) -> None:
-    p.s[p.C].compute_inline()
-
-
-@mistake(
-    ScheduleError,
-    "compute_inline on stage 'D': an output of the schedule must stay at the root",
-)
-def inline_output(p: Program) -> None:
-    p.s[p.D].compute_inline()
-
-
-@mistake(
-    ScheduleError,
-    "compute_inline on stage 'A': a placeholder is given by the caller and not computed",
-)
-def inline_placeholder(p: Program) -> None:
-    p.s[p.A].compute_inline()
-
-
-@mistake(
-    ScheduleError,
-    "set_scope on stage 'C': unknown scope 'register'; expected one of global, shared, local",
-)
-def scope_unknown(p: Program) -> None:
-    p.s[p.C].set_scope("register")
-
-
-@mistake(ScheduleError, "set_scope on stage 'D': an output of the schedule must stay at the root")
-def scope_output(p: Program) -> None:
-    p.s[p.D].set_scope("local")
-
-
-@mistake(ScheduleError, "cache_read: unknown scope 'l1'; expected one of global, shared, local")
-def cache_read_scope(p: Program) -> None:
-    p.s.cache_read(p.A, "l1", [p.B])
-
-
-@mistake(ScheduleError, "cache_read on stage 'D': it does not read 'A'")
-def cache_read_not_reader(p: Program) -> None:
-    p.s.cache_read(p.A, "local", [p.D])
-
-
-@mistake(ScheduleError, "cache_read on stage 'A': at least one reader is needed")
-def cache_read_none(p: Program) -> None:
-    p.s.cache_read(p.A, "local", [])
-
-
-@mistake(ScheduleError, "'Z' is not a stage of this schedule; it has: A, B, C, D")
-def cache_read_foreign(p: Program) -> None:
-    p.s.cache_read(te.placeholder((3,), name="Z"), "local", [p.B])
-
-
-@mistake(ScheduleError, "cache_read: expected a tensor first, got <PlaceholderOp A>")
-def cache_read_op(p: Program) -> None:
-    p.s.cache_read(p.A.op, "local", [p.B])
-
-
-@mistake(ScheduleError, "cache_read: expected a tensor first, got 'A'")
-def cache_read_str(p: Program) -> None:
-    p.s.cache_read("A", "local", [p.B])
-
-
-@mistake(ScheduleError, "'B' is not a stage of this schedule; it has: A, B, C, D")
-def cache_read_stage(p: Program) -> None:
-    p.s.cache_read(p.A, "local", [p.s[p.B]])
-
-
-@mistake(
-    ScheduleError,
-    "cache_write on stage 'A': a placeholder is given by the caller and not computed",
-)
-def cache_write_placeholder(p: Program) -> None:
-    p.s.cache_write(p.A, "local")
-
-
-@mistake(
-    ScheduleError,
-    "cache_write on stage 'C': it must come before the stage's loops are changed",
-)
-def cache_write_late(p: Program) -> None:
-    p.s[p.C].split(p.k, factor=2)
-    p.s.cache_write(p.C, "local")
-
-
-@mistake(ScheduleError, "cache_write: unknown scope 'L1'; expected one of global, shared, local")
-def cache_write_scope(p: Program) -> None:
-    p.s.cache_write(p.C, "L1")
-
-
-@mistake(
-    ScheduleError,
-    "'[<tensor C: float32 [8]>]' is not a stage of this schedule; it has: A, B, C, D",
-)
-def cache_write_list(p: Program) -> None:
-    p.s.cache_write([p.C], "local")
-
-
-@mistake(
-    ScheduleError,
-    "cache_write on stage 'B': it must come before the stage's loops are changed",
-)
-def cache_write_reordered(p: Program) -> None:
-    p.s[p.B].reorder(p.B.op.axis[1], p.B.op.axis[0])
-    p.s.cache_write(p.B, "local")
-
-
-@mistake(
-    ScheduleError,
-    "split on stage 'C': axis 'k' is not an axis of this stage; its loops are: x",
-)
-def cache_write_then_old_axis(p: Program) -> None:
-    p.s.cache_write(p.C, "local")
-    p.s[p.C].split(p.k, factor=2)
-
-
-@mistake(
-    LoweringError,
-    "stage 'B' is computed at axis 'x' of stage 'C', but its reader 'C.local' is not "
-    "inside that loop; move the reader there too, or compute 'B' further out",
-)
-def cache_write_attached(p: Program) -> None:
-    p.s[p.C].compute_at(p.s[p.D], p.D.op.axis[0])
-    p.s[p.B].compute_at(p.s[p.C], p.C.op.axis[0])
-    p.s.cache_write(p.C, "local")
-    lower_schedule_of(p.s, p.A, p.D)
-
-
-@mistake(LoweringError, "placeholder 'A' is read but missing from the list of tensors")
-def lower_missing_input(p: Program) -> None:
-    lower_schedule_of(p.s, p.D)
-
-
-@mistake(LoweringError, "output 'D' of the schedule is missing from the list of tensors")
-def lower_missing_output(p: Program) -> None:
-    lower_schedule_of(p.s, p.A)
-
-
-@mistake(LoweringError, "tensor 'A' is listed twice as a parameter")
-def lower_twice(p: Program) -> None:
-    lower_schedule_of(p.s, p.A, p.A, p.D)
-
-
-@mistake(
-    LoweringError,
-    "tensor 'C' is an intermediate result; give its operation to create_schedule too "
-    "if it shall be returned",
-)
-def lower_intermediate(p: Program) -> None:
-    lower_schedule_of(p.s, p.A, p.C, p.D)
-
-
-@mistake(ScheduleError, "'X' is not a stage of this schedule; it has: A, B, C, D")
-def lower_foreign(p: Program) -> None:
-    X = te.compute((3,), lambda i: p.A[i, 0], name="X")
-    lower_schedule_of(p.s, p.A, X, p.D)
-
-
-@mistake(
-    LoweringError,
-    "expected the list of tensors, inputs then outputs, got [<tensor A: float32 [8, "
-    "6]>, <ComputeOp D>]",
-)
-def lower_not_tensor(p: Program) -> None:
-    lower_schedule_of(p.s, p.A, p.D.op)
-
-
-@mistake(
-    LoweringError,
-    "expected the list of tensors, inputs then outputs, got <tensor D: float32 [8]>",
-)
-def lower_single(p: Program) -> None:
-    lower_schedule(p.s, p.D)
-
-
-@mistake(LoweringError, "expected a schedule first, got <tensor D: float32 [8]>")
-def lower_not_schedule(p: Program) -> None:
-    autotune.lower(p.D, [p.A, p.D])
-
-
-@mistake(
-    InstantiationError,
-    "stage 'D': axis 'y' bound to threadIdx.x must have the thread axis' extent",
-)
-def local_outside_thread(p: Program) -> None:
-    p.s[p.D].bind(p.D.op.axis[0], te.thread_axis((0, 4), "threadIdx.x"))
+def a_thread_axis_of_another_length(p: Program) -> None:
+    p.sD.bind(p.y, te.thread_axis((0, 4), "threadIdx.x"))
     analyse(lower_schedule(p.s, [p.A, p.D]))
 
 
-@mistake(ScheduleError, "vectorize on stage 'D': expected an axis, got <tensor D: float32 [8]>")
-def vector_len(p: Program) -> None:
-    p.s[p.D].vectorize(p.D)
+WHOLE = "give a whole number of at least 1"
+
+SPLIT = [
+    refused(
+        "split by zero",
+        lambda p: p.sD.split(p.y, factor=0),
+        f"split on stage 'D', axis 'y': the factor is 0; {WHOLE}",
+    ),
+    refused(
+        "split into a negative number of parts",
+        lambda p: p.sD.split(p.y, nparts=-2),
+        f"split on stage 'D', axis 'y': the nparts is -2; {WHOLE}",
+    ),
+    refused(
+        "split by a float",
+        lambda p: p.sD.split(p.y, factor=2.0),
+        f"split on stage 'D', axis 'y': the factor is 2.0; {WHOLE}",
+    ),
+    refused(
+        "split by a text",
+        lambda p: p.sD.split(p.y, factor="2"),
+        f"split on stage 'D', axis 'y': the factor is '2'; {WHOLE}",
+    ),
+    refused(
+        "split by a truth value",
+        lambda p: p.sD.split(p.y, factor=True),
+        f"split on stage 'D', axis 'y': the factor is True; {WHOLE}",
+    ),
+    refused(
+        "split by a list",
+        lambda p: p.sD.split(p.y, factor=[2, 4]),
+        f"split on stage 'D', axis 'y': the factor is [2, 4]; {WHOLE}",
+    ),
+    refused(
+        "split by a size of run time",
+        lambda p: p.sD.split(p.y, factor=te.var("size") * 2),
+        "split on stage 'D', axis 'y': the factor `(size*2)` depends on 'size', which is known "
+        "only when the program runs; give a number or a knob",
+    ),
+    refused(
+        "split by another loop's variable",
+        lambda p: p.sD.split(p.y, factor=p.x),
+        "split on stage 'D', axis 'y': the factor `x` depends on 'x', which is a loop's variable; "
+        "give a number or a knob",
+    ),
+    refused(
+        "split with neither",
+        lambda p: p.sD.split(p.y),
+        "split on stage 'D', axis 'y': neither factor= and nparts= are given; give one of them",
+    ),
+    refused(
+        "split with both",
+        lambda p: p.sD.split(p.y, factor=2, nparts=2),
+        "split on stage 'D', axis 'y': both factor= and nparts= are given; give one of them",
+    ),
+    refused(
+        "split an axis of another stage",
+        lambda p: p.sD.split(p.x, factor=2),
+        "split on stage 'D', axis 'x': it belongs to stage 'C'; give one of the loops of 'D': y",
+    ),
+    refused(
+        "split an axis of another schedule",
+        lambda p: p.sD.split(an_axis_of_another_schedule(p), factor=2),
+        "split on stage 'D', axis 'y.outer': it is no axis of this schedule as it stands; give one "
+        "of the loops of 'D': y",
+    ),
+    refused(
+        "split a thread axis",
+        lambda p: p.sD.split(thread(), factor=2),
+        "split on stage 'D', axis 'threadIdx.x': it is a thread axis, which loops are bound to; "
+        "give one of the loops of 'D': y",
+    ),
+    refused(
+        "split a variable",
+        lambda p: p.sD.split(p.y.var, factor=2),
+        "split on stage 'D': expected an axis, got <y>; give one of the loops of 'D': y",
+    ),
+    refused(
+        "split by position",
+        lambda p: p.sD.split(0, factor=2),
+        "split on stage 'D': expected an axis, got 0; give one of the loops of 'D': y",
+    ),
+    refused(
+        "split twice",
+        lambda p: [p.sD.split(p.y, factor=2), p.sD.split(p.y, factor=2)],
+        "split on stage 'D', axis 'y': it was split or fused before; give one of the loops of 'D': "
+        "y.outer, y.inner",
+    ),
+    refused(
+        "split a placeholder",
+        lambda p: p.sA.split(p.i, factor=2),
+        "split on stage 'A', axis 'i': it belongs to stage 'B'; 'A' has no loops",
+    ),
+    refused(
+        "split a vectorised loop",
+        lambda p: [p.sD.vectorize(p.y), p.sD.split(p.y, factor=2)],
+        "split on stage 'D', axis 'y': it is vectorized already; split it before",
+    ),
+    refused(
+        "split a bound loop",
+        lambda p: [p.sD.bind(p.y, thread()), p.sD.split(p.y, factor=2)],
+        "split on stage 'D', axis 'y': it is bound to threadIdx.x already; split it before",
+    ),
+    refused(
+        "split a loop with a pragma",
+        lambda p: [
+            p.sD.pragma(p.y, "auto_unroll_max_step", 8), p.sD.split(p.y, factor=2)
+        ],
+        "split on stage 'D', axis 'y': it has a pragma already; split it before",
+    ),
+    refused(
+        "split a loop that a stage is computed at",
+        lambda p: with_guest(p).split(p.y, factor=2),
+        "split on stage 'D', axis 'y': stage 'C' is computed at it; split it first",
+    ),
+    refused(
+        "split a stage without loops",
+        lambda p: inlined(p).split(p.i, factor=2),
+        "split on stage 'B': it is computed inline and has neither loops nor storage; use "
+        "compute_root first",
+    ),
+    refused(
+        "tile one loop with itself",
+        lambda p: p.sB.tile(p.i, p.i, 2, 2),
+        "tile on stage 'B', axis 'i': it is given twice; give two different loops",
+    ),
+    refused(
+        "tile by zero",
+        lambda p: p.sB.tile(p.i, p.j, 2, 0),
+        f"split on stage 'B', axis 'j': the factor is 0; {WHOLE}",
+    ),
+]
+
+FUSE_AND_REORDER = [
+    refused(
+        "fuse nothing",
+        lambda p: p.sD.fuse(),
+        "fuse on stage 'D': no axis is given; give one of the loops of 'D': y",
+    ),
+    refused(
+        "fuse in the wrong order",
+        lambda p: p.sB.fuse(p.j, p.i),
+        "fuse on stage 'B', axis 'i': it does not follow 'j' directly, as loops to be fused do; "
+        "reorder them first",
+    ),
+    refused(
+        "fuse a loop with itself",
+        lambda p: p.sB.fuse(p.i, p.i),
+        "fuse on stage 'B', axis 'i': it does not follow 'i' directly, as loops to be fused do; "
+        "reorder them first",
+    ),
+    refused(
+        "fuse a spatial and a reduction axis",
+        lambda p: p.sC.fuse(p.x, p.k),
+        "fuse on stage 'C', axis 'k': it is a reduce axis and 'x' a spatial one; fuse axes of one "
+        "kind",
+    ),
+    refused(
+        "fuse a list",
+        lambda p: p.sB.fuse(p.B.op.axis),
+        "fuse on stage 'B': expected axes one by one, got (<spatial axis i>, <spatial axis j>); "
+        "give one of the loops of 'B': i, j",
+    ),
+    refused(
+        "fuse axes of two stages",
+        lambda p: p.sB.fuse(p.i, p.x),
+        "fuse on stage 'B', axis 'x': it belongs to stage 'C'; give one of the loops of 'B': i, j",
+    ),
+    refused(
+        "fuse an unrolled loop",
+        lambda p: [p.sB.unroll(p.j), p.sB.fuse(p.i, p.j)],
+        "fuse on stage 'B', axis 'j': it is unrolled already; fuse it before",
+    ),
+    refused(
+        "fuse a loop that a stage is computed at",
+        lambda p: [p.sB.compute_at(p.sC, p.x), p.s.cache_write(p.C, "local")],
+        "cache_write on stage 'C', axis 'x': stage 'B' is computed at it; cache_write it first",
+    ),
+    refused(
+        "reorder a loop twice",
+        lambda p: p.sB.reorder(p.i, p.i),
+        "reorder on stage 'B', axis 'i': it is given twice; give each loop once",
+    ),
+    refused(
+        "reorder across stages",
+        lambda p: p.sB.reorder(p.i, p.k),
+        "reorder on stage 'B', axis 'k': it belongs to stage 'C'; give one of the loops of 'B': "
+        "i, j",
+    ),
+    refused(
+        "reorder a list",
+        lambda p: p.sB.reorder([p.i, p.j]),
+        "reorder on stage 'B': expected axes one by one, got [<spatial axis i>, <spatial axis j>]; "
+        "give one of the loops of 'B': i, j",
+    ),
+]
+
+ANNOTATE = [
+    refused(
+        "vectorise a reduction",
+        lambda p: p.sC.vectorize(p.k),
+        "vectorize on stage 'C', axis 'k': it is a reduction axis, whose iterations depend on one "
+        "another; vectorize a spatial axis, or make it one with rfactor",
+    ),
+    refused(
+        "vectorise twice",
+        lambda p: [p.sB.vectorize(p.j), p.sB.vectorize(p.j)],
+        "vectorize on stage 'B', axis 'j': it is vectorized already; vectorize it before",
+    ),
+    refused(
+        "vectorise two loops",
+        lambda p: [p.sB.vectorize(p.j), p.sB.vectorize(p.i)],
+        "vectorize on stage 'B', axis 'i': axis 'j' is vectorized already, and vectors hold no "
+        "vectors; fuse the two, or unroll this one",
+    ),
+    refused(
+        "vectorise a tensor",
+        lambda p: p.sD.vectorize(p.D),
+        "vectorize on stage 'D': expected an axis, got <tensor D: float32 [8]>; give one of the "
+        "loops of 'D': y",
+    ),
+    refused(
+        "share a reduction among threads",
+        lambda p: p.sC.parallel(p.k),
+        "parallel on stage 'C', axis 'k': it is a reduction axis, whose iterations depend on one "
+        "another; parallel a spatial axis, or make it one with rfactor",
+    ),
+    refused(
+        "parallel loops in one another",
+        lambda p: [p.sB.parallel(p.i), p.sB.parallel(p.j)],
+        "parallel on stage 'B', axis 'j': axis 'i' is parallel already, and threads are not "
+        "divided further; fuse the two",
+    ),
+    refused(
+        "a parallel stage inside a parallel loop",
+        nested_parallel,
+        "axis 'x' of stage 'C' is parallel inside the parallel axis 'y' of stage 'D'; make only "
+        "one of them parallel",
+        LoweringError,
+    ),
+    refused(
+        "unroll a parallel loop",
+        lambda p: [p.sD.parallel(p.y), p.sD.unroll(p.y)],
+        "unroll on stage 'D', axis 'y': it is parallel already; unroll it before",
+    ),
+    refused(
+        "unroll an axis of another stage",
+        lambda p: p.sD.unroll(p.i),
+        "unroll on stage 'D', axis 'i': it belongs to stage 'B'; give one of the loops of 'D': y",
+    ),
+    refused(
+        "bind to a text",
+        lambda p: p.sD.bind(p.y, "threadIdx.x"),
+        "bind on stage 'D', axis 'y': 'threadIdx.x' is no thread axis; give one made by "
+        "te.thread_axis",
+    ),
+    refused(
+        "bind to a loop",
+        lambda p: p.sD.bind(p.y, p.x),
+        "bind on stage 'D', axis 'y': <spatial axis x> is no thread axis; give one made by "
+        "te.thread_axis",
+    ),
+    refused(
+        "bind two loops to one thread axis",
+        lambda p: [p.sB.bind(p.i, thread()), p.sB.bind(p.j, thread())],
+        "bind on stage 'B', axis 'j': axis 'i' is bound to threadIdx.x already; fuse the two axes "
+        "or choose another thread axis",
+    ),
+    refused(
+        "bind twice",
+        lambda p: [p.sB.bind(p.i, thread()), p.sB.bind(p.i, thread("blockIdx.x"))],
+        "bind on stage 'B', axis 'i': it is bound to threadIdx.x already; bind it before",
+    ),
+    refused(
+        "bind a reduction",
+        lambda p: p.sC.bind(p.k, thread()),
+        "bind on stage 'C', axis 'k': it is a reduction axis, whose iterations depend on one "
+        "another; bind a spatial axis, or make it one with rfactor",
+    ),
+    refused(
+        "bind a loop of another length",
+        a_thread_axis_of_another_length,
+        "stage 'D': axis 'y' bound to threadIdx.x must have the thread axis' extent",
+        InstantiationError,
+    ),
+    refused(
+        "an unknown pragma",
+        lambda p: p.sD.pragma(p.y, "unroll"),
+        "pragma on stage 'D', axis 'y': there is no pragma 'unroll'; give one of "
+        "auto_unroll_max_step, unroll_explicit, nontemporal_store",
+    ),
+    refused(
+        "a pragma twice",
+        lambda p: [p.sD.pragma(p.y, "unroll_explicit", b) for b in (True, False)],
+        "pragma on stage 'D', axis 'y': it has the pragma 'unroll_explicit' already; give it once",
+    ),
+    refused(
+        "a pragma without its value",
+        lambda p: p.sD.pragma(p.y, "auto_unroll_max_step"),
+        "pragma on stage 'D', axis 'y': the value of 'auto_unroll_max_step' is None; give a whole "
+        "number of at least 0",
+    ),
+    refused(
+        "a flag that is none",
+        lambda p: p.sD.pragma(p.y, "unroll_explicit", 2),
+        "pragma on stage 'D', axis 'y': the value of 'unroll_explicit' is 2; give True or False",
+    ),
+    refused(
+        "a value for a pragma that takes none",
+        lambda p: p.sD.pragma(p.y, "nontemporal_store", 1),
+        "pragma on stage 'D', axis 'y': 'nontemporal_store' takes no value, got 1; leave it out",
+    ),
+]
 
 
-@pytest.mark.parametrize(("make", "error", "message"), mistake.table)
+@pytest.mark.parametrize(
+    ("make", "error", "message"), [*SPLIT, *FUSE_AND_REORDER, *ANNOTATE]
+)
 def test_a_mistake_is_told_in_one_line(
-    make: Callable[[Program], None], error: type[AutotuneError], message: str
+    make: Callable[[Program], object], error: type[AutotuneError], message: str
 ) -> None:
     assert_refused(make, error, message)

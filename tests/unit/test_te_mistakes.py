@@ -304,6 +304,30 @@ def tensor_bool(p: Program) -> None:
     te.compute((4,), lambda i: te.select(p.A > 0, 1.0, 2.0), name="X")
 
 
+@mistake(IRError, "compute 'X': the function must return an expression, got 'a'")
+def compute_str(p: Program) -> None:
+    te.compute((4,), lambda i: "a", name="X")
+
+
+@mistake(IRError, "cannot use a slice (slice(None, None, None)) in an expression")
+def index_slice(p: Program) -> None:
+    te.compute((4,), lambda i: p.A[i, :], name="X")
+
+
+@mistake(IRError, "cannot use a str ('x') in an expression")
+def eq_axis(p: Program) -> None:
+    te.compute((4,), lambda i: te.select(i.equal(2), p.A[i, 0], "x"), name="X")
+
+
+@mistake(
+    IRError,
+    "unknown thread axis None: expected one of blockIdx.x, blockIdx.y, blockIdx.z, "
+    "threadIdx.x, threadIdx.y, threadIdx.z, vthread",
+)
+def thread_none(p: Program) -> None:
+    te.thread_axis((0, 4))
+
+
 @pytest.mark.parametrize(("make", "error", "message"), mistake.table)
 def test_a_mistake_is_told_in_one_line(
     make: Callable[[Program], None], error: type[AutotuneError], message: str

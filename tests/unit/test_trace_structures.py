@@ -132,7 +132,7 @@ def test_what_a_primitive_refuses_becomes_a_constraint() -> None:
 
     structures, space = found(body)
     assert len(structures.known) == 1
-    assert space.rejections() == {"split on stage 'B': factor must be at least 1": 2}
+    assert space.rejections() == {"split on stage 'B', axis 'i': the factor must be at least 1": 2}
     assert structures.instantiate({"f": 6}).body is not None
     with pytest.raises(InstantiationError, match="factor must be at least 1"):
         structures.instantiate({"f": 0})

@@ -1,0 +1,137 @@
+"""Primitives that say how the iterations of a loop run: vectors, threads, unrolling, hints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.ir.expr import Const, Expr
+from autotune.ir.itervar import AxisKind, IterVar
+from autotune.ir.ops import const
+from autotune.ir.stmt import LoopKind
+from autotune.schedule.core import StageCore
+
+#: Hints that `pragma` takes.
+PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", "nontemporal_store")
+
+_WHY_ONE = {
+    LoopKind.VECTORIZED: "vectors hold no vectors; fuse the two, or unroll this one",
+    LoopKind.PARALLEL: "threads are not divided further; fuse the two",
+}
+
+
+class Annotations(StageCore):
+    """Primitives on how the loops of a stage run."""
+
+    def _set_kind(self, primitive: str, axis: IterVar, kind: LoopKind) -> None:
+        self._leaf(primitive, axis)
+        self._refuse_annotated(primitive, axis)
+        if axis.kind is AxisKind.REDUCE and kind is not LoopKind.UNROLLED:
+            self._refuse_reduction(primitive, axis)
+        other = next((a for a, known in self.loop_kinds.items() if known is kind), None)
+        if other is not None and kind in _WHY_ONE:
+            problem = f"axis {other.name!r} is {kind} already, and {_WHY_ONE[kind]}"
+            self.fail(primitive, problem, axis)
+        self.loop_kinds[axis] = kind
+        self.note(primitive, axis)
+
+    def _refuse_reduction(self, primitive: str, axis: IterVar) -> None:
+        self.fail(
+            primitive,
+            f"it is a reduction axis, whose iterations depend on one another; {primitive} a "
+            "spatial axis, or make it one with rfactor",
+            axis,
+        )
+
+    def vectorize(self, axis: IterVar) -> None:
+        """Carry out the iterations of a loop as lanes of vectors.
+
+        ::
+
+            for (i, 0, 8)        ->   C[ramp(0, 1, 8)] = f(A[ramp(0, 1, 8)])
+              C[i] = f(A[i])
+        """
+        self._set_kind("vectorize", axis, LoopKind.VECTORIZED)
+
+    def unroll(self, axis: IterVar) -> None:
+        """Write the iterations of a loop out one after another.
+
+        ::
+
+            for (i, 0, 2)        ->   f(0)
+              f(i)                    f(1)
+        """
+        self._set_kind("unroll", axis, LoopKind.UNROLLED)
+
+    def parallel(self, axis: IterVar) -> None:
+        """Share the iterations of a loop among the threads of the CPU.
+
+        ::
+
+            for (i, 0, n)        ->   parallel (i, 0, n)
+              f(i)                      f(i)
+        """
+        self._set_kind("parallel", axis, LoopKind.PARALLEL)
+
+    def bind(self, axis: IterVar, thread: IterVar) -> None:
+        """Give each iteration of a loop to one GPU block, thread or virtual thread.
+
+        ::
+
+            for (i, 0, n)        ->   // attr [iter_var(threadIdx.x)] thread_extent = n
+              f(i)                    f(threadIdx.x)
+        """
+        self._leaf("bind", axis)
+        if not (isinstance(thread, IterVar) and thread.kind is AxisKind.THREAD):
+            problem = f"{thread!r} is no thread axis; give one made by te.thread_axis"
+            self.fail("bind", problem, axis)
+        if axis.kind is AxisKind.REDUCE:
+            self._refuse_reduction("bind", axis)
+        self._refuse_annotated("bind", axis)
+        for other, bound in self.bindings.items():
+            if bound.thread_tag == thread.thread_tag != "vthread":
+                self.fail(
+                    "bind",
+                    f"axis {other.name!r} is bound to {thread.thread_tag} already; fuse the two "
+                    "axes or choose another thread axis",
+                    axis,
+                )
+        self.bindings[axis] = thread
+        extent = None if thread.dom is None else thread.dom.extent
+        name = None if thread.name == thread.thread_tag else thread.name
+        given = (extent, name) if name is not None else (extent,) if extent is not None else ()
+        self.note("bind", axis, thread.thread_tag, *given)
+
+    def pragma(self, axis: IterVar, kind: str, value: Any = None) -> None:
+        """Give a hint about how the loops from `axis` inwards are to be compiled.
+
+        "auto_unroll_max_step": loops from `axis` inwards that hold no loops but unrolled ones are
+        unrolled where that makes at most `value` stores.
+
+        "unroll_explicit": where False, loops that are to be unrolled, by that or by `unroll`, stay
+        loops with a hint to the backend instead of being written out.
+
+        "nontemporal_store" (no value): the stage's result is written past the caches, which pays
+        where it is larger than they are and written in whole vectors.
+        """
+        self._leaf("pragma", axis)
+        if kind not in PRAGMAS:
+            known = ", ".join(PRAGMAS)
+            self.fail("pragma", f"there is no pragma {kind!r}; give one of {known}", axis)
+        if kind in self.pragmas.get(axis, {}):
+            self.fail("pragma", f"it has the pragma {kind!r} already; give it once", axis)
+        size = self._pragma_value(axis, kind, value)
+        self.pragmas.setdefault(axis, {})[kind] = const(1) if size is None else size
+        self.note("pragma", axis, kind, *(() if size is None else (size,)))
+
+    def _pragma_value(self, axis: IterVar, kind: str, value: Any) -> Expr | None:
+        if kind == "nontemporal_store":
+            if value is not None:
+                self.fail("pragma", f"{kind!r} takes no value, got {value!r}; leave it out", axis)
+            return None
+        if kind == "auto_unroll_max_step":
+            return self._size("pragma", f"value of {kind!r}", value, axis, least=0)
+        flag = const(int(value)) if isinstance(value, bool) else value
+        size = None if flag is None else self._size("pragma", f"value of {kind!r}", flag, axis, 0)
+        if size is None or (isinstance(size, Const) and size.value > 1):
+            self.fail("pragma", f"the value of {kind!r} is {value!r}; give True or False", axis)
+        return size

@@ -1,0 +1,269 @@
+"""What a stage is, before any primitive: its loops, its place, its storage, and what it refuses."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from autotune.errors import IRError, ScheduleError
+from autotune.ir import dtypes
+from autotune.ir.expr import Const, Expr, Knob, SizeVar, Var
+from autotune.ir.itervar import IterVar
+from autotune.ir.ops import convert
+from autotune.ir.stmt import LoopKind
+from autotune.ir.visitor import free_vars
+from autotune.schedule.relations import Relation
+from autotune.schedule.steps import Step
+from autotune.schedule.terms import Term, term_of
+from autotune.te.tensor import ComputeOp, Operation, Tensor
+
+if TYPE_CHECKING:
+    from autotune.schedule.schedule import Schedule
+    from autotune.schedule.stage import Stage
+
+#: Kinds of memory a stage's result can live in.
+SCOPES = ("global", "shared", "local")
+
+
+class Attach(StrEnum):
+    """Where a stage is computed."""
+
+    ROOT = "root"
+    INLINE = "inline"
+    AT = "at"
+
+
+class AttachPoint(NamedTuple):
+    """An axis of another stage."""
+
+    stage: Stage
+    axis: IterVar
+
+
+class Alignment(NamedTuple):
+    """The stride of a dimension in memory is to be a multiple of `factor`, plus `offset`."""
+
+    factor: Expr
+    offset: Expr
+
+
+class Demand(NamedTuple):
+    """A size over knobs that must be at least `least`; `message` says so where it is not."""
+
+    size: Expr
+    least: int
+    message: str
+
+
+class StageCore:
+    """A stage's state, its checks and its notes; see `Stage` for the attributes."""
+
+    def __init__(self, op: Operation, label: str, schedule: Schedule, is_output: bool) -> None:
+        self.op = op
+        self.label = label
+        self.is_output = is_output
+        self.scope = "global"
+        self.attach = Attach.ROOT
+        self.attach_point: AttachPoint | None = None
+        self.relations: list[Relation] = []
+        self.loop_kinds: dict[IterVar, LoopKind] = {}
+        self.bindings: dict[IterVar, IterVar] = {}
+        self.pragmas: dict[IterVar, dict[str, Expr]] = {}
+        self.alignments: dict[IterVar, Alignment] = {}
+        self.double_buffered = False
+        self.store_predicate: Expr | None = None
+        self.demands: list[Demand] = []
+        self._schedule = schedule
+        self.reset_axes()
+
+    def reset_axes(self) -> None:
+        """Start again from the operation's own axes."""
+        axes = [*self.op.axis, *self.op.reduce_axis] if isinstance(self.op, ComputeOp) else []
+        self.leaf_axes = list(axes)
+        self.all_axes = list(axes)
+
+    @property
+    def name(self) -> str:
+        """Name of the operation."""
+        return self.op.name
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Tensors the operation defines."""
+        return self.op.outputs
+
+    @property
+    def guests(self) -> list[Stage]:
+        """Stages that are computed at one of its axes."""
+        return [
+            stage
+            for stage in self._schedule.stages
+            if stage.attach_point is not None and stage.attach_point.stage is self
+        ]
+
+    def has_pragma(self, kind: str) -> bool:
+        """Whether some loop has a pragma of this kind."""
+        return any(kind in pragmas for pragmas in self.pragmas.values())
+
+    def __repr__(self) -> str:
+        return f"<stage {self.name}>"
+
+    # -- refusals --------------------------------------------------------------------------
+
+    def fail(self, primitive: str, problem: str, axis: IterVar | None = None) -> NoReturn:
+        """Raise a `ScheduleError` that names primitive, stage and axis."""
+        where = "" if axis is None else f", axis {axis.name!r}"
+        raise ScheduleError(f"{primitive} on stage {self.name!r}{where}: {problem}")
+
+    def refuse_changed(self, primitive: str) -> None:
+        """Refuse a primitive that has to come before the stage's loops are changed."""
+        own = [*self.op.axis, *self.op.reduce_axis]
+        same = len(own) == len(self.leaf_axes) and all(
+            a is b for a, b in zip(own, self.leaf_axes, strict=True)
+        )
+        if not same or self.loop_kinds or self.bindings or self.pragmas:
+            self.fail(primitive, f"its loops were changed already; {primitive} it first")
+        self.refuse_guests(primitive)
+
+    def refuse_guests(self, primitive: str, axis: IterVar | None = None) -> None:
+        """Refuse to take an axis (or all) away under a stage that is computed at it."""
+        for guest in self.guests:
+            assert guest.attach_point is not None
+            at = guest.attach_point.axis
+            if axis is None or at is axis:
+                self.fail(
+                    primitive, f"stage {guest.name!r} is computed at it; {primitive} it first", at
+                )
+
+    def refuse_given(self, primitive: str) -> None:
+        """Refuse a stage whose place or storage is not the schedule's to choose."""
+        if not isinstance(self.op, ComputeOp):
+            self.fail(
+                primitive,
+                "a placeholder is given by the caller and not computed; use cache_read for a copy",
+            )
+        if self.is_output:
+            self.fail(
+                primitive,
+                "an output is the caller's array and is computed at the root; use cache_write for "
+                "a stage that computes it elsewhere",
+            )
+
+    def refuse_inlined(self, primitive: str) -> None:
+        """Refuse a stage that has no loops and no storage of its own."""
+        if self.attach is Attach.INLINE:
+            self.fail(
+                primitive,
+                "it is computed inline and has neither loops nor storage; use compute_root first",
+            )
+
+    def _leaf(self, primitive: str, axis: object) -> int:
+        """Return the position of a loop of this stage."""
+        self.refuse_inlined(primitive)
+        if not isinstance(axis, IterVar):
+            what = "axes one by one" if isinstance(axis, (list, tuple)) else "an axis"
+            self.fail(primitive, f"expected {what}, got {axis!r}; {self._its_loops()}")
+        position = next((i for i, leaf in enumerate(self.leaf_axes) if leaf is axis), None)
+        return self._not_a_leaf(primitive, axis) if position is None else position
+
+    def _not_a_leaf(self, primitive: str, axis: IterVar) -> NoReturn:
+        owner = next((s for s in self._schedule.stages if any(a is axis for a in s.all_axes)), None)
+        if any(a is axis for a in self.all_axes):
+            why = "it was split or fused before"
+        elif owner is not None:
+            why = f"it belongs to stage {owner.name!r}"
+        elif axis.thread_tag:
+            why = "it is a thread axis, which loops are bound to"
+        else:
+            why = "it is no axis of this schedule as it stands"
+        self.fail(primitive, f"{why}; {self._its_loops()}", axis)
+
+    def _its_loops(self) -> str:
+        loops = ", ".join(leaf.name for leaf in self.leaf_axes)
+        return f"give one of the loops of {self.name!r}: {loops}" if loops else (
+            f"{self.name!r} has no loops"
+        )
+
+    def _refuse_annotated(self, primitive: str, axis: IterVar) -> None:
+        if axis in self.bindings:
+            tag = self.bindings[axis].thread_tag
+            self.fail(primitive, f"it is bound to {tag} already; {primitive} it before", axis)
+        if axis in self.loop_kinds:
+            kind = self.loop_kinds[axis]
+            self.fail(primitive, f"it is {kind} already; {primitive} it before", axis)
+
+    def _size(
+        self, primitive: str, what: str, value: object, axis: IterVar | None = None, least: int = 1
+    ) -> Expr:
+        """Return a size that is known before the program runs, and at least `least`."""
+        wanted = f"give a whole number of at least {least}"
+        try:
+            size = convert(value)
+        except IRError:
+            self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
+        if not dtypes.is_integer(size.dtype):
+            self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
+        for var in free_vars(size):
+            if not isinstance(var, Knob):
+                why = "is known only when the program runs" if isinstance(var, SizeVar) else (
+                    "is a loop's variable"
+                )
+                self.fail(
+                    primitive,
+                    f"the {what} `{size}` depends on {var.name!r}, which {why}; give a number or "
+                    "a knob",
+                    axis,
+                )
+        if isinstance(size, Const) and size.value < least:
+            self.fail(primitive, f"the {what} is {size.value}; {wanted}", axis)
+        self._plain(primitive, size, axis)
+        if not isinstance(size, Const):
+            where = "" if axis is None else f", axis {axis.name!r}"
+            rule = f"the {what} must be at least {least}"
+            self.demands.append(
+                Demand(size, least, f"{primitive} on stage {self.name!r}{where}: {rule}")
+            )
+        return size
+
+    def _plain(self, primitive: str, expr: Expr, axis: IterVar | None = None) -> Term:
+        """Return an expression as steps hold it; refuse what they cannot hold."""
+        try:
+            return term_of(expr, self._variable_label)
+        except ScheduleError as error:
+            self.fail(primitive, str(error), axis)
+
+    # -- notes -----------------------------------------------------------------------------
+
+    def note(self, primitive: str, *args: Any) -> None:
+        """Append what was done to the schedule's list of steps.
+
+        An axis belongs to the stage given before it, or to this one.
+        """
+        terms: list[Term | None] = []
+        owner: StageCore = self
+        for arg in args:
+            if isinstance(arg, StageCore):
+                owner = arg
+                terms.append(arg.label)
+            elif isinstance(arg, IterVar):
+                terms.append(owner.axis_label(arg))
+            elif isinstance(arg, Expr):
+                terms.append(self._plain(primitive, arg))
+            else:
+                terms.append(arg)
+        self._schedule.steps.append(Step(primitive, self.label, tuple(terms)))
+
+    def axis_label(self, axis: IterVar) -> str:
+        """Return the name of an axis in steps."""
+        position = next(i for i, own in enumerate(self.all_axes) if own is axis)
+        return f"{axis.name}#{position}"
+
+    def _variable_label(self, var: Var) -> str:
+        """Return the name in steps of a variable: an axis of this stage, or a bound thread axis."""
+        for axis in self.all_axes:
+            if axis.var is var:
+                return self.axis_label(axis)
+        tag = self._schedule.thread_tag_of(var)
+        if tag is None:
+            raise ScheduleError(f"{var.name!r} is neither an axis of this stage nor a thread axis")
+        return tag

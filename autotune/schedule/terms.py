@@ -1,0 +1,152 @@
+"""Integer expressions as plain data: a number, a name, or an operation in front of its operands.
+
+`(tile*2)` over the knob "tile" is ("*", ("knob", "tile"), 2); in JSON the tuples are lists. A name
+without a mark is an axis or a thread axis of the step that the term is part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autotune.errors import ScheduleError
+from autotune.ir import dtypes
+from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select, SizeVar, Var
+from autotune.ir.ops import FOLD, binary, cast, convert, if_then_else, logical_not, select
+from autotune.ir.printer import binary_text
+
+#: A bool, int or str, or a tuple of a str and terms.
+Term = Any
+
+
+def term_of(expr: Expr, name: Callable[[Var], str]) -> Term:
+    """Return an integer or boolean expression as a term.
+
+    Parameters
+    ----------
+    expr : Expr
+        Over knobs, sizes and variables that `name` names.
+    name : callable
+        Raises for a variable that has no meaning here.
+
+    Raises
+    ------
+    ScheduleError
+        If the expression holds floats, tensors or calls, which terms do not.
+    """
+    match expr:
+        case Const() if not isinstance(expr.value, float):
+            return expr.value
+        case Knob():
+            return ("knob", expr.name)
+        case SizeVar():
+            return ("size", expr.name)
+        case Var():
+            return name(expr)
+        case Binary():
+            return (expr.op, term_of(expr.a, name), term_of(expr.b, name))
+        case Not():
+            return ("not", term_of(expr.a, name))
+        case Cast() if not dtypes.is_float(expr.dtype):
+            return (expr.dtype, term_of(expr.a, name))
+        case Select():
+            return ("select", *(term_of(child, name) for child in expr.children))
+        case Call(name="if_then_else"):
+            return (expr.name, *(term_of(child, name) for child in expr.children))
+        case _:
+            raise ScheduleError(
+                f"`{expr}` is more than arithmetic of integers; leave floats, tensors and calls out"
+            )
+
+
+def expr_of(term: Term, resolve: Callable[[str], Expr], sizes: Mapping[str, SizeVar]) -> Expr:
+    """Return the expression that a term stands for.
+
+    Raises
+    ------
+    ScheduleError
+        If it is no term, holds a knob, or a size that `sizes` does not name.
+    """
+    match term:
+        case bool() | int():
+            return convert(term)
+        case str():
+            return resolve(term)
+        case ("knob", str(name)):
+            raise ScheduleError(f"knob {name!r} has no value; give the steps of one configuration")
+        case ("size", str(name)):
+            if name not in sizes:
+                known = ", ".join(sizes) or "none"
+                raise ScheduleError(f"there is no size {name!r}; the computation has: {known}")
+            return sizes[name]
+        case (str(op), *operands):
+            return _operation(op, [expr_of(operand, resolve, sizes) for operand in operands])
+        case _:
+            raise ScheduleError(f"{term!r} is no expression")
+
+
+def _operation(op: str, operands: list[Expr]) -> Expr:
+    match op, operands:
+        case "not", [a]:
+            return logical_not(a)
+        case "select", [test, true, false]:
+            return select(test, true, false)
+        case "if_then_else", [test, true, false]:
+            return if_then_else(test, true, false)
+        case _, [a] if op == dtypes.BOOL or dtypes.is_integer(op):
+            return cast(op, a)
+        case _, [a, b] if op in FOLD:
+            return binary(op, a, b)
+        case _:
+            raise ScheduleError(f"there is no operation {op!r} of {len(operands)} operands")
+
+
+def with_knobs(term: Term, values: Mapping[str, int]) -> Term:
+    """Return a term with knobs replaced by values, and what this makes constant computed."""
+    match term:
+        case ("knob", name):
+            return values.get(name, term)
+        case ("size", _):
+            return term
+        case (op, *rest):
+            operands = [with_knobs(operand, values) for operand in rest]
+            known = all(isinstance(operand, int) for operand in operands)
+            return _number(op, operands) if known else (op, *operands)
+        case _:
+            return term
+
+
+def _number(op: str, operands: list[int]) -> int:
+    """Return the value of an operation of numbers, exact as sizes are."""
+    if op in ("select", "if_then_else"):
+        return operands[1] if operands[0] else operands[2]
+    if op == "not":
+        return not operands[0]
+    value: int = operands[0] if len(operands) == 1 else FOLD[op](*operands)
+    return value
+
+
+def knobs_of(term: Term) -> list[str]:
+    """Names of the knobs in a term, in order."""
+    match term:
+        case ("knob", name):
+            return [name]
+        case tuple():
+            return [name for part in term for name in knobs_of(part)]
+        case _:
+            return []
+
+
+def term_text(term: Term) -> str:
+    """Return a term as the expression's text."""
+    match term:
+        case ("knob" | "size", name):
+            return str(name)
+        case ("not", a):
+            return f"!{term_text(a)}"
+        case (op, a, b):
+            return binary_text(op, term_text(a), term_text(b))
+        case (op, *operands):
+            return f"{op}({', '.join(map(term_text, operands))})"
+        case _:
+            return str(term)
