@@ -252,6 +252,17 @@ class Task:
         """Return the function of a configuration in the form that backends take."""
         return finalise(self.function(index))
 
+    def steps_of(self, index: int) -> list[Any] | None:
+        """Return the schedule steps of a configuration as plain data; None if it has no schedule.
+
+        ``te.create_schedule(ops, steps=...)`` replays them on the same computation, without the
+        template.
+        """
+        schedule = self.structure(index).schedule
+        if schedule is None:
+            return None
+        return schedule.to_json({knob.name: v for knob, v in self.knob_values(index).items()})
+
     # -- what it computes ------------------------------------------------------------------
 
     @cached_property

@@ -52,7 +52,8 @@ class _Replay:
         try:
             inspect.signature(primitive).bind(self, *self.step.args)
         except TypeError as error:
-            raise ScheduleError(f"its arguments do not fit: {error}") from error
+            problem = f"its arguments do not fit: {error}; compare them with what to_json gives"
+            raise ScheduleError(problem) from error
         primitive(self, *self.step.args)
         came = self.schedule.steps[done:]
         if came != [self.step]:
@@ -87,7 +88,9 @@ class _Replay:
     def tensor(self, label: Term, index: Term = 0) -> Tensor:
         outputs = self.stage(label).outputs
         if not isinstance(index, int) or not 0 <= index < len(outputs):
-            raise ScheduleError(f"stage {label!r} has no output {index!r}, but {len(outputs)}")
+            raise ScheduleError(
+                f"stage {label!r} has no output {index!r}; it has {len(outputs)}, counted from 0"
+            )
         return outputs[index]
 
     def value(self, term: Term) -> Expr:

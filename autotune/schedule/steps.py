@@ -65,7 +65,10 @@ class Step:
             return data
         if isinstance(data, (list, tuple)) and [isinstance(s, str) for s in data[:2]] == [True] * 2:
             return cls(data[0], data[1], tuple(map(_frozen, data[2:])))
-        raise ScheduleError(f"expected [primitive, stage, arguments...], got {data!r}")
+        raise ScheduleError(
+            f"expected a step as [primitive, stage, arguments...], got {data!r}; give what to_json "
+            "gave"
+        )
 
 
 def _plain(value: Term) -> Any:

@@ -98,7 +98,10 @@ def _operation(op: str, operands: list[Expr]) -> Expr:
         case _, [a, b] if op in FOLD:
             return binary(op, a, b)
         case _:
-            raise ScheduleError(f"there is no operation {op!r} of {len(operands)} operands")
+            raise ScheduleError(
+                f"there is no operation {op!r} of {len(operands)} operands; compare it with what "
+                "to_json gives"
+            )
 
 
 def with_knobs(term: Term, values: Mapping[str, int]) -> Term:
