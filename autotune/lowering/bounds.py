@@ -13,8 +13,9 @@ from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.poly import normal
-from autotune.ir.simplify import INF, Simplifier
+from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import LoopKind
+from autotune.ir.sums import INF
 from autotune.ir.visitor import reads, substitute
 from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from autotune.errors import InstantiationError
 from autotune.ir.expr import Const, Knob, Var
-from autotune.ir.simplify import Bounds, Simplifier
+from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
+from autotune.ir.sum_bounds import Bounds
 from autotune.ir.visitor import Rewriter
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.vectorize import vectorize

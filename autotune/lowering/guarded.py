@@ -1,8 +1,8 @@
-"""Canonical index sums over symbolic knobs: what `ir.simplify` does, for all knob values at once.
+"""Canonical index sums over symbolic knobs: what `ir.canonical` does, for all knob values at once.
 
 Which form the simplifier gives an index depends on values: what divides, what fits, which loops
 have length 1. Here each term of a sum carries the conditions under which it is there, so that one
-guarded sum holds the forms of all candidates. The rules are those of `ir.simplify.Simplifier`,
+guarded sum holds the forms of all candidates. The rules are those of `ir.canonical.Canonical`,
 step by step; a property test holds the two together.
 """
 
