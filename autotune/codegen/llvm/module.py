@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.body import Body, ModuleText
-from autotune.codegen.llvm.math import function_text
-from autotune.codegen.llvm.types import llvm_type, suffix, symbol
+from autotune.codegen.llvm.math import definitions
+from autotune.codegen.llvm.types import symbol
 from autotune.ir.stmt import Function
 
 
@@ -64,15 +64,9 @@ def emit(function: Function) -> LLVMSource:
 
 
 def _assemble(module: ModuleText, entry_text: str) -> str:
-    math = [function_text(*used) for used in module.math.values()]
-    for name, dtype, lanes in module.math.values():
-        if name == "tanh":
-            kind, short = llvm_type(dtype, lanes), suffix(dtype, lanes)
-            module.declarations[f"llvm.fabs.{short}"] = f"declare {kind} @llvm.fabs.{short}({kind})"
-            module.declarations[f"llvm.copysign.{short}"] = (
-                f"declare {kind} @llvm.copysign.{short}({kind}, {kind})"
-            )
-    parts = [*module.declarations.values(), "", *math, *module.functions, entry_text]
+    for used in module.math.values():
+        module.declarations.update(definitions(*used))
+    parts = [*module.declarations.values(), "", *module.functions, entry_text]
     if module.uses_hints:
         parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')
     if module.streamed:

@@ -36,10 +36,7 @@ _NATIVE = {
     "round": "roundeven", "popcount": "ctpop",
 }  # fmt: skip
 #: Intrinsics computed lane by lane by the C library: (name in float64, number of arguments).
-_LIBRARY = {
-    "pow": ("pow", 2), "exp2": ("exp2", 1), "log2": ("log2", 1), "sin": ("sin", 1),
-    "cos": ("cos", 1), "erf": ("erf", 1), "fmod": ("fmod", 2),
-}  # fmt: skip
+_LIBRARY = {"fmod": ("fmod", 2)}
 
 
 class Values(Transfers):
@@ -300,7 +297,8 @@ class Values(Transfers):
         if name in VECTOR_FUNCTIONS:
             symbol = function_name(name, operand, lanes)
             self.functions[symbol] = (name, operand, lanes)
-            return self.define(f"call {kind} @{symbol}({kind} {args[0]})")
+            operands = ", ".join(f"{kind} {arg}" for arg in args)
+            return self.define(f"call {kind} @{symbol}({operands})")
         if name == "isnan":
             return self.define(f"fcmp uno {kind} {args[0]}, {args[0]}")
         if name == "rsqrt":

@@ -1,0 +1,44 @@
+"""Mathematical functions as LLVM functions over whole vectors.
+
+LLVM turns a vector exp into one library call per lane; these stay in vector registers. What each
+is accurate to stands in docs/intrinsics.md and is tested in tests/backend/test_llvm_math.py.
+NaN, infinities, overflow, underflow and subnormal numbers behave as the C library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.codegen.llvm.math import error, exponential, logarithm, power, trigonometry
+from autotune.codegen.llvm.math.formats import FORMATS
+from autotune.codegen.llvm.math.writer import MathWriter
+from autotune.codegen.llvm.types import suffix
+
+_FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
+    "exp": (exponential.exp, 1),
+    "sigmoid": (exponential.sigmoid, 1),
+    "tanh": (exponential.tanh, 1),
+    "log": (logarithm.log, 1),
+    "log2": (logarithm.log2, 1),
+    "erf": (error.erf, 1),
+    "sin": (trigonometry.sin, 1),
+    "cos": (trigonometry.cos, 1),
+    "pow": (power.power, 2),
+}
+
+#: Functions this package writes, for float32 and float64.
+VECTOR_FUNCTIONS = tuple(_FUNCTIONS)
+
+
+def function_name(name: str, dtype: str, lanes: int) -> str:
+    """Symbol of the function that computes `name` on `lanes` values of `dtype`."""
+    return f"at.{name}.{suffix(dtype, lanes)}"
+
+
+def definitions(name: str, dtype: str, lanes: int) -> dict[str, str]:
+    """LLVM text of `function_name(name, dtype, lanes)` and of all that it refers to, by symbol."""
+    write, arity = _FUNCTIONS[name]
+    writer = MathWriter(FORMATS[dtype], lanes)
+    symbol = function_name(name, dtype, lanes)
+    result = write(writer, *("%x", "%y")[:arity])
+    return {**writer.needed, symbol: writer.function(symbol, arity, result, "alwaysinline")}

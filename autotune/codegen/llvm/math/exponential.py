@@ -1,0 +1,80 @@
+"""exp, sigmoid and tanh: Cody and Waite's reduction to |r| <= log(2) / 2, and a polynomial."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+from autotune.codegen.llvm.math.series import LN2, expm1_over_square, interpolated, split
+from autotune.codegen.llvm.math.writer import MathWriter
+
+#: Coefficients of (exp(r) - 1 - r) / r**2 that leave less than a tenth of a unit in the last place.
+_TERMS = {"float32": 5, "float64": 10}
+#: Bits of log(2) that a product with any exponent keeps exact.
+_LN2_BITS = {"float32": 9, "float64": 32}
+#: Arguments whose exponential is 0 and infinite.
+_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
+#: An argument whose tanh rounds to 1.
+_TANH_IS_ONE = {"float32": 9.25, "float64": 19.5}
+
+
+@cache
+def _coefficients(dtype: str) -> list[float]:
+    half = math.log(2) / 2
+    return interpolated(expm1_over_square, -half, half, _TERMS[dtype])
+
+
+def ln2_parts(dtype: str) -> tuple[float, float]:
+    """Return log(2) as a sum: the first part times any exponent is exact, the second the rest."""
+    high, low = split(LN2, (_LN2_BITS[dtype],))
+    return high, low
+
+
+def expm1_near_0(w: MathWriter, r: str) -> str:
+    """Return exp(r) - 1 for |r| <= log(2) / 2."""
+    q = w.polynomial(r, _coefficients(w.form.dtype))
+    return w.add(w.mul(w.mul(r, r), q), r)
+
+
+def reduced_exp(w: MathWriter, x: str) -> tuple[str, str]:
+    """Return (n, exp(r) - 1) with x = n log(2) + r and |r| <= log(2) / 2.
+
+    Nothing here is undefined for a NaN, whose n is some number.
+    """
+    n, whole = w.nearest(w.mul(x, w.number(1 / math.log(2))))
+    high, low = ln2_parts(w.form.dtype)
+    r = w.sub(x, w.mul(n, w.number(high)))
+    r = w.sub(r, w.mul(n, w.number(low)))
+    return whole, expm1_near_0(w, r)
+
+
+def scaled(w: MathWriter, y: str, n: str) -> str:
+    """Return y * 2**n, y near 1, in two factors: overflow and subnormal results are right."""
+    half = w.int_op("ashr", n, w.integer(1))
+    y = w.mul(y, w.power_of_two(half))
+    return w.mul(y, w.power_of_two(w.int_op("sub", n, half)))
+
+
+def exp(w: MathWriter, x: str) -> str:
+    """Exponential."""
+    n, minus_one = reduced_exp(w, w.clamp(x, *_RANGE[w.form.dtype]))
+    return scaled(w, w.add(minus_one, w.number(1.0)), n)
+
+
+def sigmoid(w: MathWriter, x: str) -> str:
+    """Divide e or 1 by 1 + e with e = exp(-|x|): small results keep their digits."""
+    one = w.number(1.0)
+    e = exp(w, w.negative(w.absolute(x)))
+    return w.div(w.select("olt", x, w.number(0.0), e, one), w.add(e, one))
+
+
+def tanh(w: MathWriter, x: str) -> str:
+    """(exp(2a) - 1) / (exp(2a) + 1) with a = |x|, exact near 0 as exp - 1 is."""
+    a = w.absolute(x)
+    one = w.number(_TANH_IS_ONE[w.form.dtype])
+    a = w.select("ogt", a, one, one, a)
+    n, minus_one = reduced_exp(w, w.add(a, a))
+    scale = w.power_of_two(n)
+    rest = w.sub(scale, w.number(1.0))
+    t = w.add(w.mul(minus_one, scale), rest)
+    return w.with_sign(w.div(t, w.add(t, w.number(2.0))), x)

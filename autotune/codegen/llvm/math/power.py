@@ -1,0 +1,114 @@
+"""pow: exp2(y log2(|x|)) with the logarithm to more digits than the format, and C's corner cases.
+
+float32 is computed in float64. In float64 the logarithm is a pair: an error of the exponent is one
+of the result a thousand times as large.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+from autotune.codegen.llvm.math import logarithm, pairs
+from autotune.codegen.llvm.math.exponential import expm1_near_0
+from autotune.codegen.llvm.math.exponential import scaled as times_power_of_two
+from autotune.codegen.llvm.math.pairs import Pair
+from autotune.codegen.llvm.math.series import (
+    INVERSE_LN2,
+    LN2,
+    TWO_THIRDS,
+    interpolated,
+    log_ratio_rest,
+)
+from autotune.codegen.llvm.math.writer import MathWriter
+
+#: Exponents of 2 beyond which float64 is 0 or infinite.
+_LARGEST_EXPONENT = 1100.0
+#: An exponent y that makes any power but that of 1 overflow or vanish.
+_LARGEST_Y = 2.0**66
+
+
+@cache
+def _rest_coefficients() -> list[float]:
+    return interpolated(log_ratio_rest, 0.0, logarithm.LARGEST, 8)
+
+
+def power(w: MathWriter, x: str, y: str) -> str:
+    """Return x to the power y."""
+    d = w if w.form.dtype == "float64" else w.doubled()
+    base, exponent = (x, y) if d is w else (w.extended(x), w.extended(y))
+    a, bounded = d.absolute(base), d.clamp(exponent, -_LARGEST_Y, _LARGEST_Y)
+    if d is w:
+        t, low = pairs.scaled(d, _precise_log2(d, a), bounded)
+    else:
+        t, low = d.mul(_log2(d, a), bounded), ""
+    result = _corner_cases(d, base, exponent, a, _exp2(d, t, low))
+    return result if d is w else w.rounded(result)
+
+
+def _exp2(w: MathWriter, t: str, low: str) -> str:
+    """Return 2 ** (t + low); low is left out where it is empty."""
+    bounded = w.clamp(t, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    n, whole = w.nearest(bounded)
+    fraction = w.sub(bounded, n)
+    if low:
+        # Beyond the bounds it may be anything.
+        fraction = w.choose(w.test("oeq", t, bounded), w.add(fraction, low), fraction)
+    minus_one = expm1_near_0(w, w.mul(fraction, w.number(float(LN2))))
+    return times_power_of_two(w, w.add(minus_one, w.number(1.0)), whole)
+
+
+def _log2(w: MathWriter, a: str) -> str:
+    """Return log2(a) to the precision of the format, for positive finite a."""
+    p = logarithm.parts(w, a)
+    s = w.div(p.f, w.add(p.f, w.number(2.0)))
+    z = w.mul(s, s)
+    q = w.mul(z, w.polynomial(z, logarithm.coefficients(w.form.dtype)))
+    log = w.add(w.mul(s, q), w.add(s, s))
+    return w.add(w.mul(log, w.number(float(INVERSE_LN2))), p.exponent)
+
+
+def _precise_log2(w: MathWriter, a: str) -> Pair:
+    """Return log2(a) with an error of about 2**-66 of its mantissa's part, for positive finite a.
+
+    log(1 + f) = 2 s + s z (2/3 + z T(z)) with s = f / (2 + f) and z = s**2; only T, whose share is
+    below 2**-12, is of single precision.
+    """
+    p = logarithm.parts(w, a)
+    f = p.f
+    below, below_low = pairs.ordered_sum(w, w.number(2.0), f)
+    inverse = w.div(w.number(1.0), below)
+    s = w.mul(f, inverse)
+    back, back_low = pairs.exact_product(w, s, below)
+    with w.exactly():
+        left = w.sub(w.sub(f, back), back_low)
+    s_low = w.mul(w.sub(left, w.mul(s, below_low)), inverse)
+    z = pairs.product(w, (s, s_low), (s, s_low))
+    lead, lead_low = pairs.constant(w, TWO_THIRDS)
+    c, c_low = pairs.ordered_sum(w, lead, w.mul(z[0], w.polynomial(z[0], _rest_coefficients())))
+    c_low = w.add(c_low, lead_low)
+    v = pairs.product(w, pairs.product(w, z, (c, c_low)), (s, s_low))
+    high, low = pairs.ordered_sum(w, w.add(s, s), v[0])
+    low = w.add(low, w.add(v[1], w.add(s_low, s_low)))
+    g = pairs.product(w, (high, low), pairs.constant(w, INVERSE_LN2))
+    total, rest = pairs.ordered_sum(w, p.exponent, g[0])
+    return total, w.add(rest, g[1])
+
+
+def _corner_cases(w: MathWriter, x: str, y: str, a: str, result: str) -> str:
+    """Give zeros, infinities, negative bases and NaN what C's pow gives them; a is |x|."""
+    zero, one, infinity = w.number(0.0), w.number(1.0), w.number(math.inf)
+    nan = w.number(math.nan)
+    is_infinite = w.test("oeq", a, infinity)
+    at_end = w.logic("or", w.test("oeq", a, zero), is_infinite)
+    grows = w.logic("xor", is_infinite, w.test("olt", y, zero))
+    result = w.choose(at_end, w.choose(grows, infinity, zero), result)
+    half = w.mul(y, w.number(0.5))
+    whole = w.test("oeq", w.intrinsic("floor", y), y)
+    odd = w.logic("and", whole, w.test("une", w.intrinsic("floor", half), half))
+    result = w.choose(odd, w.with_sign(result, x), result)
+    real = w.logic("or", w.logic("or", whole, is_infinite), w.test("uge", x, zero))
+    result = w.choose(real, result, nan)
+    result = w.choose(w.test("uno", x, y), nan, result)
+    always = w.logic("or", w.test("oeq", y, zero), w.test("oeq", x, one))
+    return w.choose(always, one, result)
