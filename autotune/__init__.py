@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from autotune import te as te
     from autotune.builder import build as build
     from autotune.builder import lower as lower
+    from autotune.runtime.saved import load as load
     from autotune.target import Target as Target
 
 __version__ = "0.1.0"
-__all__ = ["Target", "__version__", "build", "lower", "te"]
+__all__ = ["Target", "__version__", "build", "load", "lower", "te"]
 
 _HOMES = {
     "build": "autotune.builder",
+    "load": "autotune.runtime.saved",
     "lower": "autotune.builder",
     "Target": "autotune.target",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
@@ -96,6 +96,41 @@ class BuiltFunction:
             output overlaps another argument.
         """
         self._compiled(*arrays)
+
+    def bind(self, *arrays: Any) -> Callable[[], None]:
+        """Check the arrays once and return a call without arguments, for calls in a row.
+
+        The arrays must not be resized while the result is in use.
+        """
+        return self._compiled.bind(*arrays)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a shared library, and beside it its C header, for programs without a compiler.
+
+        `autotune.load` makes the library callable again, with NumPy alone; C programs link with
+        it. Neither this nor loading needs a compiler or linker on the machine. See
+        docs/deploy.md.
+
+        Parameters
+        ----------
+        path : path
+            The library, such as ``matmul.so``; the header is then ``matmul.h``. Files there are
+            replaced, each at once.
+
+        Raises
+        ------
+        SaveError
+            If a file cannot be written, or it is not known what processor the code needs.
+        """
+        from autotune.runtime.save import save
+
+        save(
+            self._compiled,
+            path,
+            workload=None if self.workload is None else self.workload.to_json(),
+            config=None if self.config is None else self.config.to_json(),
+            cost_s=None if self.record is None else self.record.cost_s,
+        )
 
     def __repr__(self) -> str:
         what = self.function.name if self.workload is None else self.workload.key

@@ -42,3 +42,11 @@ class CodegenError(AutotuneError):
 
 class ArgumentError(AutotuneError, ValueError):
     """An array argument of a built function has the wrong dtype, shape, strides or access."""
+
+
+class LoadError(AutotuneError):
+    """A saved function that cannot be used: damaged, foreign, or for another machine."""
+
+
+class SaveError(AutotuneError):
+    """A function that cannot be saved: where to, or how it was built."""

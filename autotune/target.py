@@ -162,7 +162,7 @@ class Target:
         return _VECTOR_BYTES_BY_MCPU.get(self.mcpu, 16)
 
 
-def _cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
+def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     """Feature flags of the first processor as Linux lists them; empty elsewhere."""
     if not os.path.exists(path):
         return frozenset()
@@ -179,7 +179,7 @@ def host_vector_bytes() -> int:
     """Width of this machine's vector registers in bytes, without asking a compiler."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return 16
-    flags = _cpu_flags()
+    flags = cpu_flags()
     if "avx512f" in flags:
         return 64
     return 32 if "avx2" in flags else 16

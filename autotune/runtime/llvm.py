@@ -54,10 +54,12 @@ class CompiledFunction(Kernel):
     ----------
     function : Function
         What was compiled.
-    source : str
-        Its LLVM assembly.
+    module : LLVMSource
+        Its LLVM assembly, with the name of its entry point.
     target : Target
         What it was compiled for.
+    options : Options
+        How it was optimised.
     """
 
     def __init__(
@@ -69,25 +71,35 @@ class CompiledFunction(Kernel):
         cache: ObjectCache | None,
     ) -> None:
         self.function = function
-        self.source = source.text
+        self.module = source
         self.target = target
         self.options = options
+        self._cache = cache
         signature = Signature.of(function)
         openmp = find_openmp() if source.uses_threads else None
         threads = thread_count(target) if openmp is not None else 1
-        self._engine, address = _load(_object(source, target, options, cache), source, openmp)
+        self._engine, address = _load(self.object_code(), source, openmp)
         super().__init__(signature, address, threads)
+
+    @property
+    def source(self) -> str:
+        """Its LLVM assembly."""
+        return self.module.text
+
+    def object_code(self) -> bytes:
+        """Return its object file, the one that runs here."""
+        return object_code(self.module, self.target, self.options, self._cache)
 
     def assembly(self) -> str:
         """Return the machine's assembly text that the optimiser arrives at."""
         machine = _machine(self.target.mcpu, self.options.codegen_level)
-        text: str = machine.emit_assembly(_optimised(self.source, machine, self.options))
+        text: str = machine.emit_assembly(_optimised(self.module.text, machine, self.options))
         return text
 
     def optimised(self) -> str:
         """Return the LLVM assembly after optimisation."""
         machine = _machine(self.target.mcpu, self.options.codegen_level)
-        return str(_optimised(self.source, machine, self.options))
+        return str(_optimised(self.module.text, machine, self.options))
 
     def __repr__(self) -> str:
         return f"<{self.function.name} for {self.target}>"
@@ -130,7 +142,7 @@ def check_target(target: Target) -> None:
     """Raise TargetError if this machine cannot run code for `target`."""
     if target.kind != "llvm":
         raise TargetError(f"target '{target}' is not compiled by LLVM: expected kind llvm")
-    _cpu_and_features(target.mcpu)
+    cpu_and_features(target.mcpu)
 
 
 @functools.cache
@@ -152,7 +164,7 @@ def _initialised() -> Any:
 
 
 @functools.cache
-def _cpu_and_features(mcpu: str) -> tuple[str, str]:
+def cpu_and_features(mcpu: str) -> tuple[str, str]:
     """LLVM's CPU name and features; for native those that the processor really has."""
     if mcpu == "native":
         return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
@@ -181,7 +193,7 @@ def _is_known(cpu: str) -> bool:
 
 
 def _new_machine(mcpu: str, level: int = 2) -> Any:
-    cpu, features = _cpu_and_features(mcpu)
+    cpu, features = cpu_and_features(mcpu)
     return _initialised().create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
     )
@@ -209,10 +221,17 @@ def _optimised(source: str, machine: Any, options: Options) -> Any:
     return module
 
 
-def _object(
+def object_code(
     source: LLVMSource, target: Target, options: Options, cache: ObjectCache | None
 ) -> bytes:
-    cpu, features = _cpu_and_features(target.mcpu)
+    """Return the object file of a module, from the cache if it is there.
+
+    Raises
+    ------
+    CodegenError
+        If LLVM refuses the module.
+    """
+    cpu, features = cpu_and_features(target.mcpu)
     version = ".".join(map(str, llvm.llvm_version_info))
     key = cache_key(source.text, llvmlite.__version__, version, cpu, features, repr(options))
     found = cache.get(key) if cache is not None else None

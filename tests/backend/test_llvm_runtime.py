@@ -160,7 +160,7 @@ def test_a_symbol_that_does_not_exist_is_found_before_running() -> None:
         "declare void @no_such_function()\ndefine i32 @k(i32 %t) {\n"
         "  call void @no_such_function()\n  ret i32 0\n}\n", "k", False,
     )  # fmt: skip
-    data = runtime._object(source, Target.parse("llvm"), Options(), None)
+    data = runtime.object_code(source, Target.parse("llvm"), Options(), None)
     with pytest.raises(CodegenError, match="cannot be linked: no symbol no_such_function") as error:
         runtime._load(data, source, None)
     assert "\n" not in str(error.value)
@@ -169,7 +169,7 @@ def test_a_symbol_that_does_not_exist_is_found_before_running() -> None:
 def test_text_that_llvm_refuses_is_one_line() -> None:
     source = LLVMSource("define i32 @k( {", "k", False)
     with pytest.raises(CodegenError, match="LLVM refused the generated code") as error:
-        runtime._object(source, Target.parse("llvm"), Options(), None)
+        runtime.object_code(source, Target.parse("llvm"), Options(), None)
     assert "\n" not in str(error.value)
 
 
@@ -179,10 +179,10 @@ def test_targets_that_cannot_run_here_are_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TargetError, match="knows no CPU 'z80'"):
         compile_function(doubled(), "llvm -mcpu=z80", cache=ObjectCache(None))
     monkeypatch.setattr(runtime, "host_vector_bytes", lambda: 32)
-    runtime._cpu_and_features.cache_clear()
+    runtime.cpu_and_features.cache_clear()
     with pytest.raises(TargetError, match="cannot run code for -mcpu=znver4"):
         compile_function(doubled(), "llvm -mcpu=znver4", cache=ObjectCache(None))
-    runtime._cpu_and_features.cache_clear()
+    runtime.cpu_and_features.cache_clear()
 
 
 # -- threads --------------------------------------------------------------

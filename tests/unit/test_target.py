@@ -77,7 +77,7 @@ def test_vector_width_of_this_machine_follows_its_flags(
     flags: str, width: int, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_module.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(target_module, "_cpu_flags", lambda: frozenset(flags.split()))
+    monkeypatch.setattr(target_module, "cpu_flags", lambda: frozenset(flags.split()))
     assert target_module.host_vector_bytes.__wrapped__() == width
     monkeypatch.setattr(target_module.platform, "machine", lambda: "aarch64")
     assert target_module.host_vector_bytes.__wrapped__() == 16

@@ -1,0 +1,195 @@
+"""Writes a compiled function as a shared library and a C header, without a compiler or linker."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune import __version__
+from autotune.codegen import elf
+from autotune.codegen.llvm import LLVMSource
+from autotune.errors import CodegenError, SaveError
+from autotune.runtime.c_header import c_name, header
+from autotune.runtime.cpu import known_cpus, machine, needed_features
+from autotune.runtime.llvm import CompiledFunction, cpu_and_features, object_code
+from autotune.runtime.saved import DIGEST_BYTES, FORMAT, OWNER, seal
+
+#: Where the functions may be that LLVM calls: memory, strings, mathematics, half precision.
+_LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
+
+#: What parallel loops call, on one thread until a runtime is given. Reading the pointers needs no
+#: order: they are set before the first call.
+_OPENMP_SOURCE = """\
+@parallel = internal global ptr null
+@num_threads = internal global ptr null
+@thread_num = internal global ptr null
+
+define void @{use_openmp}(ptr %parallel, ptr %num_threads, ptr %thread_num) nounwind {{
+  store ptr %parallel, ptr @parallel
+  store ptr %num_threads, ptr @num_threads
+  store ptr %thread_num, ptr @thread_num
+  ret void
+}}
+
+define void @GOMP_parallel(ptr %body, ptr %context, i32 %threads, i32 %flags) nounwind {{
+  %runtime = load ptr, ptr @parallel
+  %absent = icmp eq ptr %runtime, null
+  br i1 %absent, label %alone, label %team
+alone:
+  call void %body(ptr %context)
+  ret void
+team:
+  call void %runtime(ptr %body, ptr %context, i32 %threads, i32 %flags)
+  ret void
+}}
+
+define i32 @omp_get_num_threads() nounwind {{
+  %runtime = load ptr, ptr @num_threads
+  %absent = icmp eq ptr %runtime, null
+  br i1 %absent, label %alone, label %team
+alone:
+  ret i32 1
+team:
+  %threads = call i32 %runtime()
+  ret i32 %threads
+}}
+
+define i32 @omp_get_thread_num() nounwind {{
+  %runtime = load ptr, ptr @thread_num
+  %absent = icmp eq ptr %runtime, null
+  br i1 %absent, label %alone, label %team
+alone:
+  ret i32 0
+team:
+  %number = call i32 %runtime()
+  ret i32 %number
+}}
+"""
+
+
+def save(
+    kernel: CompiledFunction,
+    path: str | os.PathLike[str],
+    workload: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    cost_s: float | None = None,
+) -> Path:
+    """Write `kernel` to `path`, and its C header beside it; return the header's path.
+
+    The machine code is that of `kernel`, byte for byte. Each file appears whole or not at all.
+
+    Parameters
+    ----------
+    kernel : CompiledFunction
+    path : path
+        The library; its folder must exist. An earlier file is replaced.
+    workload, config, cost_s
+        Where it comes from: JSON data that `load` hands on.
+
+    Raises
+    ------
+    SaveError
+        If a file cannot be written, or it is not known what processor the code needs.
+    CodegenError
+        If the machine is not one that libraries can be made for.
+    """
+    library = _checked_path(path)
+    cpu, features = cpu_and_features(kernel.target.mcpu)
+    needs = needed_features(cpu, features)
+    if needs is None:
+        raise SaveError(
+            f"cannot save code for -mcpu={cpu}: which features it needs is not known; "
+            f"use -mcpu=native or one of {', '.join(known_cpus())}"
+        )
+    entry = c_name(kernel.module.entry)
+    use_openmp = f"{entry}_use_openmp" if kernel.module.uses_threads else None
+    description = {
+        "format": FORMAT,
+        "autotune": __version__,
+        "machine": machine(),
+        "cpu": f"-mcpu={kernel.target.mcpu} ({cpu})" if features else f"-mcpu={cpu}",
+        "needs": needs,
+        "target": str(kernel.target),
+        "signature": kernel.signature.to_json(),
+        "entry": entry,
+        "use_openmp": use_openmp,
+        "workload": workload,
+        "config": config,
+        "cost_s": cost_s,
+    }
+    text = header(
+        kernel.signature,
+        entry,
+        use_openmp,
+        library=library.name,
+        target=str(kernel.target),
+        needs=needs,
+        version=__version__,
+    )
+    header_path = library.with_suffix(".h")
+    _write(header_path, text.encode())
+    _write(library, _linked(kernel, entry, use_openmp, json.dumps(description)))
+    return header_path
+
+
+def _linked(
+    kernel: CompiledFunction, entry: str, use_openmp: str | None, description: str
+) -> bytes:
+    """Return the library's bytes."""
+    objects = [kernel.object_code()]
+    exports = {kernel.module.entry: entry}
+    if use_openmp is not None:
+        source = LLVMSource(_OPENMP_SOURCE.format(use_openmp=use_openmp), use_openmp, False)
+        objects.append(object_code(source, kernel.target, kernel.options, None))
+        exports[use_openmp] = use_openmp
+    note = elf.note(OWNER, bytes(DIGEST_BYTES) + description.encode())
+    return seal(elf.link([elf.read_object(data) for data in objects], exports, _library_of, note))
+
+
+def _library_of(symbol: str) -> str:
+    """Return the system's library that has a function."""
+    for name in _LIBRARIES:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        if hasattr(library, symbol):
+            return name
+    raise CodegenError(f"the compiled code cannot be linked: no symbol {symbol}")
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    library = Path(os.fspath(path))
+    if library.suffix == ".h":
+        raise SaveError(
+            f"cannot save {library}: .h is for the C header; name the library, "
+            f"such as {library.with_suffix('.so')}"
+        )
+    if os.path.isdir(library) or not library.name:
+        raise SaveError(f"cannot save {library}: it is a folder; name a file in it")
+    if not os.path.isdir(library.parent):
+        raise SaveError(f"cannot save {library}: make the folder {library.parent} first")
+    return library
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file under another name, then let it take its place."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SaveError(f"cannot save {path}: {error.strerror}") from error

@@ -1,0 +1,500 @@
+"""Saved functions: the file, loading it without what built it, and calling it from C."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import te
+from autotune.builder import BuiltFunction, lower
+from autotune.codegen import elf
+from autotune.codegen.llvm import LLVMSource
+from autotune.errors import ArgumentError, CodegenError, LoadError, SaveError
+from autotune.runtime import llvm as runtime
+from autotune.runtime import openmp, save, saved
+from autotune.target import Target
+from autotune.task import Task
+
+Array = np.ndarray[Any, Any]
+
+WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
+    "matmul": ("matmul", {"m": 37, "n": 64, "k": 50}),
+    "conv2d": (
+        "conv2d_nchw",
+        {"n": 1, "c": 5, "h": 11, "w": 12, "o": 16, "kh": 3, "kw": 3, "pad": 1},
+    ),
+    "softmax": ("softmax", {"m": 9, "n": 70}),
+    "broadcast_add": ("broadcast_add", {"n": 96}),
+}
+
+
+def built(workload: str, number: int = 0) -> BuiltFunction:
+    """The default configuration of a template, or one of a few others."""
+    name, arguments = WORKLOADS[workload]
+    task = Task.from_reference(name, arguments, "llvm")
+    indices = [task.default_index, *task.space.sample(3, np.random.default_rng(7))]
+    config = task.space.config(int(indices[number]))
+    return BuiltFunction(task.final(config.index), task.target, task.workload, config)
+
+
+def scale(target: str = "llvm", factor: float = 2.0, name: str = "scale") -> BuiltFunction:
+    """B[n] = factor * A[n] in parallel, for any n."""
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] * factor, name="B")
+    s = te.create_schedule(B.op)
+    s[B].parallel(s[B].op.axis[0])
+    return autotune.build(s, [A, B], target, name)
+
+
+def arrays_of(kernel: Any, seed: int = 0) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    params = kernel.signature.parameters
+    return [
+        np.full(p.shape, 99, p.dtype) if p.is_output else rng.random(p.shape).astype(p.dtype)
+        for p in params
+    ]
+
+
+def run(kernel: Callable[..., None], arrays: list[Array]) -> list[Array]:
+    copies = [array.copy() for array in arrays]
+    kernel(*copies)
+    return copies
+
+
+def doubles(kernel: Callable[..., None], factor: float = 2.0) -> bool:
+    a, out = np.arange(100, dtype="float32"), np.zeros(100, "float32")
+    kernel(a, out)
+    return bool((out == a * factor).all())
+
+
+# -- loaded functions are the built ones -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_loaded_template_computes_what_the_built_one_does(
+    workload: str, number: int, tmp_path: Path
+) -> None:
+    function = built(workload, number)
+    function.save(tmp_path / "f.so")
+    loaded = autotune.load(tmp_path / "f.so")
+    arrays = arrays_of(loaded)
+    for expected, got in zip(run(function, arrays), run(loaded, arrays), strict=True):
+        assert expected.tobytes() == got.tobytes()
+    assert loaded.workload == function.workload.to_json()
+    assert loaded.config == function.config.to_json()
+    assert loaded.cost_s is None
+
+
+def test_sizes_outputs_and_functions_of_the_system(tmp_path: Path) -> None:
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), "float64", name="A")
+    B = te.compute((n, m + 1), lambda i, j: te.sin(A[i, te.min(j, m - 1)]), name="B")
+    C = te.compute((n,), lambda i: te.pow(A[i, 0], A[i, 1]), name="C")
+    s = te.create_schedule([B.op, C.op])
+    function = autotune.build(s, [A, B, C], name="two")
+    function.save(tmp_path / "f.so")
+    loaded = autotune.load(tmp_path / "f.so")
+    for shape in ((4, 5), (1, 2), (0, 3)):
+        a = np.random.default_rng(1).random(shape)
+        arrays = [a, np.zeros((shape[0], shape[1] + 1)), np.zeros(shape[0])]
+        for expected, got in zip(run(function, arrays), run(loaded, arrays), strict=True):
+            assert expected.tobytes() == got.tobytes()
+    with pytest.raises(ArgumentError, match=r"'C', must have shape \(0,\), which is \(n,\) with n"):
+        loaded(arrays[0], arrays[1], np.zeros(7))
+
+
+def test_what_a_loaded_function_says_of_itself(tmp_path: Path) -> None:
+    scale("llvm -threads=3").save(tmp_path / "f.so")
+    loaded = autotune.load(tmp_path / "f.so")
+    assert repr(loaded) == "<loaded scale for llvm -threads=3>"
+    assert loaded.threads == 3
+    assert (loaded.workload, loaded.config, loaded.cost_s) == (None, None, None)
+    a, out = np.ones(5, "float32"), np.zeros(5, "float32")
+    call = loaded.bind(a, out)
+    del loaded
+    gc.collect()
+    call()
+    assert out.tolist() == [2.0] * 5
+
+
+def test_the_machine_code_is_that_of_the_built_function(tmp_path: Path) -> None:
+    function = scale()
+    function.save(tmp_path / "f.so")
+    code = elf.read_object(function._compiled.object_code())
+    number, section = max(code.sections.items(), key=lambda item: len(item[1].data))
+    linked = sorted(r.offset for r in code.relocations if r.section == number)
+    library = (tmp_path / "f.so").read_bytes()
+    text = bytearray(library[library.index(section.data[: linked[0]]) :][: len(section.data)])
+    for offset in linked:  # addresses, and nothing else
+        text[offset : offset + 8] = section.data[offset : offset + 8]
+    assert text == section.data
+
+
+def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
+    source = """
+    declare double @cos(double)
+    @numbers = internal constant [4 x double] [double 1.0, double 2.0, double 3.0, double 4.5]
+    @last = internal global i64 3, align 64
+    define i32 @k(ptr %out, i64 %which, i32 %threads) {
+      switch i64 %which, label %else [ i64 0, label %a
+        i64 1, label %b
+        i64 2, label %c
+        i64 3, label %d
+        i64 4, label %e ]
+    a: %at = load i64, ptr @last
+      %place = getelementptr double, ptr @numbers, i64 %at
+      %number = load double, ptr %place
+      store double %number, ptr %out
+      ret i32 10
+    b: %v = load double, ptr %out
+      %cosine = call double @cos(double %v)
+      store double %cosine, ptr %out
+      ret i32 11
+    c: store i64 1, ptr @last
+      ret i32 22
+    d: store <4 x double> <double 1.0, double 2.0, double 5.0, double 9.0>, ptr %out, align 8
+      ret i32 33
+    e: store double 0.0, ptr %out
+      ret i32 54
+    else: ret i32 65
+    }"""
+    data = runtime.object_code(
+        LLVMSource(source, "k", False), Target("llvm"), runtime.Options(), None
+    )
+    note = elf.note(saved.OWNER, bytes(32))
+    library = saved._mapped(elf.link([elf.read_object(data)], {"k": "f"}, save._library_of, note))
+    out = np.zeros(4)
+
+    def call(which: int) -> int:
+        status: int = library.f(ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(which), 1)
+        return status
+
+    assert (call(0), out[0]) == (10, 4.5)
+    assert (call(2), call(0), out[0]) == (22, 10, 2.0)
+    assert (call(1), out[0]) == (11, np.cos(2.0))
+    assert (call(3), out.tolist()) == (33, [1.0, 2.0, 5.0, 9.0])
+    assert (call(4), call(5), call(-1), out[0]) == (54, 65, 65, 0.0)
+
+
+def test_a_function_that_no_library_has_is_found_when_saving() -> None:
+    source = "declare void @nowhere()\ndefine i32 @k() {\n call void @nowhere()\n ret i32 0\n}\n"
+    data = runtime.object_code(
+        LLVMSource(source, "k", False), Target("llvm"), runtime.Options(), None
+    )
+    with pytest.raises(CodegenError, match="cannot be linked: no symbol nowhere"):
+        elf.link([elf.read_object(data)], {"k": "k"}, save._library_of, b"")
+
+
+def test_objects_for_other_machines_are_refused() -> None:
+    with pytest.raises(CodegenError, match="only where object code is ELF for x86-64"):
+        elf.read_object(b"\xcf\xfa\xed\xfe" + bytes(100))
+
+
+# -- without the compiler --------------------------------------------------------------------------
+
+DEPLOYED = """
+import sys
+blocked = {blocked!r}
+for name in blocked:
+    sys.modules[name] = None      # as if it were not installed
+import numpy as np
+import autotune
+f = autotune.load({path!r})
+a, out = np.arange(100, dtype="float32"), np.zeros(100, "float32")
+f(a, out)
+assert (out == 2 * a).all()
+try:
+    f(a, a)
+except autotune.errors.ArgumentError as error:
+    assert "overlaps" in str(error)
+print(sorted(m for m in sys.modules if m.split(".")[0] not in blocked))
+"""
+BUILD_ONLY = [
+    "llvmlite", "xgboost", "optuna", "pandas", "scipy", "typer", "rich", "platformdirs", "lark",
+]  # fmt: skip
+
+
+def test_loading_needs_numpy_and_nothing_that_builds(tmp_path: Path) -> None:
+    scale().save(tmp_path / "f.so")
+    code = DEPLOYED.format(blocked=BUILD_ONLY, path=str(tmp_path / "f.so"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ours = {m for m in json.loads(done.stdout.replace("'", '"')) if m.startswith("autotune.")}
+    builders = ("te", "schedule", "lowering", "codegen.llvm", "runtime.llvm", "task", "builder")
+    assert not {m for m in ours if m.removeprefix("autotune.").startswith(builders)}
+
+
+def test_nothing_that_builds_is_imported_where_it_is_installed(tmp_path: Path) -> None:
+    scale().save(tmp_path / "f.so")
+    code = (
+        f"import sys, autotune; autotune.load({str(tmp_path / 'f.so')!r}); "
+        f"print(sorted(set({BUILD_ONLY!r}) & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_openmp_a_loaded_function_runs_on_one_thread_and_a_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale("llvm -threads=4").save(tmp_path / "f.so")
+    monkeypatch.setattr(openmp, "candidates", lambda: ["/no/such/libgomp.so"])
+    openmp.find_openmp.cache_clear()
+    try:
+        with pytest.warns(openmp.OpenMPWarning, match="no OpenMP runtime found"):
+            loaded = autotune.load(tmp_path / "f.so")
+    finally:
+        openmp.find_openmp.cache_clear()
+    assert loaded.threads == 1
+    assert doubles(loaded)
+
+
+# -- files that cannot be used ---------------------------------------------------------------------
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(LoadError) as error:
+        autotune.load(path)
+    message = str(error.value)
+    assert message.startswith(f"cannot load {path}: ")
+    assert "\n" not in message
+    return message
+
+
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    scale().save(tmp_path / "f.so")
+    data = (tmp_path / "f.so").read_bytes()
+    cut = tmp_path / "cut.so"
+    for size in [*range(0, 700, 5), *range(700, len(data), 311), len(data) - 1]:
+        cut.write_bytes(data[:size])
+        assert "cut off" in refusal(cut)
+
+
+def test_a_changed_byte_is_found(tmp_path: Path) -> None:
+    scale().save(tmp_path / "f.so")
+    data = (tmp_path / "f.so").read_bytes()
+    changed = tmp_path / "changed.so"
+    for at in [*range(0, 500, 5), *range(500, len(data), 311)]:
+        changed.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        assert "cut off" in refusal(changed)
+
+
+@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF", os.urandom(5000)])
+def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "foreign.so").write_bytes(content)
+    message = refusal(tmp_path / "foreign.so")
+    assert "it is no saved function, or was cut off; expected a file written by save()" in message
+
+
+def test_a_library_of_the_system_is_refused() -> None:
+    library = Path(np._core._multiarray_umath.__file__)
+    assert "it is no saved function" in refusal(library)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "missing.so").endswith(": No such file or directory")
+    assert refusal(tmp_path).endswith(": Is a directory")
+
+
+def test_a_processor_without_the_features_is_told_before_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale("llvm -mcpu=x86-64-v3").save(tmp_path / "f.so")
+    assert doubles(autotune.load(tmp_path / "f.so"))
+    monkeypatch.setattr("autotune.runtime.cpu.cpu_flags", lambda: frozenset({"pni", "avx"}))
+    assert refusal(tmp_path / "f.so").endswith(
+        "it was built for -mcpu=x86-64-v3, and this processor lacks avx2, bmi, bmi2, f16c, fma, "
+        "lzcnt, movbe, popcnt, sse4.1, sse4.2, ssse3; build it for an older one, such as target "
+        "'llvm -mcpu=x86-64-v3'"
+    )
+
+
+def test_another_kind_of_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale().save(tmp_path / "f.so")
+    monkeypatch.setattr(saved, "machine", lambda: "aarch64")
+    assert refusal(tmp_path / "f.so").endswith("it is for x86_64, this machine is aarch64")
+
+
+def test_a_later_format_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(save, "FORMAT", 2)
+    monkeypatch.setattr(save, "__version__", "7.5.0")
+    scale().save(tmp_path / "f.so")
+    assert refusal(tmp_path / "f.so").endswith(
+        "autotune 7.5.0 wrote it in format 2, this one reads up to 1; update autotune here"
+    )
+
+
+# -- files that come and go ------------------------------------------------------------------------
+
+
+def test_a_file_that_replaces_another_is_loaded_anew(tmp_path: Path) -> None:
+    path = tmp_path / "f.so"
+    scale(factor=2.0).save(path)
+    first = autotune.load(path)
+    scale(factor=3.0).save(path)
+    second = autotune.load(path)
+    path.write_bytes(b"")
+    assert doubles(first, 2.0)
+    assert doubles(second, 3.0)
+
+
+def test_a_loaded_function_is_unloaded_with_its_last_use(tmp_path: Path) -> None:
+    scale().save(tmp_path / "f.so")
+
+    def in_use() -> tuple[int, int]:
+        gc.collect()
+        maps = Path("/proc/self/maps").read_text()
+        return maps.count("/memfd:autotune"), len(os.listdir("/proc/self/fd"))
+
+    before = in_use()
+    functions = [autotune.load(tmp_path / "f.so") for _ in range(3)]
+    assert in_use() == (before[0] + 9, before[1] + 3)
+    assert all(doubles(function) for function in functions)
+    del functions
+    assert in_use() == before
+
+
+def test_saving_replaces_files_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale().save(tmp_path / "f.so")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before.keys() == {"f.so", "f.h"}
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SaveError, match=r"cannot save .*f\.h: No space left on device"):
+        scale(factor=5.0).save(tmp_path / "f.so")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_saved_files_may_be_read_by_those_who_may_read_others(tmp_path: Path) -> None:
+    scale().save(tmp_path / "f.so")
+    (tmp_path / "other").touch()
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("missing/f.so", "make the folder .*missing first"),
+        ("file/f.so", "make the folder .*file first"),
+        (".", "it is a folder; name a file in it"),
+        ("f.h", r"\.h is for the C header; name the library, such as .*f\.so"),
+        (f"{'x' * 300}.so", "File name too long"),
+    ],
+)
+def test_places_where_nothing_can_be_saved(path: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SaveError, match=f"cannot save .*: {message}") as error:
+        scale().save(tmp_path / path)
+    assert "\n" not in str(error.value)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_code_for_a_processor_of_unknown_features_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(SaveError, match="-mcpu=nehalem: which features it needs is not known"):
+        scale("llvm -mcpu=nehalem").save(tmp_path / "f.so")
+
+
+# -- the library and its header, for C -------------------------------------------------------------
+
+
+def named() -> BuiltFunction:
+    """A function whose names are no good for C."""
+    n = te.var("n")
+    A = te.placeholder((n, 3), "float64", name="int")
+    B = te.placeholder((), "int64", name="threads")
+    C = te.compute((n, 3), lambda i, j: (A[i, j] + B[()]).astype("float64"), name="C.out")
+    s = te.create_schedule(C.op)
+    s[C].parallel(s[C].op.axis[0])
+    tensors = [A, B, C]
+    return BuiltFunction(lower(s, tensors, name="double"), Target.parse("llvm -mcpu=x86-64-v3"))
+
+
+def test_the_header_says_what_the_arguments_are(
+    tmp_path: Path, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(save, "__version__", "1.0")
+    named().save(tmp_path / "double.so")
+    golden("headers/double.h", (tmp_path / "double.h").read_text())
+
+
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+
+PROGRAM = """
+#include <stdio.h>
+#include "scale.h"
+#ifdef _OPENMP
+#include <omp.h>
+void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned);
+#endif
+
+int main(void) {
+  float a[1000], b[1000];
+  for (int i = 0; i < 1000; i++) a[i] = i;
+#ifdef _OPENMP
+  kernel_scale_use_openmp(GOMP_parallel, omp_get_num_threads, omp_get_thread_num);
+#endif
+  if (kernel_scale(a, b, 1000, 4) != 0) return 1;
+  for (int i = 0; i < 1000; i++) if (b[i] != 2 * a[i]) return 2;
+  puts("right");
+  return 0;
+}
+"""
+
+
+@needs_cc
+@pytest.mark.parametrize("options", [[], ["-fopenmp"]])
+def test_a_c_program_links_with_the_library(options: list[str], tmp_path: Path) -> None:
+    scale("llvm -mcpu=x86-64-v3").save(tmp_path / "scale.so")
+    (tmp_path / "main.c").write_text(PROGRAM)
+    strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+    compiled = subprocess.run(
+        ["cc", *strict, *options, "main.c", "./scale.so", "-o", "main"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert compiled.returncode == 0, compiled.stderr
+    ran = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "right\n")
+
+
+@needs_cc
+def test_any_header_is_c_and_cpp(tmp_path: Path) -> None:
+    named().save(tmp_path / "double.so")
+    (tmp_path / "main.c").write_text('#include "double.h"\n#include "double.h"\n')
+    for language in ("c", "c++"):
+        words = ["cc", "-x", language, "-Wall", "-Werror", "-fsyntax-only", "main.c"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        if language == "c++" and "cc1plus" in done.stderr:
+            continue  # a compiler of C alone
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf here")
+def test_tools_find_nothing_wrong_with_the_library(tmp_path: Path) -> None:
+    built("conv2d").save(tmp_path / "f.so")
+    words = ["readelf", "--all", "--wide", str(tmp_path / "f.so")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "Warning" not in done.stdout + done.stderr
+    assert "Error" not in done.stdout + done.stderr
+    names = [line.split()[-1] for line in done.stdout.splitlines() if " GLOBAL " in line]
+    assert names[:2] == ["kernel_conv2d_nchw", "kernel_conv2d_nchw_use_openmp"]
+    assert set(names[2:]) <= {"aligned_alloc", "free", "memset", "memcpy"}
