@@ -30,6 +30,8 @@ from autotune.ir.sums import INF, Sum, Term, add, joined, one_term, scaled, sum_
 class Canonical(BoundedRewriter):
     """Rewrites expressions canonically and decides what the variables' ranges decide.
 
+    Integers that are no indices (`dtypes.is_index`) are data, which wraps: only constants fold.
+
     Parameters
     ----------
     ranges
@@ -156,10 +158,10 @@ class Canonical(BoundedRewriter):
 
     def rebuild(self, node: Expr) -> Expr:
         """Return the simplified expression."""
-        if dtypes.is_integer(node.dtype) and node.lanes == 1:
+        if dtypes.is_index(node.dtype) and node.lanes == 1:
             return self._to_expr(self.form(node), node.dtype)
         if isinstance(node, Binary):
-            if node.op in COMPARISON and dtypes.is_integer(node.a.dtype) and node.lanes == 1:
+            if node.op in COMPARISON and dtypes.is_index(node.a.dtype) and node.lanes == 1:
                 return self._comparison(node)
             return fold(node.op, self.expr(node.a), self.expr(node.b))
         if isinstance(node, Not):

@@ -124,6 +124,8 @@ class ColumnSource:
         value = self._constant(node)
         if value is not None and abs(value) < LIMIT:
             return self._literal(bool(value) if node.dtype == dtypes.BOOL else float(value))
+        if dtypes.is_integer(node.dtype) and not dtypes.is_index(node.dtype):
+            raise IRError(f"columns hold indices and conditions, not {node.dtype}: `{node}`")
         match node:
             case Binary():
                 name = self._binary(node)

@@ -1,44 +1,101 @@
-"""Data types by name: widths, ranges, promotion and the matching NumPy types.
+"""Data types by name: widths, ranges, promotion, rounding and the matching NumPy types.
 
-Types are plain strings ("float32", "int64", "bool"), as NumPy and TVM spell them.
+Types are plain strings ("float32", "uint8", "bool"), as NumPy and TVM spell them. The rules that
+these functions make up are stated in docs/dtypes.md.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+from typing import Any, Final
+
 import numpy as np
-import numpy.typing as npt
 
 from autotune.errors import IRError
 
-INDEX = "int32"
-BOOL = "bool"
+INDEX: Final = "int32"
+BOOL: Final = "bool"
+HALVES: Final = ("float16", "bfloat16")
+FLOATS: Final = (*HALVES, "float32", "float64")
+SIGNED: Final = ("int8", "int16", "int32", "int64")
+UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
+INTEGERS: Final = (*SIGNED, *UNSIGNED)
+NUMBERS: Final = (*FLOATS, *INTEGERS)
+ALL: Final = (*NUMBERS, BOOL)
 
-_BITS = {"float32": 32, "float64": 64, "int32": 32, "int64": 64, "bool": 1}
-_ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "bool": 1}
-#: From weakest to strongest: the stronger of two operand types is the type of the result.
-_STRENGTH = ("bool", "int32", "int64", "float32", "float64")
+_BITS: Final = {
+    "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64,
+    "int8": 8, "int16": 16, "int32": 32, "int64": 64,
+    "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64, "bool": 1,
+}  # fmt: skip
+#: Explicit bits of a mantissa, and the exponent of the largest numbers.
+_MANTISSA: Final = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+_LARGEST_EXPONENT: Final = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}
+
+_LOWEST: Final[dict[str, int | float]] = {
+    **{name: -(1 << _BITS[name] - 1) for name in SIGNED},
+    **dict.fromkeys(UNSIGNED, 0),
+    **{name: -(2.0 - 2.0 ** -_MANTISSA[name]) * 2.0 ** _LARGEST_EXPONENT[name] for name in FLOATS},
+    BOOL: False,
+}
+_HIGHEST: Final[dict[str, int | float]] = {
+    **{name: (1 << _BITS[name] - 1) - 1 for name in SIGNED},
+    **{name: (1 << _BITS[name]) - 1 for name in UNSIGNED},
+    **{name: -_LOWEST[name] for name in FLOATS},
+    BOOL: True,
+}
 
 
 def check(dtype: str) -> str:
     """Return `dtype` if it names a supported type, else raise `IRError`."""
     if dtype not in _BITS:
-        raise IRError(f"unknown dtype {dtype!r}: expected one of {', '.join(_BITS)}")
+        raise IRError(f"unknown dtype {dtype!r}: expected one of {', '.join(ALL)}")
     return dtype
+
+
+# -- kinds ---------------------------------------------------------------------------------
 
 
 def is_float(dtype: str) -> bool:
     """Whether `dtype` is a floating-point type."""
-    return dtype.startswith("float")
+    return dtype in _MANTISSA
+
+
+def is_half(dtype: str) -> bool:
+    """Whether `dtype` is float16 or bfloat16, whose arithmetic is that of float32, rounded."""
+    return dtype in HALVES
 
 
 def is_integer(dtype: str) -> bool:
     """Whether `dtype` is an integer type (bool is not)."""
-    return dtype.startswith("int")
+    return dtype in INTEGERS
+
+
+def is_unsigned(dtype: str) -> bool:
+    """Whether `dtype` is an unsigned integer type."""
+    return dtype in UNSIGNED
+
+
+def is_index(dtype: str) -> bool:
+    """Whether `dtype` is a type of indices and sizes, whose arithmetic is taken as exact there.
+
+    Integers of all other types are data: they wrap wherever they stand.
+    """
+    return dtype == "int32" or dtype == "int64"
 
 
 def holds(wide: str, narrow: str) -> bool:
     """Whether both are integer types and `wide` has every value of `narrow`."""
-    return is_integer(wide) and is_integer(narrow) and bits(wide) >= bits(narrow)
+    return (
+        is_integer(wide)
+        and is_integer(narrow)
+        and _LOWEST[wide] <= _LOWEST[narrow]
+        and _HIGHEST[narrow] <= _HIGHEST[wide]
+    )
+
+
+# -- sizes and ranges ----------------------------------------------------------------------
 
 
 def bits(dtype: str) -> int:
@@ -48,38 +105,119 @@ def bits(dtype: str) -> int:
 
 def itemsize(dtype: str) -> int:
     """Size of one stored element in bytes."""
-    return _ITEMSIZE[check(dtype)]
+    return (bits(dtype) + 7) // 8
+
+
+def min_value(dtype: str) -> int | float:
+    """Smallest finite value of `dtype`."""
+    return _LOWEST[check(dtype)]
+
+
+def max_value(dtype: str) -> int | float:
+    """Largest finite value of `dtype`."""
+    return _HIGHEST[check(dtype)]
+
+
+def fits(value: float, dtype: str) -> bool:
+    """Whether `dtype` has the number `value`, rounded if it is a float, without overflow."""
+    if is_float(check(dtype)) and not isinstance(value, int):
+        # From half a unit in the last place beyond the largest number on, rounding overflows.
+        return not math.isfinite(value) or abs(value) / max_value(dtype) < 1 + epsilon(dtype) / 4
+    return min_value(dtype) <= value <= max_value(dtype) and value == int(value)
+
+
+def epsilon(dtype: str) -> float:
+    """Distance from 1 to the next number of a floating-point type."""
+    return 2.0 ** -_MANTISSA[check(dtype)]
+
+
+def identity(op: str, dtype: str) -> int | float:
+    """Value that changes nothing under `op`: "+", "*", "min" or "max" (infinite for floats)."""
+    if op in ("min", "max"):
+        if is_float(check(dtype)):
+            return math.inf if op == "min" else -math.inf
+        return max_value(dtype) if op == "min" else min_value(dtype)
+    return {"+": 0, "*": 1}[op]
+
+
+def accumulator(dtype: str) -> str:
+    """Type in which reductions over `dtype` accumulate unless told otherwise."""
+    return "float32" if is_half(check(dtype)) else dtype
+
+
+# -- results of operations -----------------------------------------------------------------
 
 
 def promote(a: str, b: str) -> str:
-    """Type of an arithmetic result of operands of types `a` and `b`."""
-    return a if _STRENGTH.index(check(a)) >= _STRENGTH.index(check(b)) else b
+    """Type of an arithmetic result of operands of types `a` and `b`.
+
+    Any float is stronger than any integer, any integer than bool. Of two floats the wider wins;
+    float16 with bfloat16 gives float32. Two integers give the wider width, signed if either is.
+    """
+    if check(a) == check(b) or b == BOOL:
+        return a
+    if a == BOOL:
+        return b
+    if is_float(a) != is_float(b):
+        return a if is_float(a) else b
+    if is_float(a):
+        return "float32" if bits(a) == bits(b) else max(a, b, key=bits)
+    return f"{'u' * (is_unsigned(a) and is_unsigned(b))}int{max(bits(a), bits(b))}"
 
 
-def numpy_dtype(dtype: str) -> npt.DTypeLike:
-    """NumPy's type of the same name."""
-    return np.dtype(check(dtype))
+def wrapped(value: int, dtype: str) -> int:
+    """Return the number of an integer type that is congruent to `value` modulo 2 ** bits."""
+    return (int(value) - int(_LOWEST[dtype])) % (1 << _BITS[dtype]) + int(_LOWEST[dtype])
 
 
-def min_value(dtype: str) -> int | float | bool:
-    """Smallest finite value of `dtype` (minus infinity for floats)."""
-    if is_float(check(dtype)):
-        return -float("inf")
-    return False if dtype == BOOL else int(np.iinfo(dtype).min)
+def saturated(value: float, dtype: str) -> int:
+    """Return a float as an integer type: rounded to zero, cut to its range, 0 for a NaN."""
+    low, high = int(_LOWEST[dtype]), int(_HIGHEST[dtype])
+    if value != value:
+        return 0
+    if math.isinf(value):
+        return low if value < 0 else high
+    return min(max(int(value), low), high)
 
 
-def max_value(dtype: str) -> int | float | bool:
-    """Largest finite value of `dtype` (infinity for floats)."""
-    if is_float(check(dtype)):
-        return float("inf")
-    return True if dtype == BOOL else int(np.iinfo(dtype).max)
+def rounded(value: Any, dtype: str) -> Any:
+    """Return a number as a NumPy scalar of a floating-point type, to nearest, ties to even.
+
+    The half types are always reached from float32, as by processors: values of 64 bits are rounded
+    twice.
+    """
+    if is_half(dtype):
+        return scalar_type(dtype)(rounded(value, "float32"))
+    if isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**64:
+        # NumPy's integers are rounded once, Python's go through a double.
+        value = np.int64(value) if value < 2**63 else np.uint64(value)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(value).astype(scalar_type(dtype))[()]
+
+
+# -- NumPy -----------------------------------------------------------------------------------
+
+
+@functools.cache
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """NumPy's type of the same name; bfloat16 is the one of ml_dtypes."""
+    if check(dtype) == "bfloat16":
+        import ml_dtypes  # here alone, so that no other type needs it
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
+
+
+def scalar_type(dtype: str) -> Any:
+    """NumPy's class of scalars of `dtype`."""
+    return numpy_dtype(dtype).type
 
 
 def of_value(value: object) -> str:
     """Type that a Python or NumPy scalar gets when no context gives one."""
     if isinstance(value, (bool, np.bool_)):
         return BOOL
-    if isinstance(value, (np.floating, np.integer)) and value.dtype.name in _BITS:
+    if isinstance(value, np.generic) and value.dtype.name in _BITS:
         return value.dtype.name
     if isinstance(value, (int, np.integer)):
         return "int32" if -(2**31) <= int(value) < 2**31 else "int64"

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
-
 from autotune.errors import IRError
 from autotune.ir import dtypes
 
@@ -186,8 +184,7 @@ class Const(Expr):
         """Intern the constant; floats are rounded to `dtype`, integers are kept exact."""
         python: int | float | bool
         if dtypes.is_float(dtypes.check(dtype)):
-            with np.errstate(over="ignore"):
-                python = float(np.dtype(dtype).type(value))
+            python = float(dtypes.rounded(value, dtype))
             tag: object = python.hex()
         elif dtype == dtypes.BOOL:
             python = tag = bool(value)

@@ -2,9 +2,10 @@
 
 Backends and schedule primitives are tested against it. Meaning, where it could be doubted:
 
-- Integer arithmetic is exact in indices, extents and conditions of `If`; in stored values it wraps
-  to its type. Float operations round to their type; intrinsics are computed in float64 and rounded
-  once. A NaN on either side of `min` and `max` wins, as in NumPy.
+- Integer arithmetic wraps to its type; that of int32 and int64 is exact in indices, extents and
+  conditions of `If`. Float operations round to their type; intrinsics are computed in float64 and
+  then rounded. A NaN on either side of `min` and `max` wins, as in NumPy. Casts and division are
+  as docs/dtypes.md states.
 - `and`, `or` and select evaluate all their operands, if_then_else only the chosen side.
 - Loops of every kind run in order, one iteration after the other. A vector store evaluates all
   lanes before it writes the first. What an allocation holds at first is poison.
@@ -14,6 +15,7 @@ Backends and schedule primitives are tested against it. Meaning, where it could 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -31,13 +33,12 @@ from autotune.ir.visitor import walk_expr
 #: CPython allows 20 nested blocks in one function; deeper loops go on in an inner function.
 _BLOCKS = 15
 
-POISON: dict[str, Any] = {
-    "float32": np.float32("nan"),
-    "float64": np.float64("nan"),
-    "int32": 0xDEADBEEF - 2**32,
-    "int64": 0xDEADBEEFDEADBEEF - 2**64,
-    "bool": True,
-}
+
+def poison(dtype: str) -> Any:
+    """What an allocation holds at first: a NaN, or an integer that no program expects."""
+    if dtypes.is_float(dtype):
+        return dtypes.rounded(math.nan, dtype)
+    return True if dtype == dtypes.BOOL else dtypes.wrapped(0xDEADBEEFDEADBEEF, dtype)
 
 
 def interpret(
@@ -75,7 +76,8 @@ def evaluate(expr: Expr, env: Mapping[Any, int] | None = None) -> int | bool:
     """Value of a scalar integer or bool expression, in exact Python integers.
 
     Only the chosen side of a select is evaluated, and `and` and `or` stop at the first operand that
-    decides, so that guarded divisions are fine. Casts between integer types keep the value.
+    decides, so that guarded divisions are fine. Casts between int32 and int64 keep the value;
+    integers of other types wrap.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def _bind_sizes(
 def _to_list(array: npt.NDArray[Any]) -> list[Any]:
     """Elements in row-major order: NumPy scalars for floats, Python's ints and bools."""
     flat = np.ascontiguousarray(array).reshape(-1)
-    return list(flat) if flat.dtype.kind == "f" else flat.tolist()
+    return list(flat) if dtypes.is_float(flat.dtype.name) else flat.tolist()
 
 
 class _FunctionSource(PythonSource):
@@ -225,7 +227,7 @@ class _FunctionSource(PythonSource):
                     self.write(inner, blocks)
             case Allocate(buffer, body):
                 name, size = self.add_buffer(buffer)
-                self.line(f"{name} = [{self.constant(POISON[buffer.dtype])}] * {size}")
+                self.line(f"{name} = [{self.constant(poison(buffer.dtype))}] * {size}")
                 self.write(body, blocks)
                 del self.buffers[id(buffer)]
             case Produce(_, body):

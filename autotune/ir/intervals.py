@@ -50,7 +50,7 @@ class Intervals:
         """Return the bounds of `node`."""
         found = self._memo.get(node)
         if found is None:
-            found = self._memo[node] = self._of(node)
+            found = self._memo[node] = _in_type(self._of(node), node.dtype)
         return found
 
     def _of(self, node: Expr) -> Bounds:
@@ -84,6 +84,14 @@ class Intervals:
                 raise IRError(
                     f"`{node}` has no bounds: only integers and conditions over knobs have"
                 )
+
+
+def _in_type(bounds: Bounds, dtype: str) -> Bounds:
+    """Bounds of values that wrap to `dtype` where it is not a type of indices."""
+    if dtype == dtypes.BOOL or dtypes.is_index(dtype):
+        return bounds
+    low, high = int(dtypes.min_value(dtype)), int(dtypes.max_value(dtype))
+    return bounds if low <= bounds[0] and bounds[1] <= high else (low, high)
 
 
 def _union(a: Bounds, b: Bounds) -> Bounds:

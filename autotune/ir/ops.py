@@ -24,7 +24,7 @@ from autotune.ir.expr import (
     Select,
 )
 
-_SCALARS = (bool, int, float, np.bool_, np.integer, np.floating)
+_SCALARS = (bool, int, float, np.generic)
 
 
 def is_convertible(value: object) -> bool:
@@ -80,17 +80,23 @@ def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:
 
 
 def _scalar_type(value: Any, other: str) -> str:
-    """Type of the bare number `value` beside an operand of type `other`."""
+    """Type of the bare number `value` beside an operand of type `other`: that one if it can be.
+
+    A float beside an integer, and a large integer beside an index, keep their own type.
+    """
     own = dtypes.of_value(value)
-    if dtypes.is_float(own):
-        return other if dtypes.is_float(other) else own
     if own == dtypes.BOOL:
         return other
-    if other == dtypes.BOOL:
+    if other == dtypes.BOOL or (dtypes.is_float(own) and not dtypes.is_float(other)):
         return own
-    if dtypes.is_integer(other) and not dtypes.min_value(other) <= value <= dtypes.max_value(other):
-        return own
-    return other
+    if dtypes.fits(value, other):
+        return other
+    if dtypes.is_index(other) and dtypes.fits(value, "int64"):
+        return "int64"
+    raise IRError(
+        f"the number {value} does not fit in {other}, the type of the operand beside it: "
+        "convert that operand with .astype first"
+    )
 
 
 #: What each operation but `/` means for Python numbers.
@@ -165,18 +171,21 @@ def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
         if op not in ("+", "-", "*", "/", *COMPARISON):
             return None
         # One rounding in the operands' own type, as the running program would do it.
-        scalar = np.dtype(x.dtype).type
+        a, b = dtypes.rounded(x.value, x.dtype), dtypes.rounded(y.value, y.dtype)
         with np.errstate(all="ignore"):
-            value = scalar(x.value) / scalar(y.value) if op == "/" else FOLD[op](
-                scalar(x.value), scalar(y.value)
-            )
-        return Const(value, dtype)
+            return Const(a / b if op == "/" else FOLD[op](a, b), dtype)
     value = FOLD[op](x.value, y.value)
-    if dtypes.is_integer(dtype) and not (
-        dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype)
-    ):
-        return None
-    return Const(value, dtype)
+    return Const(value, dtype) if dtype == dtypes.BOOL else _integer(value, dtype)
+
+
+def _integer(value: int, dtype: str) -> Const | None:
+    """Constant of an integer type: data wraps, an index that does not fit is left to be computed.
+
+    What that is depends on where it stands: exact in an index, wrapped in a stored value.
+    """
+    if not dtypes.is_index(dtype):
+        value = dtypes.wrapped(value, dtype)
+    return Const(value, dtype) if dtypes.fits(value, dtype) else None
 
 
 def _fold_integer(op: str, x: Expr, y: Expr) -> Expr | None:
@@ -208,23 +217,31 @@ def negate(a: Any) -> Expr:
 
 
 def cast(dtype: str, a: Any) -> Expr:
-    """Return `a` converted to `dtype` with C semantics (floats to integers truncate)."""
+    """Return `a` converted to `dtype` as C does; what C leaves undefined saturates.
+
+    Floats are rounded towards zero to integers, too large ones to the nearest, a NaN to 0;
+    integers wrap to narrower types. To bool is `!= 0`.
+    """
     x = convert(a)
     if x.dtype == dtypes.check(dtype):
         return x
     if isinstance(x, Const):
-        value = x.value
-        if dtype == dtypes.BOOL:
-            return Const(value != 0, dtype)
-        if dtypes.is_float(dtype):
-            return Const(value, dtype)
-        if not isinstance(value, float) or math.isfinite(value):
-            whole = int(value)
-            if dtypes.min_value(dtype) <= whole <= dtypes.max_value(dtype):
-                return Const(whole, dtype)
+        folded = _cast_constant(dtype, x.value)
+        if folded is not None:
+            return folded
     if isinstance(x, Broadcast):
         return Broadcast(cast(dtype, x.value), x.lanes)
     return Cast(dtype, x)
+
+
+def _cast_constant(dtype: str, value: float) -> Const | None:
+    if dtype == dtypes.BOOL:
+        return Const(value != 0, dtype)
+    if dtypes.is_float(dtype):
+        return Const(value, dtype)
+    if isinstance(value, float):
+        return Const(dtypes.saturated(value, dtype), dtype)
+    return _integer(int(value), dtype)
 
 
 def logical_not(a: Any) -> Expr:

@@ -24,7 +24,7 @@ def to_poly(node: Expr) -> Poly:
         a, b = to_poly(node.a), to_poly(node.b)
         return multiply(a, b) if node.op == "*" else add(a, b, 1 if node.op == "+" else -1)
     children = tuple(
-        normal(c) if dtypes.is_integer(c.dtype) else c for c in node.children
+        normal(c) if dtypes.is_index(c.dtype) else c for c in node.children
     )
     if isinstance(node, Binary):
         rebuilt = fold(node.op, *children)

@@ -42,9 +42,13 @@ _LOOP = {
 }
 
 
+#: What follows a finite constant of a type.
+_FLOAT_SUFFIX = {"float16": "h", "bfloat16": "bf", "float32": "f", "float64": ""}
+
+
 def _float_text(value: float, dtype: str) -> str:
-    text = f"{value:.6g}" if dtype == "float32" else f"{value:.15g}"
-    return text + "f" if dtype == "float32" and isfinite(value) else text
+    text = f"{value:.15g}" if dtype == "float64" else f"{value:.6g}"
+    return text + _FLOAT_SUFFIX[dtype] if isfinite(value) else text
 
 
 def binary_text(op: str, a: str, b: str) -> str:

@@ -35,18 +35,15 @@ from autotune.ir.visitor import walk_expr
 
 _LONGEST_INLINE = 400
 
-def _to_integer(value: Any, dtype: str) -> int:
-    """Float to integer, towards zero; what C leaves undefined is an error."""
-    if not math.isfinite(value) or not (
-        dtypes.min_value(dtype) <= (whole := int(value)) <= dtypes.max_value(dtype)
-    ):
-        raise IRError(f"{value} has no value as {dtype}")
-    return whole
 
 
 def _wrap(text: str, dtype: str) -> str:
+    """Text of an integer as the one of `dtype` that is congruent to it."""
+    mask = (1 << dtypes.bits(dtype)) - 1
+    if dtypes.is_unsigned(dtype):
+        return f"({text} & {mask})"
     half = 1 << dtypes.bits(dtype) - 1
-    return f"(({text} + {half} & {2 * half - 1}) - {half})"
+    return f"(({text} + {half} & {mask}) - {half})"
 
 
 class PythonSource:
@@ -65,10 +62,10 @@ class PythonSource:
         self.buffers: dict[int, tuple[str, str]] = {}
         self.values: dict[str, Any] = {
             "gcd": math.gcd,
-            "to_integer": _to_integer,
-            "f32": np.float32,
-            "f64": np.float64,
-            "i64": np.int64,
+            "to_integer": dtypes.saturated,
+            "rounded": dtypes.rounded,
+            "float32": np.float32,
+            "float64": np.float64,
             "outside": self._outside,
         }
         self.scopes: list[dict[tuple[int, int, bool], str]] = [{}]
@@ -163,7 +160,7 @@ class PythonSource:
         match node:
             case Const():
                 if dtypes.is_float(node.dtype):
-                    return self.constant(np.dtype(node.dtype).type(node.value))
+                    return self.constant(dtypes.rounded(node.value, node.dtype))
                 return f"({node.value})" if node.value < 0 else str(node.value)
             case Var():
                 if id(node) not in self.names:
@@ -214,9 +211,8 @@ class PythonSource:
                 order += f" or {a} != {a}"  # NaN on either side wins, as in NumPy
             return f"({a} if {order} else {b})"
         text = f"({a} {node.op} {b})"
-        if exact or node.op in COMPARISON or not dtypes.is_integer(node.dtype) or node.op == "%":
-            return text
-        return _wrap(text, node.dtype)
+        wraps = dtypes.is_integer(node.dtype) and not (exact and dtypes.is_index(node.dtype))
+        return _wrap(text, node.dtype) if wraps and node.op != "%" else text
 
     def _choose(self, children: Sequence[Expr], lane: int, exact: bool) -> str:
         """Evaluate a condition and then only one of two sides."""
@@ -232,22 +228,29 @@ class PythonSource:
             self.depth -= 1
         return result
 
+    def _float(self, text: str, dtype: str, source: str) -> str:
+        """Text of a number of type `source` as a float type."""
+        if dtypes.is_half(dtype):
+            self.values.setdefault(dtype, dtypes.scalar_type(dtype))
+            single = text if source == "float32" else self._float(text, "float32", source)
+            return f"{dtype}({single})"
+        # 64 bits to float32 are rounded once, which going through a double would not be.
+        large = dtypes.is_integer(source) and dtypes.bits(source) == 64 and dtype == "float32"
+        return f"rounded({text}, 'float32')" if large else f"{dtype}({text})"
+
     def _cast(self, node: Cast, lane: int, exact: bool) -> str:
         text = self.expr(node.a, lane, exact)
         source, target = node.a.dtype, node.dtype
         if target == dtypes.BOOL:
             return f"({text} != 0)"
         if dtypes.is_float(target):
-            kind = "f32" if target == "float32" else "f64"
-            # int64 to float32 rounds once, which going through a double would not.
-            return f"i64({text}).astype({kind})" if source == "int64" else f"{kind}({text})"
+            return self._float(text, target, source)
         if dtypes.is_float(source):
             return f"to_integer({text}, {target!r})"
         if source == dtypes.BOOL:
             return f"int({text})"
-        if exact or dtypes.bits(target) >= dtypes.bits(source):
-            return text
-        return _wrap(text, target)
+        keeps = exact and dtypes.is_index(source) and dtypes.is_index(target)
+        return text if keeps or dtypes.holds(target, source) else _wrap(text, target)
 
     def _call(self, node: Call, lane: int, exact: bool) -> str:
         if node.name == "if_then_else":
@@ -265,8 +268,8 @@ class PythonSource:
             mask = (1 << dtypes.bits(operand)) - 1
             texts = [f"({text} & {mask})" for text in texts]
         else:
-            texts = [f"f64({text})" for text in texts]
+            texts = [f"float64({text})" for text in texts]
         result = f"{self.constant(known.meaning)}({', '.join(texts)})"
         if not dtypes.is_float(node.dtype):
             return result
-        return f"{'f32' if node.dtype == 'float32' else 'f64'}({result})"
+        return self._float(result, node.dtype, "float64")

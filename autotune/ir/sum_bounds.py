@@ -79,6 +79,8 @@ class BoundedRewriter(Rewriter):
         return low, high
 
     def _bounds_of(self, node: Expr) -> Bounds:
+        if dtypes.is_integer(node.dtype) and not dtypes.is_index(node.dtype):
+            return self._data_bounds(node)
         match node:
             case Const():
                 return float(node.value), float(node.value)
@@ -106,6 +108,17 @@ class BoundedRewriter(Rewriter):
                 return 1, max(self.bounds(child)[1] for child in node.children)
             case _:
                 return ANYTHING
+
+    def _data_bounds(self, node: Expr) -> Bounds:
+        """Return bounds of an integer that wraps: its type's, unless it is just converted."""
+        least, most = float(dtypes.min_value(node.dtype)), float(dtypes.max_value(node.dtype))
+        if isinstance(node, Const):
+            return float(node.value), float(node.value)
+        if isinstance(node, Cast) and dtypes.is_integer(node.a.dtype):
+            low, high = self.bounds(node.a)
+            if least <= low and high <= most:
+                return low, high
+        return least, most
 
     def _ceildiv_bounds(self, node: Binary, bounds: Bounds) -> Bounds:
         """Tighten `bounds` of a quotient (b + rest) // b, which is 1 + rest // b."""

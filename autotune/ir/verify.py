@@ -132,8 +132,8 @@ class _Verifier:
         if self.mask > 1 and loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
             self.fail(f"{what} is {loop.kind} under a condition of {self.mask} lanes")
         self.integer(loop.extent, f"the extent of {what}")
-        if not dtypes.is_integer(loop.var.dtype):
-            self.fail(f"the variable of {what} is a {loop.var.dtype}, not an integer")
+        if not dtypes.is_index(loop.var.dtype):
+            self.fail(f"the variable of {what} is a {loop.var.dtype}, not an int32 or int64")
         if id(loop.var) in self.bound:
             self.fail(f"the variable of {what} is bound a second time inside its own loop")
         if bool(loop.thread_tag) != (loop.kind in _TAGGED):
@@ -163,14 +163,16 @@ class _Verifier:
 
     def integer(self, expr: Expr, what: str) -> None:
         self.expr(expr)
-        if not dtypes.is_integer(expr.dtype) or expr.lanes != 1:
-            self.fail(f"{what}, `{expr}`, is {_type(expr)}, not one integer")
+        if not dtypes.is_index(expr.dtype) or expr.lanes != 1:
+            self.fail(f"{what}, `{expr}`, is {_type(expr)}, not one integer size")
 
     def access(self, buffer: Buffer, index: Expr) -> None:
         if id(buffer) not in self.buffers:
             self.fail(f"buffer {buffer.name!r} is neither a parameter nor allocated around its use")
-        if not dtypes.is_integer(index.dtype):
-            self.fail(f"the index `{index}` of {buffer.name!r} is {_type(index)}, not an integer")
+        if not dtypes.is_index(index.dtype):
+            self.fail(
+                f"the index `{index}` of {buffer.name!r} is {_type(index)}, not an integer index"
+            )
 
     def expr(self, expr: Expr) -> None:
         for node in walk_expr(expr):
@@ -217,8 +219,8 @@ def _problem(node: Expr) -> str | None:
             return "a vector made of vectors"
         case Ramp() | Broadcast() if node.lanes < 2:
             return f"a vector of {node.lanes} lanes"
-        case Ramp() if any(not dtypes.is_integer(child.dtype) for child in node.children):
-            return "a ramp of other values than integers"
+        case Ramp() if any(not dtypes.is_index(child.dtype) for child in node.children):
+            return "a ramp of other values than int32 or int64"
         case Ramp() if node.base.dtype != node.stride.dtype:
             return f"a ramp from {_type(node.base)} by {_type(node.stride)}"
         case Read() | Reduce():

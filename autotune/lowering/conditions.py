@@ -112,7 +112,7 @@ class Logic:
                 return self._division(node.op, a, b)
             if node.op in ("min", "max"):
                 return self._extremum(node.op, a, b)
-            if node.op in COMPARISON and dtypes.is_integer(a.dtype):
+            if node.op in COMPARISON and dtypes.is_index(a.dtype):
                 return self.compare(node.op, a, b)
             return self.decided(binary(node.op, a, b))
         if isinstance(node, Select):

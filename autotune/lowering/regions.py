@@ -55,20 +55,20 @@ def is_loop_free(node: Expr) -> bool:
 
 
 class _AsIndex(Rewriter):
-    """Rewrites integers of any width as `dtypes.INDEX`, the one type of interval analysis.
+    """Rewrites indices of both widths as `dtypes.INDEX`, the one type of interval analysis.
 
-    A cast to fewer bits may wrap and stays.
+    A cast to fewer bits may wrap and stays, as does arithmetic of other types.
     """
 
     def expr(self, node: Expr) -> Expr:
         result = super().expr(node)
-        return cast(dtypes.INDEX, result) if dtypes.is_integer(result.dtype) else result
+        return cast(dtypes.INDEX, result) if dtypes.is_index(result.dtype) else result
 
     def visit_Binary(self, node: Binary) -> Expr:
         return fold(node.op, self.expr(node.a), self.expr(node.b))
 
     def visit_Cast(self, node: Cast) -> Expr:
-        return self.expr(node.a) if dtypes.holds(node.dtype, node.a.dtype) else node
+        return self.expr(node.a) if _keeps_index(node) else node
 
     def visit_Select(self, node: Select) -> Expr:
         return select(*map(self.expr, node.children))
@@ -80,9 +80,14 @@ class _AsIndex(Rewriter):
         return node
 
 
+def _keeps_index(node: Cast) -> bool:
+    """Whether a cast is of an index to a type of indices no narrower."""
+    return dtypes.is_index(node.a.dtype) and dtypes.holds(node.dtype, node.a.dtype)
+
+
 def as_index(node: Expr) -> Expr:
-    """Return an integer expression with all its arithmetic in `dtypes.INDEX`."""
-    wide = any(n.dtype != dtypes.INDEX and dtypes.is_integer(n.dtype) for n in walk_expr(node))
+    """Return an index expression with all its arithmetic in `dtypes.INDEX`."""
+    wide = any(n.dtype != dtypes.INDEX and dtypes.is_index(n.dtype) for n in walk_expr(node))
     return _AsIndex().expr(node) if wide else node
 
 
@@ -143,7 +148,7 @@ class Relaxer:
     def _atom(self, node: Expr) -> Interval | None:
         if isinstance(node, Var):
             return Interval(const(0, node.dtype), self.extents[node] - 1)
-        if isinstance(node, Cast) and dtypes.holds(node.dtype, node.a.dtype):
+        if isinstance(node, Cast) and _keeps_index(node):
             return self.interval(node.a)
         if isinstance(node, Select) and not self._ranges(node.condition):
             return self._choice(node)

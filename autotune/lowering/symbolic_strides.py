@@ -116,12 +116,14 @@ class SymbolicAnalysis:
             return sums.constant(node)
         if isinstance(node, Var):
             return sums.variable(node)
+        if not dtypes.is_index(node.dtype):  # data wraps
+            return sums.opaque(_head(node), self._operands(node))
         if isinstance(node, Binary) and node.op not in COMPARISON and node.op not in LOGIC:
             return self._binary(node, self.form(node.a), self.form(node.b))
         if isinstance(node, Select):
             return self._choice(node)
         operands = self._operands(node)
-        whole = isinstance(node, Cast) and len(operands) == 1
+        whole = isinstance(node, Cast) and dtypes.is_index(node.a.dtype) and len(operands) == 1
         return sums.opaque(_head(node), operands, sums.bounds(operands[0]) if whole else UNKNOWN)
 
     def _binary(self, node: Binary, a: Sum, b: Sum) -> Sum:
@@ -181,7 +183,7 @@ class SymbolicAnalysis:
                 logic.decided(binary(node.op, a, b)),
                 logic.decided(binary(other, not_a, not_b)),
             )
-        if isinstance(node, Binary) and dtypes.is_integer(node.a.dtype) and not _may_wrap(node):
+        if isinstance(node, Binary) and dtypes.is_index(node.a.dtype) and not _may_wrap(node):
             return self._comparison(node)
         return FALSE, FALSE
 

@@ -190,7 +190,7 @@ class _Lanes(Rewriter):
             return node
         if a.lanes == b.lanes == 1:
             return fold(node.op, a, b)
-        if dtypes.is_integer(a.dtype):
+        if dtypes.is_index(a.dtype):
             affine = self.affine(node.op, a, b)
             if affine is not None:
                 return affine
@@ -230,7 +230,7 @@ class _Lanes(Rewriter):
 
     def visit_Cast(self, node: Cast) -> Expr:
         a = self.expr(node.a)
-        whole = dtypes.is_integer(node.dtype) and dtypes.is_integer(a.dtype)
+        whole = dtypes.is_index(node.dtype) and dtypes.is_index(a.dtype)
         if whole and isinstance(a, Ramp) and dtypes.bits(node.dtype) >= dtypes.bits(a.dtype):
             return Ramp(Cast(node.dtype, a.base), Cast(node.dtype, a.stride), a.lanes)
         return node.with_children((a,))

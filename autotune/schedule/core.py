@@ -201,7 +201,7 @@ class StageCore:
             size = convert(value)
         except IRError:
             self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
-        if not dtypes.is_integer(size.dtype):
+        if not dtypes.is_index(size.dtype):
             self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
         for var in free_vars(size):
             if not isinstance(var, Knob):

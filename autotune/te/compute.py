@@ -22,8 +22,8 @@ _THREAD_TAGS = (
 
 def var(name: str = "n", dtype: str = dtypes.INDEX) -> SizeVar:
     """Return a size that is known only when the built function is called; it is at least 0."""
-    if not dtypes.is_integer(dtype):
-        raise IRError(f"var {name!r}: a size is an integer, not {dtype}")
+    if not dtypes.is_index(dtypes.check(dtype)):
+        raise IRError(f"var {name!r}: a size is an int32 or int64, not {dtype}")
     size: SizeVar = SizeVar(name, dtype)
     return size
 

@@ -59,12 +59,10 @@ def const(value: float, dtype: str | None = None) -> Const:
     Raises
     ------
     IRError
-        If an integer type cannot hold the value.
+        If an integer type cannot hold the value, or a float type is too small for it.
     """
     own = dtypes.check(dtype or dtypes.of_value(value))
-    whole = math.isfinite(value) and value == math.floor(value)
-    fits = dtypes.min_value(own) <= value <= dtypes.max_value(own)
-    if dtypes.is_integer(own) and not (whole and fits):
+    if not dtypes.fits(value, own):
         raise IRError(f"te.const: {value!r} does not fit in {own}")
     return Const(value, own)
 

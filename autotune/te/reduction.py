@@ -142,8 +142,8 @@ def _combiner(name: str, dtype: str) -> Combiner:
     op, identity = {
         "sum": ("+", const(0, dtype)),
         "prod": ("*", const(1, dtype)),
-        "max": ("max", const(dtypes.min_value(dtype), dtype)),
-        "min": ("min", const(dtypes.max_value(dtype), dtype)),
+        "max": ("max", const(dtypes.identity("max", dtype), dtype)),
+        "min": ("min", const(dtypes.identity("min", dtype), dtype)),
     }[name]
     return Combiner(name, [x], [y], [binary(op, x, y)], [identity])
 

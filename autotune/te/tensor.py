@@ -8,7 +8,7 @@ from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Knob, Operators, Read, Reduce, SizeVar
 from autotune.ir.itervar import IterVar
-from autotune.ir.ops import convert, is_convertible
+from autotune.ir.ops import cast, convert, is_convertible
 from autotune.ir.visitor import free_vars, reads, walk_expr
 
 #: A size: a Python int where it is constant, else an expression over sizes and knobs.
@@ -20,7 +20,7 @@ def as_size(value: Any, what: str) -> Expr:
     if not is_convertible(value):
         raise IRError(f"{what} must be an integer, got {value!r}")
     expr = convert(value)
-    if not dtypes.is_integer(expr.dtype):
+    if not dtypes.is_index(expr.dtype):
         raise IRError(f"{what} must be an integer, got {value!r} of type {expr.dtype}")
     if isinstance(expr, Const) and expr.value < 0:
         raise IRError(f"{what} must not be negative, got {expr.value}")
@@ -199,14 +199,18 @@ class Tensor(Operators):
             raise IRError(
                 f"tensor {self.name!r} has {self.ndim} dimensions, got {len(indices)} indices"
             )
-        exprs = tuple(convert(index) for index in indices)
-        for position, expr in enumerate(exprs):
-            if not dtypes.is_integer(expr.dtype):
-                raise IRError(
-                    f"index {position} of tensor {self.name!r} must be an integer, "
-                    f"got `{expr}` of type {expr.dtype}"
-                )
-        return Read(self, exprs)
+        return Read(self, tuple(self._index(n, convert(index)) for n, index in enumerate(indices)))
+
+    def _index(self, position: int, expr: Expr) -> Expr:
+        """Return an integer as one of the types of indices that holds it."""
+        if not dtypes.is_integer(expr.dtype):
+            raise IRError(
+                f"index {position} of tensor {self.name!r} must be an integer, "
+                f"got `{expr}` of type {expr.dtype}"
+            )
+        if dtypes.is_index(expr.dtype):
+            return expr
+        return cast("int32" if dtypes.holds("int32", expr.dtype) else "int64", expr)
 
     __hash__ = object.__hash__
 
