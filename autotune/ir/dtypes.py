@@ -173,11 +173,12 @@ def wrapped(value: int, dtype: str) -> int:
 def saturated(value: float, dtype: str) -> int:
     """Return a float as an integer type: rounded to zero, cut to its range, 0 for a NaN."""
     low, high = int(_LOWEST[dtype]), int(_HIGHEST[dtype])
-    if value != value:
+    number = float(value)
+    if number != number:
         return 0
-    if math.isinf(value):
-        return low if value < 0 else high
-    return min(max(int(value), low), high)
+    if math.isinf(number):
+        return low if number < 0 else high
+    return min(max(int(number), low), high)
 
 
 def rounded(value: Any, dtype: str) -> Any:
@@ -187,8 +188,8 @@ def rounded(value: Any, dtype: str) -> Any:
     twice.
     """
     if is_half(dtype):
-        return scalar_type(dtype)(rounded(value, "float32"))
-    if isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**64:
+        value = rounded(value, "float32")
+    elif isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**64:
         # NumPy's integers are rounded once, Python's go through a double.
         value = np.int64(value) if value < 2**63 else np.uint64(value)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -201,11 +202,13 @@ def rounded(value: Any, dtype: str) -> Any:
 @functools.cache
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """NumPy's type of the same name; bfloat16 is the one of ml_dtypes."""
-    if check(dtype) == "bfloat16":
+    source: Any = check(dtype)
+    if dtype == "bfloat16":
         import ml_dtypes  # here alone, so that no other type needs it
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype)
+        source = ml_dtypes.bfloat16
+    found: np.dtype[Any] = np.dtype(source)
+    return found
 
 
 def scalar_type(dtype: str) -> Any:
@@ -224,8 +227,3 @@ def of_value(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         return "float32"
     raise IRError(f"cannot use a {type(value).__name__} ({value!r}) in an expression")
-
-
-def accumulator(dtype: str) -> str:
-    """Type in which sums and products over values of `dtype` are carried out by default."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype

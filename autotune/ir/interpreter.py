@@ -35,7 +35,7 @@ _BLOCKS = 15
 
 
 def poison(dtype: str) -> Any:
-    """What an allocation holds at first: a NaN, or an integer that no program expects."""
+    """Return what an allocation holds at first: a NaN, or an integer that nothing expects."""
     if dtypes.is_float(dtype):
         return dtypes.rounded(math.nan, dtype)
     return True if dtype == dtypes.BOOL else dtypes.wrapped(0xDEADBEEFDEADBEEF, dtype)

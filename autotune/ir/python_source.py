@@ -15,7 +15,6 @@ import numpy as np
 from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
-    COMPARISON,
     LOGIC,
     Binary,
     Broadcast,

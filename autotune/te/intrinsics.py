@@ -5,7 +5,6 @@ Accuracy and special values of every function are in docs/intrinsics.md.
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from typing import Any
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-HEAVY = {"xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click"}
+HEAVY = {"ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click"}
 
 
 def loaded_by(code: str) -> set[str]:

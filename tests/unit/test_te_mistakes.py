@@ -58,9 +58,33 @@ def placeholder_none_dim(p: Program) -> None:
     te.placeholder((None, 4), name="X")
 
 
-@mistake(IRError, "unknown dtype 'float16': expected one of float32, float64, int32, int64, bool")
+@mistake(
+    IRError,
+    "unknown dtype 'float': expected one of float16, bfloat16, float32, float64, int8, int16, "
+    "int32, int64, uint8, uint16, uint32, uint64, bool",
+)
 def placeholder_dtype(p: Program) -> None:
-    te.placeholder((4,), "float16", name="X")
+    te.placeholder((4,), "float", name="X")
+
+
+@mistake(
+    IRError,
+    "the number 300 does not fit in uint8, the type of the operand beside it: convert that operand "
+    "with .astype first",
+)
+def literal_too_large(p: Program) -> None:
+    pixels = te.placeholder((4,), "uint8", name="X")
+    te.compute((4,), lambda i: pixels[i] + 300)
+
+
+@mistake(IRError, "te.const: -1 does not fit in uint16")
+def constant_of_the_wrong_sign(p: Program) -> None:
+    te.const(-1, "uint16")
+
+
+@mistake(IRError, "te.const: 100000.0 does not fit in float16")
+def constant_beyond_a_half(p: Program) -> None:
+    te.const(1e5, "float16")
 
 
 @mistake(IRError, "compute 'X': the shape has 1 dimensions, but the function takes 2 indices")
@@ -294,9 +318,14 @@ def thread_bad(p: Program) -> None:
     te.thread_axis("threadIdx.w")
 
 
-@mistake(IRError, "var 'n': a size is an integer, not float32")
+@mistake(IRError, "var 'n': a size is an int32 or int64, not float32")
 def var_float(p: Program) -> None:
     te.var("n", "float32")
+
+
+@mistake(IRError, "var 'n': a size is an int32 or int64, not uint8")
+def var_too_narrow(p: Program) -> None:
+    te.var("n", "uint8")
 
 
 @mistake(IRError, "tensor 'A' has 2 dimensions: index it, as in A[i, j]")
