@@ -18,7 +18,7 @@ from autotune.ir import dtypes, ops
 from autotune.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Var
 from autotune.ir.interpreter import evaluate, interpret
 from autotune.ir.intervals import interval
-from autotune.ir.simplify import simplify
+from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Store
 from tests.dtype_values import Array, assert_same, converted, edges, pairs
 
@@ -219,7 +219,7 @@ def test_narrow_and_unsigned_integers_wrap_in_indices_too(dtype: str) -> None:
     for value in (0, 1, 2, 5):
         exact = dtypes.wrapped(value + 2 * half - 1, dtype)
         assert evaluate(wrapping, {i: value}) == dtypes.wrapped(exact, "int64")
-        assert evaluate(simplify(wrapping, {i: (0, 5)}), {i: value}) == dtypes.wrapped(
+        assert evaluate(Simplifier({i: (0, 5)}).expr(wrapping), {i: value}) == dtypes.wrapped(
             exact, "int64"
         )
 
@@ -235,7 +235,7 @@ def test_simplification_trusts_no_arithmetic_that_wraps(dtype: str) -> None:
         ops.select(narrow + 100 < narrow, ops.const(1), ops.const(0)),
         ops.cast("int32", ops.binary("max", narrow * 2, narrow)),
     ):
-        simple = simplify(expr, {i: (0, 200)})
+        simple = Simplifier({i: (0, 200)}).expr(expr)
         for value in range(201):
             assert evaluate(simple, {i: value}) == evaluate(expr, {i: value}), expr
 
