@@ -19,9 +19,9 @@ _TANH_IS_ONE = {"float32": 9.25, "float64": 19.5}
 
 
 @cache
-def _coefficients(dtype: str) -> list[float]:
+def _coefficients(terms: int) -> list[float]:
     half = math.log(2) / 2
-    return interpolated(expm1_over_square, -half, half, _TERMS[dtype])
+    return interpolated(expm1_over_square, -half, half, terms)
 
 
 def ln2_parts(dtype: str) -> tuple[float, float]:
@@ -30,9 +30,9 @@ def ln2_parts(dtype: str) -> tuple[float, float]:
     return high, low
 
 
-def expm1_near_0(w: MathWriter, r: str) -> str:
-    """Return exp(r) - 1 for |r| <= log(2) / 2."""
-    q = w.polynomial(r, _coefficients(w.form.dtype))
+def expm1_near_0(w: MathWriter, r: str, terms: int | None = None) -> str:
+    """Return exp(r) - 1 for |r| <= log(2) / 2, to the precision of the format or of the terms."""
+    q = w.polynomial(r, _coefficients(terms or _TERMS[w.form.dtype]))
     return w.add(w.mul(w.mul(r, r), q), r)
 
 

@@ -19,9 +19,9 @@ _HALF_BITS = {"float32": 12, "float64": 26}
 
 
 @cache
-def coefficients(dtype: str) -> list[float]:
+def coefficients(terms: int) -> list[float]:
     """Coefficients of (log((1 + s) / (1 - s)) - 2 s) / s**3 in s**2."""
-    return interpolated(log_ratio, 0.0, LARGEST, _TERMS[dtype])
+    return interpolated(log_ratio, 0.0, LARGEST, terms)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _rest(w: MathWriter, f: str) -> tuple[str, str]:
     """
     s = w.div(f, w.add(f, w.number(2.0)))
     z = w.mul(s, s)
-    series = w.mul(z, w.polynomial(z, coefficients(w.form.dtype)))
+    series = w.mul(z, w.polynomial(z, coefficients(_TERMS[w.form.dtype])))
     half = w.mul(w.mul(f, w.number(0.5)), f)
     return half, w.mul(s, w.add(half, series))
 

@@ -22,10 +22,12 @@ from autotune.codegen.llvm.math.series import (
 )
 from autotune.codegen.llvm.math.writer import MathWriter
 
-#: Exponents of 2 beyond which float64 is 0 or infinite.
-_LARGEST_EXPONENT = 1100.0
+#: Exponents of 2 beyond which a power is 0 or infinite, by target format.
+_LARGEST_EXPONENT = {"float32": 200.0, "float64": 1100.0}
 #: An exponent y that makes any power but that of 1 overflow or vanish.
 _LARGEST_Y = 2.0**66
+#: Coefficients of exp and log in float64 that leave less than 2**-8 units in float32's last place.
+_EXP_TERMS, _LOG_TERMS = 6, 5
 
 
 @cache
@@ -35,37 +37,39 @@ def _rest_coefficients() -> list[float]:
 
 def power(w: MathWriter, x: str, y: str) -> str:
     """Return x to the power y."""
-    d = w if w.form.dtype == "float64" else w.doubled()
-    base, exponent = (x, y) if d is w else (w.extended(x), w.extended(y))
-    a, bounded = d.absolute(base), d.clamp(exponent, -_LARGEST_Y, _LARGEST_Y)
-    if d is w:
-        t, low = pairs.scaled(d, _precise_log2(d, a), bounded)
-    else:
-        t, low = d.mul(_log2(d, a), bounded), ""
-    result = _corner_cases(d, base, exponent, a, _exp2(d, t, low))
-    return result if d is w else w.rounded(result)
+    a, bounded = w.absolute(x), w.clamp(y, -_LARGEST_Y, _LARGEST_Y)
+    core = _single if w.form.dtype == "float32" else _double
+    return _corner_cases(w, x, y, a, core(w, a, bounded))
 
 
-def _exp2(w: MathWriter, t: str, low: str) -> str:
-    """Return 2 ** (t + low); low is left out where it is empty."""
-    bounded = w.clamp(t, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+def _single(w: MathWriter, a: str, y: str) -> str:
+    """Return a ** y for positive finite float32 a, by way of float64."""
+    d = w.doubled()
+    p = logarithm.parts(d, w.extended(a))
+    s = d.div(p.f, d.add(p.f, d.number(2.0)))
+    z = d.mul(s, s)
+    q = d.mul(z, d.polynomial(z, logarithm.coefficients(_LOG_TERMS)))
+    log = d.add(d.mul(s, q), d.add(s, s))
+    log2 = d.add(d.mul(log, d.number(float(INVERSE_LN2))), p.exponent)
+    most = _LARGEST_EXPONENT["float32"]
+    t = d.clamp(d.mul(log2, w.extended(y)), -most, most)
+    n, whole = d.nearest(t)
+    r = d.mul(d.sub(t, n), d.number(float(LN2)))
+    result = d.add(expm1_near_0(d, r, _EXP_TERMS), d.number(1.0))
+    return w.rounded(d.mul(result, d.power_of_two(whole)))
+
+
+def _double(w: MathWriter, a: str, y: str) -> str:
+    """Return a ** y for positive finite float64 a."""
+    t, low = pairs.scaled(w, _precise_log2(w, a), y)
+    most = _LARGEST_EXPONENT["float64"]
+    bounded = w.clamp(t, -most, most)
     n, whole = w.nearest(bounded)
     fraction = w.sub(bounded, n)
-    if low:
-        # Beyond the bounds it may be anything.
-        fraction = w.choose(w.test("oeq", t, bounded), w.add(fraction, low), fraction)
-    minus_one = expm1_near_0(w, w.mul(fraction, w.number(float(LN2))))
-    return times_power_of_two(w, w.add(minus_one, w.number(1.0)), whole)
-
-
-def _log2(w: MathWriter, a: str) -> str:
-    """Return log2(a) to the precision of the format, for positive finite a."""
-    p = logarithm.parts(w, a)
-    s = w.div(p.f, w.add(p.f, w.number(2.0)))
-    z = w.mul(s, s)
-    q = w.mul(z, w.polynomial(z, logarithm.coefficients(w.form.dtype)))
-    log = w.add(w.mul(s, q), w.add(s, s))
-    return w.add(w.mul(log, w.number(float(INVERSE_LN2))), p.exponent)
+    # Beyond the bounds `low` may be anything.
+    fraction = w.choose(w.test("oeq", t, bounded), w.add(fraction, low), fraction)
+    r = w.mul(fraction, w.number(float(LN2)))
+    return times_power_of_two(w, w.add(expm1_near_0(w, r), w.number(1.0)), whole)
 
 
 def _precise_log2(w: MathWriter, a: str) -> Pair:
