@@ -66,6 +66,16 @@ def const(value: float, dtype: str | None = None) -> Const:
     return Const(value, own)
 
 
+def min_value(dtype: str) -> Const:
+    """Lowest finite value of a type, as a constant of it."""
+    return Const(dtypes.min_value(dtype), dtype)
+
+
+def max_value(dtype: str) -> Const:
+    """Highest finite value of a type, as a constant of it."""
+    return Const(dtypes.max_value(dtype), dtype)
+
+
 def exp(x: Any) -> Expr:
     """Exponential."""
     return _call("exp", x)

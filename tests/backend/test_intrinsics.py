@@ -107,6 +107,14 @@ def test_functions_of_integers(dtype: str, vector: int) -> None:
         np.testing.assert_array_equal(got, np.abs(x))
 
 
+def test_lowest_and_highest_values_are_finite() -> None:
+    assert te.min_value("float32").value == -te.max_value("float32").value == np.finfo("f").min
+    assert te.min_value("float16").value == -65504
+    assert te.max_value("uint8").value == 255
+    assert te.min_value("int64").value == -(2**63)
+    assert te.min_value("int8").dtype == "int8"
+
+
 def test_integers_are_whole_and_never_nan() -> None:
     n = te.var("n")
     for rounded in (te.floor, te.ceil, te.round, te.trunc):

@@ -23,6 +23,8 @@ from autotune.ir.expr import (
     Select,
     Var,
 )
+from autotune.ir.intrinsics import INTRINSICS
+from autotune.ir.ops import cast
 
 _FLOAT_OPS = {"+": "fadd contract", "-": "fsub contract", "*": "fmul contract", "/": "fdiv"}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul"}
@@ -291,8 +293,12 @@ class Values(Transfers):
             return self._if_then_else(expr)
         if name == "likely":
             return self.value(expr.children[0])
-        args = [self.widened(arg, lanes) for arg in expr.children]
         operand = expr.children[0].dtype if expr.children else expr.dtype
+        if name not in INTRINSICS or not INTRINSICS[name].accepts(operand):
+            raise CodegenError(f"no intrinsic {name!r} for {operand} on the CPU")
+        if dtypes.is_half(operand):
+            return self._call_in_float32(expr)
+        args = [self.widened(arg, lanes) for arg in expr.children]
         kind = llvm_type(operand, lanes)
         if name in VECTOR_FUNCTIONS:
             symbol = function_name(name, operand, lanes)
@@ -306,9 +312,13 @@ class Values(Transfers):
             return self.define(f"fdiv {kind} {const_text(1, operand, lanes)}, {root}")
         if name in _NATIVE:
             return self.intrinsic(_NATIVE[name], operand, lanes, *args)
-        if name in _LIBRARY:
-            return self._library(expr, args)
-        raise CodegenError(f"no intrinsic {name!r} for {expr.dtype} on the CPU")
+        return self._library(expr, args)
+
+    def _call_in_float32(self, expr: Call) -> str:
+        """Compute a function of half floats in float32 and round its value once."""
+        single = "bool" if expr.dtype == dtypes.BOOL else "float32"
+        wide = Call(expr.name, tuple(cast("float32", arg) for arg in expr.children), single)
+        return self.value(cast(expr.dtype, wide))
 
     def intrinsic(self, name: str, dtype: str, lanes: int, *args: str) -> str:
         """Call an LLVM intrinsic whose arguments and result have one type."""
