@@ -18,11 +18,12 @@ from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
 from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
+from autotune.runtime.cpu import missing_features, needed_features
 from autotune.runtime.kernel import Kernel
 from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.signature import Signature
 from autotune.runtime.threads import thread_count
-from autotune.target import Target, host_vector_bytes
+from autotune.target import Target
 
 
 @dataclass(frozen=True)
@@ -168,10 +169,12 @@ def cpu_and_features(mcpu: str) -> tuple[str, str]:
     """LLVM's CPU name and features; for native those that the processor really has."""
     if mcpu == "native":
         return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    if Target("llvm", {"mcpu": mcpu}).vector_bytes > host_vector_bytes():
+    needed = needed_features(mcpu, "") or []
+    missing = missing_features(needed)
+    if missing:
         raise TargetError(
-            f"this machine cannot run code for -mcpu={mcpu}: its vectors have "
-            f"{host_vector_bytes()} bytes; use -mcpu=native"
+            f"this machine cannot run code for -mcpu={mcpu}: it lacks {', '.join(missing)}; "
+            "use -mcpu=native"
         )
     if not _is_known(mcpu):
         raise TargetError(f"LLVM knows no CPU {mcpu!r}: use -mcpu=native or a name such as znver3")

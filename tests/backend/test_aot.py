@@ -24,8 +24,11 @@ from autotune.codegen.llvm import LLVMSource
 from autotune.errors import ArgumentError, CodegenError, LoadError, SaveError
 from autotune.runtime import llvm as runtime
 from autotune.runtime import openmp, save, saved
+from autotune.runtime.cpu import machine
 from autotune.target import Target
 from autotune.task import Task
+
+pytestmark = pytest.mark.skipif(machine() != "x86_64", reason="saving is for x86-64")
 
 Array = np.ndarray[Any, Any]
 

@@ -1,0 +1,149 @@
+"""Features of processors: what the table says is what LLVM makes use of."""
+
+from __future__ import annotations
+
+import re
+
+import llvmlite.binding as llvm
+import pytest
+
+from autotune.errors import TargetError
+from autotune.runtime import cpu
+from autotune.runtime.llvm import check_target, cpu_and_features
+from autotune.target import _VECTOR_BYTES_BY_MCPU, Target
+
+pytestmark = pytest.mark.skipif(cpu.machine() != "x86_64", reason="a table for x86-64")
+
+
+def binary(operation: str, kind: str) -> str:
+    body = f"%v = {operation} {kind} %a, %b ret {kind} %v"
+    return f"define {kind} @f({kind} %a, {kind} %b) #0 {{ {body} }}"
+
+
+def call(intrinsic: str, kind: str, flag: str = "", more: int = 0) -> str:
+    others = f", {kind}" * more
+    return (
+        f"declare {kind} @llvm.{intrinsic}({kind}{others}{', i1' if flag else ''})\n"
+        f"define {kind} @f({kind} %a) #0 {{ %v = call {kind} @llvm.{intrinsic}({kind} %a"
+        f"{f', {kind} %a' * more}{flag}) ret {kind} %v }}"
+    )
+
+
+#: By feature: a function, and the instruction that LLVM chooses for it where the feature is there.
+PROBES = {
+    "popcnt": (call("ctpop.i64", "i64"), "popcnt"),
+    "lzcnt": (call("ctlz.i64", "i64", ", i1 0"), "lzcnt"),
+    "movbe": (
+        "declare i64 @llvm.bswap.i64(i64)\ndefine void @f(ptr %p, i64 %a) "
+        "{ %v = call i64 @llvm.bswap.i64(i64 %a) store i64 %v, ptr %p ret void }",
+        "movbe",
+    ),
+    "bmi": (
+        "define i64 @f(i64 %a, i64 %b) { %n = xor i64 %a, -1 %v = and i64 %n, %b ret i64 %v }",
+        "andn",
+    ),
+    "bmi2": (binary("shl", "i64"), "shlx"),
+    "sse3": (
+        "define <2 x double> @f(<2 x double> %a) { %v = shufflevector <2 x double> %a, "
+        "<2 x double> %a, <2 x i32> zeroinitializer ret <2 x double> %v }",
+        "movddup",
+    ),
+    "ssse3": (call("abs.v16i8", "<16 x i8>", ", i1 0"), "pabsb"),
+    "sse4.1": (call("floor.f64", "double"), "roundsd"),
+    "sse4.2": (
+        "define <2 x i64> @f(<2 x i64> %a, <2 x i64> %b) { %c = icmp sgt <2 x i64> %a, %b "
+        "%v = sext <2 x i1> %c to <2 x i64> ret <2 x i64> %v }",
+        "pcmpgtq",
+    ),
+    "sse4a": (
+        "define void @f(float %a, ptr %p) { store float %a, ptr %p, !nontemporal !0 ret void }",
+        "movntss",
+    ),
+    "avx": (binary("fadd", "<8 x float>"), "%ymm"),
+    "avx2": (binary("mul", "<8 x i32>"), r"vpmulld\s+%ymm"),
+    "fma": (call("fma.f64", "double", more=2), "vfmadd"),
+    "f16c": (
+        "define <8 x float> @f(<8 x half> %a) "
+        "{ %v = fpext <8 x half> %a to <8 x float> ret <8 x float> %v }",
+        "cvtph2ps",
+    ),
+    "gfni": (call("bitreverse.v16i8", "<16 x i8>"), "gf2p8affineqb"),
+    "avx512f": (binary("fadd", "<16 x float>"), "%zmm"),
+    "avx512bw": (binary("add", "<64 x i8>"), r"vpaddb\s+%zmm"),
+    "avx512dq": (binary("mul", "<8 x i64>"), "vpmullq"),
+    "avx512vl": (binary("mul", "<4 x i64>"), r"vpmullq\s+%ymm"),
+    "avx512cd": (call("ctlz.v8i64", "<8 x i64>", ", i1 0"), "vplzcntq"),
+    "avx512vpopcntdq": (call("ctpop.v8i64", "<8 x i64>"), "vpopcntq"),
+    "avx512bitalg": (call("ctpop.v64i8", "<64 x i8>"), "vpopcntb"),
+    "avx512vbmi": (
+        "define <64 x i8> @f(<64 x i8> %a, <64 x i8> %b) #0 { %v = shufflevector <64 x i8> %a, "
+        f"<64 x i8> %b, <64 x i32> <{', '.join(f'i32 {(i * 37 + 11) % 128}' for i in range(64))}> "
+        "ret <64 x i8> %v }",
+        "vperm[ti]2b",
+    ),
+    "avx512vbmi2": (call("fshl.v32i16", "<32 x i16>", more=2), "vpshldvw"),
+    "avx512bf16": (
+        "define <16 x bfloat> @f(<16 x float> %a) #0 "
+        "{ %v = fptrunc <16 x float> %a to <16 x bfloat> ret <16 x bfloat> %v }",
+        "vcvtneps2bf16",
+    ),
+    "avx512fp16": (binary("fadd", "<32 x half>"), "vaddph"),
+}
+WIDE = 'attributes #0 = { "min-legal-vector-width"="512" "prefer-vector-width"="512" }'
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, llvm.ModuleRef]:
+    cpu_and_features("native")  # LLVM is ready
+    check_target(Target("llvm", {"mcpu": "x86-64"}))
+    return {
+        name: llvm.parse_assembly(f"{text}\n{WIDE}\n!0 = !{{i32 1}}\n")
+        for name, (text, _) in PROBES.items()
+    }
+
+
+@pytest.mark.parametrize("name", cpu.known_cpus())
+def test_a_named_processor_has_the_features_of_the_table(
+    name: str, modules: dict[str, llvm.ModuleRef]
+) -> None:
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu=name)
+    used = {
+        feature
+        for feature, (_, instruction) in PROBES.items()
+        if re.search(instruction, machine.emit_assembly(modules[feature]))
+    }
+    needed = cpu.needed_features(name, "")
+    assert needed is not None
+    assert used == set(needed) & PROBES.keys()
+
+
+def test_processors_of_known_width_have_known_features() -> None:
+    assert cpu.known_cpus() == sorted(_VECTOR_BYTES_BY_MCPU)
+
+
+def test_features_of_this_machine_are_found_here() -> None:
+    name, features = cpu_and_features("native")
+    needed = cpu.needed_features(name, features)
+    assert needed
+    assert cpu.missing_features(needed) == []
+
+
+def test_features_that_code_cannot_depend_on_are_not_asked_for() -> None:
+    assert cpu.needed_features("any", "+avx2,-sse4a,+clzero,+sse3") == ["avx2", "sse3"]
+
+
+def test_a_machine_that_lists_no_features_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset())
+    assert cpu.missing_features(["avx2", "sse3"]) == ["avx2", "sse3"]
+
+
+def test_code_that_this_machine_lacks_features_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flags = frozenset({"pni", "ssse3", "sse4_1", "sse4_2", "popcnt"})
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
+    cpu_and_features.cache_clear()
+    check_target(Target.parse("llvm -mcpu=x86-64-v2"))
+    with pytest.raises(TargetError, match=r"code for -mcpu=haswell: it lacks avx, avx2, .*native"):
+        check_target(Target.parse("llvm -mcpu=haswell"))
+    cpu_and_features.cache_clear()
