@@ -45,7 +45,8 @@ _HEADER = """\
 extern "C" {{
 #endif
 
-int32_t {entry}({prototype});
+int32_t {entry}(
+    {prototype});
 {use_openmp}
 #ifdef __cplusplus
 }}
@@ -126,7 +127,7 @@ def header(
         openmp=_OPENMP.format(use_openmp=use_openmp) if use_openmp else "",
         guard=f"AUTOTUNE_{entry.upper()}_H",
         entry=entry,
-        prototype=", ".join(prototype),
+        prototype=",\n    ".join(prototype),
         use_openmp=declared if use_openmp else "",
     )
 

@@ -102,6 +102,8 @@ def load(path: str | os.PathLike[str]) -> LoadedFunction:
     try:
         library = _mapped(data)
         return LoadedFunction(library, description)
+    except ImportError as error:
+        raise LoadError(f"cannot load {name}: a type of its arrays is missing: {error}") from error
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         raise LoadError(f"cannot load {name}: the system refuses its code: {reason}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 from collections.abc import Callable
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArgumentError, CodegenError
+from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Load, SizeVar
 from autotune.ir.ops import cast
 from autotune.ir.stmt import Function, Seq
+from autotune.runtime import foreign
 from autotune.runtime.arrays import ArgumentChecker
 from autotune.runtime.signature import Signature, extent_text
 
@@ -48,12 +51,19 @@ def scalar() -> ArgumentChecker:
     return checker(a, b, outputs=(b,))
 
 
+def halves() -> ArgumentChecker:
+    """f(A: bfloat16 (4,), out B: bfloat16 (4,))."""
+    a, b = Buffer("A", "bfloat16", (i32(4),)), Buffer("B", "bfloat16", (i32(4),))
+    return checker(a, b, outputs=(b,))
+
+
 def check(checks: ArgumentChecker, *arguments: Any) -> list[int]:
     return checks.values(checks.arrays(arguments))
 
 
 A = np.zeros((2, 3), "float32")
 B = np.zeros(6, "float32")
+H = np.zeros(4, dtypes.numpy_dtype("bfloat16"))
 
 
 class Interface:
@@ -86,6 +96,25 @@ class Capsules:
 class Refuses(Capsules):
     def _new(self, **options: Any) -> Any:
         raise BufferError("it needs\ngradients")
+
+
+class HandMade:
+    """A capsule of which every field can be chosen."""
+
+    def __init__(self, array: np.ndarray[Any, Any], major: int = 1, **fields: Any) -> None:
+        self.array = array
+        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        held = {"data": array.ctypes.data, "device_type": 1, "ndim": array.ndim, "code": 4}
+        held |= {"bits": 16, "lanes": 1, "shape": self.shape, **fields}
+        self.managed = foreign._Versioned(major=major, tensor=foreign._Tensor(**held))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, max_version: tuple[int, int]) -> Any:
+        kinds = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        make = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(("PyCapsule_New", ctypes.pythonapi))
+        return make(ctypes.addressof(self.managed), b"dltensor_versioned", None)
 
 
 def read_only() -> np.ndarray[Any, Any]:
@@ -195,6 +224,16 @@ MISTAKES: dict[str, tuple[Callable[[], ArgumentChecker], Callable[[], Arguments]
         fixed, lambda: (Refuses(A), B),
         "'A', must give access to its memory, got Refuses, which refuses: it needs gradients",
     ),
+    "vectors in a capsule": (
+        halves, lambda: (HandMade(H, lanes=2), H),
+        "'A', must have dtype bfloat16, got bfloat16 with 2 lanes: convert it first",
+    ),
+    "unknown type in a capsule": (
+        halves, lambda: (HandMade(H, code=9, bits=8), H), "dtype bfloat16, got type 9 of 8",
+    ),
+    "unknown version of a capsule": (
+        halves, lambda: (HandMade(H, major=2), H), "which refuses: DLPack version 2 is not known",
+    ),
     "broken interface": (
         fixed, lambda: (Interface(A, typestr="?!"), B), "'A', must give access to its memory, got",
     ),
@@ -245,7 +284,7 @@ def test_arrays_of_other_libraries_are_not_copied(wrap: Callable[[Any], Any]) ->
     assert check(fixed(), wrap(A), wrap(B)) == [A.ctypes.data, B.ctypes.data]
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in dtypes.ALL if dtype != "bfloat16"])
 def test_every_dtype_comes_through_dlpack(dtype: str) -> None:
     a, b = Buffer("A", dtype, (i32(4),)), Buffer("B", dtype, (i32(4),))
     x, y = np.zeros(6, dtype), np.zeros(4, dtype)
@@ -253,6 +292,12 @@ def test_every_dtype_comes_through_dlpack(dtype: str) -> None:
         x.ctypes.data + 2 * x.itemsize,
         y.ctypes.data,
     ]
+
+
+def test_bfloat16_comes_through_dlpack() -> None:
+    memory = np.zeros(10, H.dtype)
+    arrays = HandMade(memory[:4], byte_offset=4), HandMade(memory[6:])
+    assert check(halves(), *arrays) == [memory.ctypes.data + 4, memory.ctypes.data + 12]
 
 
 def test_a_subclass_of_an_array_is_an_array() -> None:
