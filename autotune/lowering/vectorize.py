@@ -3,42 +3,29 @@
     for x in vectorized(16):                    C[i*16 + ramp(0, 1, 16)] =
         C[i*16 + x] = A[i*16 + x] * B[i]   ->       A[i*16 + ramp(0, 1, 16)] * broadcast(B[i])
 
-A loop that cannot be turned (its extent is not constant, a guard, an inner extent or an
-allocation depends on its iterations, an element is combined over them) becomes serial.
+A guard that differs between iterations becomes a condition of as many lanes. A loop that cannot be
+turned (an inner extent depends on its iterations, an element is combined over them) becomes serial.
 """
 
 from __future__ import annotations
 
 import logging
 
-from autotune.ir import dtypes
-from autotune.ir.expr import (
-    Binary,
-    Broadcast,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Not,
-    Ramp,
-    Select,
-    Var,
-)
-from autotune.ir.ops import fold
-from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, LoopKind, Stmt, Store
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
+from autotune.ir.ops import binary, cast, fold
+from autotune.ir.simplify import Simplifier
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, stmt_exprs, substitute, walk, walk_expr
+from autotune.lowering.lanes import Refusal, at_once, pair
 
 #: Longer loops are cut into vectors of the largest length that divides them, up to this many lanes.
 MAX_LANES = 64
-
+#: If that length is below this one, into vectors of `MAX_LANES` and a shorter one for the rest.
+LEAST_LANES = 16
+#: Lanes of loops whose extent is not constant.
+SYMBOLIC_LANES = 16
 
 logger = logging.getLogger(__name__)
-
-
-class _Refusal(Exception):
-    """A loop that has to stay a loop, and why."""
 
 
 def vectorize(function: Function) -> Function:
@@ -64,45 +51,102 @@ class _Vectorize(Rewriter):
             return loop
         try:
             return _vectorized(loop)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             logger.debug("loop %s is not vectorized: %s", loop.var.name, refusal)
             self.refused.append((loop.var.name, str(refusal)))
             return For(loop.var, loop.extent, LoopKind.SERIAL, loop.body)
 
 
 def _vectorized(loop: For) -> Stmt:
-    if not isinstance(loop.extent, Const):
-        raise _Refusal(f"the extent of {loop.var.name} is not constant")
-    extent = int(loop.extent.value)
-    if extent == 1:
-        return _Substituted(loop.var, Const(0, loop.var.dtype)).stmt(loop.body)
-    lanes = max(n for n in range(1, min(extent, MAX_LANES) + 1) if extent % n == 0)
-    if lanes == 1:
-        raise _Refusal(f"{extent} iterations make no vectors of at most {MAX_LANES} lanes")
+    var, body = loop.var, loop.body
     _check_accesses(loop)
-    if lanes == extent:
-        return _Lanes(loop.var, Const(0, loop.var.dtype), lanes).stmt(loop.body)
-    outer = Var(f"{loop.var.name}.outer", loop.var.dtype)
+    if not isinstance(loop.extent, Const):
+        return _symbolic(loop)
+    extent = int(loop.extent.value)
+    if extent < 1:
+        return Seq(())
+    lanes = max(n for n in range(1, min(extent, MAX_LANES) + 1) if extent % n == 0)
+    if lanes < min(extent, LEAST_LANES):
+        lanes = MAX_LANES
+    count, rest = divmod(extent, lanes)
+    main = _vectors(loop, Const(count, var.dtype), lanes)
+    if rest == 0:
+        return main
+    start = Const(count * lanes, var.dtype)
+    if rest > 1:
+        return seq(main, at_once(body, var, start, rest, ".rest"))
+    if any(isinstance(stmt, Allocate) for stmt in walk(body)):
+        raise Refusal(f"one of {extent} iterations is left over")
+    return seq(main, _Substituted(var, start).stmt(body))
+
+
+def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
+    """Run the first `count * lanes` iterations as vectors."""
+    var, body = loop.var, loop.body
+    if isinstance(count, Const) and count.value == 1:
+        zero = Const(0, var.dtype)
+        return _Substituted(var, zero).stmt(body) if lanes == 1 else at_once(body, var, zero, lanes)
+    outer = Var(f"{var.name}.outer", var.dtype)
     start = fold("*", outer, Const(lanes, outer.dtype))
-    body = _Lanes(loop.var, start, lanes).stmt(loop.body)
-    return For(outer, Const(extent // lanes, outer.dtype), LoopKind.SERIAL, body)
+    return For(outer, count, LoopKind.SERIAL, at_once(body, var, start, lanes))
+
+
+def _symbolic(loop: For) -> Stmt:
+    """Run whole vectors, then the rest under a mask."""
+    var, lanes = loop.var, Const(SYMBOLIC_LANES, loop.extent.dtype)
+    count = fold("//", loop.extent, lanes)
+    start = cast(var.dtype, fold("*", count, lanes))
+    rest = If(binary("<", var, loop.extent), loop.body)
+    return seq(
+        _vectors(loop, cast(var.dtype, count), SYMBOLIC_LANES),
+        at_once(rest, var, start, SYMBOLIC_LANES, ".rest"),
+    )
 
 
 def _check_accesses(loop: For) -> None:
     """Refuse a loop that may read or overwrite in one iteration what another one wrote.
 
-    A buffer that the body writes must be addressed by one expression throughout, so that no lane
-    sees another's element.
+    A buffer that the body writes must be addressed by one expression throughout, which differs
+    between iterations if more than one statement has it, so that no lane sees another's element.
+    What an iteration allocates is its own.
     """
+    own = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Allocate)}
     stored: dict[Buffer, Expr] = {}
+    shared: set[Buffer] = set()
     for stmt in walk(loop.body):
-        if isinstance(stmt, Store) and stored.setdefault(stmt.buffer, stmt.index) is not stmt.index:
-            raise _Refusal(f"{stmt.buffer.name} is written at several places")
+        if isinstance(stmt, Store) and stmt.buffer not in own:
+            if stmt.buffer in stored:
+                shared.add(stmt.buffer)
+            if stored.setdefault(stmt.buffer, stmt.index) is not stmt.index:
+                raise Refusal(f"{stmt.buffer.name} is written at several places")
     for stmt in walk(loop.body):
         for expr in stmt_exprs(stmt):
             for node in walk_expr(expr):
-                if isinstance(node, Load) and stored.get(node.buffer, node.index) is not node.index:
-                    raise _Refusal(f"{node.buffer.name} is read at other elements than written")
+                if isinstance(node, Load) and node.buffer in stored:
+                    shared.add(node.buffer)
+                    if stored[node.buffer] is not node.index:
+                        raise Refusal(f"{node.buffer.name} is read at other elements than written")
+    for buffer in shared:
+        if not _distinct(loop, stored[buffer]):
+            raise Refusal(f"iterations may share an element of {buffer.name}")
+
+
+def _distinct(loop: For, index: Expr) -> bool:
+    """Whether `index` is known to differ between iterations that become one vector, or never."""
+    first_two = pair(index, loop.var)
+    if first_two.lanes == 1:
+        return True
+    if isinstance(first_two, Ramp):
+        return not (isinstance(first_two.stride, Const) and first_two.stride.value == 0)
+    if not isinstance(loop.extent, Const) or not 1 <= loop.extent.value <= MAX_LANES:
+        return False
+    simplify = Simplifier({}).expr
+    first = substitute(index, {loop.var: Const(0, loop.var.dtype)})
+    apart = {
+        simplify(substitute(index, {loop.var: Const(i, loop.var.dtype)}) - first)
+        for i in range(int(loop.extent.value))
+    }
+    return len(apart) == loop.extent.value and all(isinstance(a, Const) for a in apart)
 
 
 class _Substituted(Rewriter):
@@ -114,145 +158,3 @@ class _Substituted(Rewriter):
 
     def expr(self, node: Expr) -> Expr:
         return substitute(node, self.mapping)
-
-
-class _Lanes(Rewriter):
-    """Rewrites a loop body for all iterations start, ..., start + lanes - 1 at once.
-
-    `masked` says whether the statement stands under a guard that not every iteration passes.
-    """
-
-    def __init__(self, var: Var, start: Expr, lanes: int) -> None:
-        super().__init__()
-        self.var = var
-        self.start = start
-        self.lanes = lanes
-        self.masked = False
-        self.masked = False
-
-    # -- statements --------------------------------------------------------------------------------
-
-    def visit_Store(self, node: Store) -> Stmt:
-        index, value = self.expr(node.index), self.expr(node.value)
-        if index.lanes == 1:
-            if value.lanes > 1:
-                raise _Refusal(f"all iterations write one element of {node.buffer.name}")
-            if self.masked:
-                raise _Refusal(f"some iterations write one element of {node.buffer.name}")
-            if self.masked:
-                raise _Refusal(f"some iterations write one element of {node.buffer.name}")
-            if any(isinstance(e, Load) and e.buffer is node.buffer for e in walk_expr(value)):
-                raise _Refusal(f"an element of {node.buffer.name} is combined over iterations")
-            return self.rebuild_stmt(node)
-        if index.lanes != self.lanes:
-            raise _Refusal("a vector inside a vector")
-        return Store(node.buffer, index, self.wide(value))
-
-    def visit_For(self, node: For) -> Stmt:
-        if self.expr(node.extent).lanes > 1:
-            raise _Refusal(f"the extent of {node.var.name} differs between iterations")
-        if self.masked and node.kind is LoopKind.PARALLEL:
-            raise _Refusal(f"the parallel loop {node.var.name} does not run in every iteration")
-        return self.rebuild_stmt(node)
-
-    def visit_If(self, node: If) -> Stmt:
-        if self.expr(node.condition).lanes == 1:
-            return self.rebuild_stmt(node)
-        outer, self.masked = self.masked, True
-        result = self.rebuild_stmt(node)
-        self.masked = outer
-        return result
-
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        raise _Refusal(f"every iteration has its own {node.buffer.name}")
-
-    def visit_Evaluate(self, node: Evaluate) -> Stmt:
-        raise _Refusal("a call for its effect is made in every iteration")
-
-    # -- expressions -------------------------------------------------------------------------------
-
-    def wide(self, node: Expr) -> Expr:
-        """Return `node` over all lanes."""
-        if node.lanes == self.lanes:
-            return node
-        if node.lanes != 1:
-            raise _Refusal("a vector inside a vector")
-        return Broadcast(node, self.lanes)
-
-    def visit_Var(self, node: Var) -> Expr:
-        if node is not self.var:
-            return node
-        return Ramp(self.start, Const(1, node.dtype), self.lanes)
-
-    def visit_Binary(self, node: Binary) -> Expr:
-        a, b = self.expr(node.a), self.expr(node.b)
-        if a is node.a and b is node.b:
-            return node
-        if a.lanes == b.lanes == 1:
-            return fold(node.op, a, b)
-        if dtypes.is_index(a.dtype):
-            affine = self.affine(node.op, a, b)
-            if affine is not None:
-                return affine
-        return Binary(node.op, self.wide(a), self.wide(b))
-
-    def affine(self, op: str, a: Expr, b: Expr) -> Expr | None:
-        """Sum, difference or product as a ramp, where it is one."""
-        if op in ("+", "-"):
-            parts = _affine_parts(a), _affine_parts(b)
-            if parts[0] is None or parts[1] is None:
-                return None
-            base = fold(op, parts[0][0], parts[1][0])
-            stride = fold(op, parts[0][1], parts[1][1])
-        elif op == "*" and isinstance(a, Ramp) and b.lanes == 1:
-            base, stride = fold("*", a.base, b), fold("*", a.stride, b)
-        elif op == "*" and isinstance(b, Ramp) and a.lanes == 1:
-            base, stride = fold("*", a, b.base), fold("*", a, b.stride)
-        else:
-            return None
-        if isinstance(stride, Const) and stride.value == 0:
-            return base
-        return Ramp(base, stride, self.lanes)
-
-    def visit_Select(self, node: Select) -> Expr:
-        condition, true, false = map(self.expr, node.children)
-        if condition.lanes == true.lanes == false.lanes == 1:
-            return node.with_children((condition, true, false))
-        return Select(condition, self.wide(true), self.wide(false))
-
-    def visit_Call(self, node: Call) -> Expr:
-        args = tuple(self.expr(arg) for arg in node.children)
-        if all(arg.lanes == 1 for arg in args):
-            return node.with_children(args)
-        if node.name == "if_then_else":
-            return Call(node.name, (args[0], self.wide(args[1]), self.wide(args[2])), node.dtype)
-        return Call(node.name, tuple(map(self.wide, args)), node.dtype)
-
-    def visit_Cast(self, node: Cast) -> Expr:
-        a = self.expr(node.a)
-        whole = dtypes.is_index(node.dtype) and dtypes.is_index(a.dtype)
-        if whole and isinstance(a, Ramp) and dtypes.bits(node.dtype) >= dtypes.bits(a.dtype):
-            return Ramp(Cast(node.dtype, a.base), Cast(node.dtype, a.stride), a.lanes)
-        return node.with_children((a,))
-
-    def visit_Not(self, node: Not) -> Expr:
-        return node.with_children((self.expr(node.a),))
-
-    def visit_Ramp(self, node: Ramp) -> Expr:
-        return self._invariant(node)
-
-    def visit_Broadcast(self, node: Broadcast) -> Expr:
-        return self._invariant(node)
-
-    def _invariant(self, node: Expr) -> Expr:
-        """Keep a vector of a loop further in; it may not depend on this loop's variable."""
-        if any(child is not self.expr(child) for child in node.children):
-            raise _Refusal("a vector inside a vector")
-        return node
-
-
-def _affine_parts(node: Expr) -> tuple[Expr, Expr] | None:
-    """Return (base, stride) of a ramp or of a scalar, None of any other vector."""
-    if isinstance(node, Ramp):
-        return node.base, node.stride
-    return (node, Const(0, node.dtype)) if node.lanes == 1 else None

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from vector_kernels import agree, buffer, loop, serial_loops
+from vector_kernels import agree, buffer, i32, loop, serial_loops
 
 from autotune.ir import ops
-from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.stmt import Allocate, Function, If, LoopKind, Stmt, Store, seq
+from autotune.runtime.llvm import CompiledFunction
 
 SERIAL = LoopKind.SERIAL
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
@@ -368,3 +369,92 @@ def test_scatters_write_lanes_in_their_order(guarded: bool) -> None:
     kernel = agree(function, [values("float32", 16), w], values("float32", 9, 1))
     assert "masked.scatter" in kernel.source
     assert serial_loops(kernel) == []
+
+
+# -- loops cut into vectors -----------------------------------------------
+
+
+@pytest.mark.parametrize("extent", [0, 1, 13, 65, 67, 134])
+def test_loops_of_any_length_are_vectors(extent: int) -> None:
+    a, out = buffer("A", "float32", extent), buffer("out", "float32", extent)
+    body = loop(extent, lambda v: Store(out, v, Load(a, v) * Load(a, v)))
+    function = Function("square", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values("float32", extent)], np.zeros(extent, "float32"))
+    assert ("load float" in kernel.source) == (extent in (1, 65))
+
+
+def test_loops_over_a_size_end_in_a_masked_vector() -> None:
+    n = SizeVar("n")
+    a, out = buffer("A", "float32", n), buffer("out", "float32", n)
+    body = loop(n, lambda v: Store(out, v, Load(a, v) * Load(a, v)))
+    function = Function("square", (a, out), frozenset([out]), body, (n,))
+    for size in (0, 1, 15, 16, 17, 50):
+        kernel = agree(function, [values("float32", size)], np.zeros(size, "float32"))
+    assert "load float" not in kernel.source
+
+
+def test_what_each_iteration_allocates_is_vectors_in_registers() -> None:
+    a, out = buffer("A", "float32", 48), buffer("out", "float32", 16)
+    own = buffer("own", "float32", 3, scope="local")
+
+    def element(v: Var) -> Stmt:
+        def fill(k: Var) -> Stmt:
+            return Store(own, k, Load(a, k * 16 + v) * Load(a, v))
+
+        total = Load(own, i32(0)) + Load(own, i32(1)) - Load(own, i32(2))
+        body = seq(loop(3, fill, LoopKind.UNROLLED, "k"), Store(out, v, total))
+        return Allocate(own, If(v < 13, body))
+
+    function = Function("each", (a, out), frozenset([out]), loop(16, element))
+    kernel = agree(function, [values("float32", 48)], np.zeros(16, "float32"))
+    assert "load float" not in kernel.source
+    assert "alloca" not in kernel.optimised()
+
+
+# -- alignment ------------------------------------------------------------
+
+
+def alignments(kernel: CompiledFunction, *operations: str) -> list[int]:
+    """Alignments that the text states for vector loads and stores, in order."""
+    lines = [text for text in kernel.source.splitlines() if any(o in text for o in operations)]
+    return [int(line.rsplit("align ", 1)[1]) for line in lines]
+
+
+@pytest.mark.parametrize("count", [64, 8192])
+def test_own_memory_is_aligned_as_far_as_it_is_known_and_arrays_only_to_elements(
+    count: int,
+) -> None:
+    a, out = buffer("A", "float32", 4 * count), buffer("out", "float32", 4 * count)
+    own = buffer("own", "float32", 4 * count + 32, scope="global")
+
+    def rows(o: Var) -> Stmt:
+        def at(v: Expr, step: int, offset: int) -> Expr:
+            return o * step + offset + v
+
+        return seq(
+            loop(8, lambda v: Store(own, at(v, 16, 0), Load(a, at(v, 16, 0)))),
+            loop(8, lambda v: Store(own, at(v, 16, 8), Load(a, at(v, 16, 8)))),
+            loop(8, lambda v: Store(own, at(v, 3, 0), Load(a, at(v, 16, 0)))),
+            loop(8, lambda v: Store(out, at(v, 16, 0), Load(own, at(v, 16, 0)))),
+        )
+
+    body = Allocate(own, loop(4, rows, SERIAL, "o"))
+    function = Function("aligned", (a, out), frozenset([out]), body)
+    kernel = agree(function, [values("float32", 4 * count)], np.zeros(4 * count, "float32"))
+    assert alignments(kernel, "store <8") == [64, 32, 4, 4]
+
+
+def test_a_parallel_body_knows_the_alignment_of_what_was_allocated_around_it() -> None:
+    a, out = buffer("A", "float32", 64), buffer("out", "float32", 64)
+    own = buffer("own", "float32", 64)
+
+    def copy(to: Buffer, source: Buffer) -> Stmt:
+        def row(o: Var) -> Stmt:
+            return loop(16, lambda v: Store(to, o * 16 + v, Load(source, o * 16 + v)))
+
+        return loop(4, row, LoopKind.PARALLEL, "o")
+
+    body = seq(copy(own, a), copy(out, own))
+    function = Function("passed on", (a, out), frozenset([out]), Allocate(own, body))
+    kernel = agree(function, [values("float32", 64)], np.zeros(64, "float32"))
+    assert alignments(kernel, "load <16", "store <16") == [4, 64, 64, 4]
