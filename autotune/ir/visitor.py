@@ -166,6 +166,14 @@ class Rewriter:
                 raise TypeError(f"unknown statement {type(node).__name__}")
 
 
+class StmtRewriter(Rewriter):
+    """Base of passes that move statements and leave expressions alone."""
+
+    def expr(self, node: Expr) -> Expr:
+        """Return the expression as it is."""
+        return node
+
+
 class _Substitute(Rewriter):
     def __init__(self, mapping: Mapping[Any, Expr]) -> None:
         super().__init__()

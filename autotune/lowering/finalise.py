@@ -9,8 +9,11 @@ from autotune.ir.expr import Const, Knob, Var
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
 from autotune.ir.sum_bounds import Bounds
-from autotune.ir.visitor import Rewriter
+from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.hoist import hoist_guards
+from autotune.lowering.partition import partition, shorten
+from autotune.lowering.prove import prove_guards
+from autotune.lowering.storage import share_storage
 from autotune.lowering.vectorize import vectorize
 
 
@@ -47,13 +50,16 @@ def listing(function: Function) -> Function:
 def finalise(function: Function) -> Function:
     """Turn an analysed function into what backends take.
 
-    Unit loops and marks are gone, guards stand as far out as they can, vectors are explicit.
+    Unit loops and marks are gone, temporaries share storage, guards that can be decided are, the
+    others stand as far out as they can, loops are split where guards change, vectors are explicit.
     """
-    flat = _DropMarks().stmt(listing(function).body)
-    return vectorize(hoist_guards(function.with_body(flat)))
+    flat = function.with_body(_DropMarks().stmt(listing(function).body))
+    guarded = hoist_guards(prove_guards(share_storage(flat)))
+    split = shorten(hoist_guards(partition(guarded)))
+    return vectorize(prove_guards(split))
 
 
-class _DropUnitLoops(Rewriter):
+class _DropUnitLoops(StmtRewriter):
     """Removes loops of length 1, whose variables simplification has replaced by 0."""
 
     def visit_For(self, node: For) -> Stmt:
@@ -66,7 +72,7 @@ class _DropUnitLoops(Rewriter):
         return For(node.var, node.extent, node.kind, body, node.thread_tag)
 
 
-class _DropMarks(Rewriter):
+class _DropMarks(StmtRewriter):
     """Removes producer marks, which only listings need."""
 
     def visit_Produce(self, node: Produce) -> Stmt:

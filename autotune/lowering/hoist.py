@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.ir.expr import Expr, Load, Read
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, seq
-from autotune.ir.visitor import Rewriter, walk_expr
+from autotune.ir.visitor import StmtRewriter, walk_expr
 
 
 def hoist_guards(function: Function) -> Function:
@@ -32,7 +32,7 @@ def _movable(guard: Expr) -> bool:
     return not any(isinstance(node, (Load, Read)) for node in walk_expr(guard))
 
 
-class _Hoist(Rewriter):
+class _Hoist(StmtRewriter):
     def visit_For(self, node: For) -> Stmt:
         rewritten = self.stmt(node.body)
         guards, body = _split_guards(rewritten)

@@ -1,0 +1,164 @@
+"""Conditions taken apart into comparisons, and programs rewritten where some of these are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from autotune.ir import dtypes
+from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Load, Not, Read, Select
+from autotune.ir.ops import binary, const, fold, if_then_else, likely, logical_not, select
+from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, seq
+from autotune.ir.visitor import Rewriter, stmt_exprs, walk_expr
+
+NOTHING = Seq(())
+
+
+def operands(node: Expr, op: str) -> Iterator[Expr]:
+    """Yield what a chain of one operation connects; the expression itself if it is no chain."""
+    if isinstance(node, Binary) and node.op == op:
+        yield from operands(node.a, op)
+        yield from operands(node.b, op)
+    else:
+        yield node
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """Yield the conditions that all have to hold for `condition` to hold, marks removed."""
+    for part in operands(condition, "and"):
+        if isinstance(part, Call) and part.name == "likely":
+            yield from conjuncts(part.children[0])
+        else:
+            yield part
+
+
+def excess(condition: Expr) -> Expr | None:
+    """Return the integer that is at most 0 exactly where a comparison of order holds.
+
+    None for conditions of another kind, for those that read memory and those that may wrap.
+    """
+    if not isinstance(condition, Binary) or condition.op not in ("<", "<=", ">", ">="):
+        return None
+    if any(not _is_exact(node) for child in condition.children for node in walk_expr(child)):
+        return None
+    a, b = condition.a, condition.b
+    if condition.op in (">", ">="):
+        a, b = b, a
+    difference = binary("-", a, b)
+    one = const(1, difference.dtype)
+    return binary("+", difference, one) if condition.op in ("<", ">") else difference
+
+
+def _is_exact(node: Expr) -> bool:
+    """Whether a node is index arithmetic, which does not wrap."""
+    if isinstance(node, (Load, Read)) or node.lanes != 1:
+        return False
+    if isinstance(node, Cast) and not dtypes.holds(node.dtype, node.a.dtype):
+        return False
+    return node.dtype == dtypes.BOOL or dtypes.is_index(node.dtype)
+
+
+class Choices:
+    """Finds the conditions on which statements choose between values, each expression once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Expr, tuple[Expr, ...]] = {}
+
+    def of(self, stmt: Stmt) -> list[Expr]:
+        """Return the conditions that a statement itself evaluates."""
+        if isinstance(stmt, If):
+            return [stmt.condition]
+        return [condition for expr in stmt_exprs(stmt) for condition in self._in(expr)]
+
+    def _in(self, expr: Expr) -> tuple[Expr, ...]:
+        found = self._found.get(expr)
+        if found is None:
+            found = self._found[expr] = tuple(
+                part.children[0]
+                for part in walk_expr(expr)
+                if isinstance(part, Select)
+                or (isinstance(part, Call) and part.name == "if_then_else")
+            )
+        return found
+
+
+def is_empty(stmt: Stmt | None) -> bool:
+    """Whether a statement does nothing."""
+    return stmt is None or (isinstance(stmt, Seq) and not stmt.stmts)
+
+
+class Assuming(Rewriter):
+    """Rewrites a program for where some conditions are known to hold, or not to.
+
+    Parameters
+    ----------
+    known : mapping of Expr to bool
+        Truth of conditions, which are recognised wherever they stand.
+    """
+
+    def __init__(self, known: Mapping[Expr, bool]) -> None:
+        super().__init__()
+        self._memo.update({condition: const(truth) for condition, truth in known.items()})
+
+    def visit_Binary(self, node: Binary) -> Expr:
+        """Fold what has become constant."""
+        a, b = self.expr(node.a), self.expr(node.b)
+        return node if a is node.a and b is node.b else fold(node.op, a, b)
+
+    def visit_Not(self, node: Not) -> Expr:
+        """Fold what has become constant."""
+        a = self.expr(node.a)
+        return node if a is node.a else logical_not(a)
+
+    def visit_Select(self, node: Select) -> Expr:
+        """Keep one side if the condition is known."""
+        children = tuple(map(self.expr, node.children))
+        if all(new is old for new, old in zip(children, node.children, strict=True)):
+            return node
+        return select(*children)
+
+    def visit_Call(self, node: Call) -> Expr:
+        """Keep one side of if_then_else if its condition is known."""
+        children = tuple(map(self.expr, node.children))
+        if all(new is old for new, old in zip(children, node.children, strict=True)):
+            return node
+        if node.name == "likely":
+            return likely(*children)
+        if node.name == "if_then_else":
+            return if_then_else(*children)
+        return node.with_children(children)
+
+    def visit_If(self, node: If) -> Stmt:
+        """Keep one branch if the condition is known."""
+        condition, then = self.expr(node.condition), self.stmt(node.then)
+        orelse = None if node.orelse is None else self.stmt(node.orelse)
+        if isinstance(condition, Const):
+            return then if condition.value else (orelse or NOTHING)
+        if is_empty(then) and is_empty(orelse):
+            return NOTHING
+        if condition is node.condition and then is node.then and orelse is node.orelse:
+            return node
+        return If(condition, then, orelse)
+
+    def visit_For(self, node: For) -> Stmt:
+        """Drop a loop that does nothing."""
+        loop = self.rebuild_stmt(node)
+        return NOTHING if isinstance(loop, For) and is_empty(loop.body) else loop
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        """Drop an allocation that nothing uses."""
+        body = self.stmt(node.body)
+        if is_empty(body):
+            return NOTHING
+        return node if body is node.body else Allocate(node.buffer, body)
+
+    def visit_Produce(self, node: Produce) -> Stmt:
+        """Rewrite what is marked."""
+        body = self.stmt(node.body)
+        return node if body is node.body else Produce(node.name, body)
+
+    def visit_Seq(self, node: Seq) -> Stmt:
+        """Drop statements that do nothing."""
+        stmts = [self.stmt(stmt) for stmt in node.stmts]
+        if all(new is old for new, old in zip(stmts, node.stmts, strict=True)):
+            return node
+        return seq(*stmts)

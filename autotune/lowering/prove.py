@@ -1,0 +1,188 @@
+"""Proves guards away: by the ranges of loops, and by the guards and loop ends around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial, reduce
+
+from autotune.ir.expr import Binary, Call, Const, Expr
+from autotune.ir.ops import binary, const, likely
+from autotune.ir.simplify import Simplifier
+from autotune.ir.stmt import For, Function, If, Stmt, Store
+from autotune.ir.sums import INF, Sum, add, scaled
+from autotune.ir.visitor import StmtRewriter
+from autotune.lowering.facts import (
+    NOTHING,
+    Assuming,
+    Choices,
+    conjuncts,
+    excess,
+    is_empty,
+    operands,
+)
+
+#: Facts that one proof may combine; guards that follow from more of them are rare.
+STEPS = 2
+
+
+def prove_guards(function: Function) -> Function:
+    """Return the function without conditions that what is around them decides."""
+    return function.with_body(Prover().stmt(function.body))
+
+
+class Prover(StmtRewriter):
+    """Decides conditions by the loops and guards around them.
+
+    Attributes
+    ----------
+    simplifier : Simplifier
+        Knows the ranges of the loops' variables.
+    facts : list of Expr
+        Integers known to be at most 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.simplifier = Simplifier()
+        self.facts: list[Expr] = []
+        self._choices = Choices()
+
+    # -- proofs ----------------------------------------------------------------------------
+
+    def decide(self, condition: Expr) -> bool | None:
+        """Return the truth of a condition where it is known, else None."""
+        if isinstance(condition, Const):
+            return bool(condition.value)
+        over = excess(condition)
+        if over is None:
+            return None
+        if self.at_most_zero(over):
+            return True
+        below = binary("-", const(1), over)
+        return False if self.at_most_zero(below) else None
+
+    def at_most_zero(self, node: Expr) -> bool:
+        """Whether an integer is provably at most 0."""
+        facts = [form for form in map(self.simplifier.form, self.facts) if form.terms]
+        return self._below(self.simplifier.form(node), 1, facts, STEPS)
+
+    def _below(self, goal: Sum, limit: int, facts: list[Sum], steps: int) -> bool:
+        """Whether goal < limit, possibly after a multiple of a fact (<= 0) was taken from it."""
+        if self._highest(goal, facts) < limit:
+            return True
+        if not steps:
+            return False
+        for place, fact in enumerate(facts):
+            others = facts[:place] + facts[place + 1 :]
+            for p, q in _multiples(goal, fact):
+                if self._below(add(scaled(goal, p), fact, -q), p * limit, others, steps - 1):
+                    return True
+        return False
+
+    def _highest(self, form: Sum, facts: list[Sum]) -> float:
+        """Upper bound of a sum; what stands inside a quotient is bounded by facts too."""
+        total = self.simplifier.sum_bounds(form)[1]
+        for term in form.terms:
+            if term.upper == INF and term.lower > 1 and term.scale > 0:
+                low, high = self.simplifier.bounds(term.atom)
+                best = high
+                inner = self.simplifier.form(term.atom)
+                for fact in facts:
+                    for p, q in _multiples(inner, fact):
+                        rest = self.simplifier.sum_bounds(add(scaled(inner, p), fact, -q))[1]
+                        best = min(best, math.floor(rest / p) if rest < INF else INF)
+                if best < high < INF and best >= low:
+                    total -= term.scale * (high // term.lower - best // term.lower)
+        return total
+
+    # -- statements ------------------------------------------------------------------------
+
+    def visit_For(self, node: For) -> Stmt:
+        """Know in the body that the variable is below each of the extent's bounds."""
+        extent = self._decided(node.extent)
+        self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
+        known = len(self.facts)
+        if not isinstance(extent, Const):
+            beyond = binary("+", node.var, const(1))
+            self.facts += [binary("-", beyond, end) for end in operands(extent, "min")]
+        body = self.stmt(node.body)
+        del self.facts[known:]
+        if is_empty(body) or (isinstance(extent, Const) and extent.value <= 0):
+            return NOTHING
+        if extent is node.extent and body is node.body:
+            return node
+        return For(node.var, extent, node.kind, body, node.thread_tag)
+
+    def _decided(self, node: Expr) -> Expr:
+        """Return a smallest or largest of some numbers without those that others exclude."""
+        if not isinstance(node, Binary) or node.op not in ("min", "max"):
+            return node
+        kept: list[Expr] = []
+        for operand in map(self._decided, operands(node, node.op)):
+            if not any(self._excludes(node.op, other, operand) for other in kept):
+                kept = [other for other in kept if not self._excludes(node.op, operand, other)]
+                kept.append(operand)
+        return reduce(partial(binary, node.op), kept)
+
+    def _excludes(self, op: str, a: Expr, b: Expr) -> bool:
+        """Whether `b` can be left out of `op` beside `a`."""
+        return self.at_most_zero(binary("-", a, b) if op == "min" else binary("-", b, a))
+
+    def visit_If(self, node: If) -> Stmt:
+        """Decide the condition's parts one by one; know in each branch what led there."""
+        known = len(self.facts)
+        open_parts: list[Expr] = []
+        for part in conjuncts(node.condition):
+            truth = self.decide(part)
+            if truth is False:
+                del self.facts[known:]
+                return NOTHING if node.orelse is None else self.stmt(node.orelse)
+            if truth is None:
+                open_parts.append(part)
+                self._learn(part, True)
+        then = self.stmt(node.then)
+        del self.facts[known:]
+        if not open_parts:
+            return then
+        orelse = None
+        if node.orelse is not None:
+            if len(open_parts) == 1:
+                self._learn(open_parts[0], False)
+            orelse = self.stmt(node.orelse)
+            del self.facts[known:]
+        if is_empty(then) and is_empty(orelse):
+            return NOTHING
+        condition = open_parts[0]
+        for part in open_parts[1:]:
+            condition = binary("and", condition, part)
+        if isinstance(node.condition, Call) and node.condition.name == "likely":
+            condition = likely(condition)
+        if condition is node.condition and then is node.then and orelse is node.orelse:
+            return node
+        return If(condition, then, orelse)
+
+    def _learn(self, condition: Expr, truth: bool) -> None:
+        over = excess(condition)
+        if over is not None:
+            self.facts.append(over if truth else binary("-", const(1), over))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Decide the choices between values."""
+        known = {
+            part: truth
+            for condition in self._choices.of(node)
+            for part in conjuncts(condition)
+            if (truth := self.decide(part)) is not None
+        }
+        return Assuming(known).stmt(node) if known else node
+
+
+def _multiples(goal: Sum, fact: Sum) -> Iterator[tuple[int, int]]:
+    """Yield (p, q), both above 0, for which p * goal - q * fact lacks a term of both."""
+    for term in goal.terms:
+        for other in fact.terms:
+            same = term.atom is other.atom and term[1:3] == other[1:3]
+            if same and (term.scale > 0) == (other.scale > 0):
+                shared = math.gcd(term.scale, other.scale)
+                yield abs(other.scale) // shared, abs(term.scale) // shared
