@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from autotune.ir.canonical import Canonical
-from autotune.ir.expr import Buffer, Const
+from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store
+from autotune.ir.sum_bounds import ANYTHING, Bounds
+from autotune.ir.wrapping import Wrapping
 
 
 class Simplifier(Canonical):
@@ -15,6 +19,21 @@ class Simplifier(Canonical):
     ranges, otherwise
         As of `Canonical`; the ranges of loop variables are found on the way.
     """
+
+    def __init__(
+        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+    ) -> None:
+        super().__init__(ranges, otherwise)
+        self._values = Wrapping(self)
+
+    def forget(self) -> None:
+        """Drop what was derived from the ranges known so far."""
+        super().forget()
+        self._values.forget()
+
+    def value(self, node: Expr) -> Expr:
+        """Return a stored value simplified, whose integers wrap to their types."""
+        return self._values.expr(node)
 
     def visit_For(self, node: For) -> Stmt:
         """Tell the loop's range to what stands in it."""
@@ -57,7 +76,7 @@ class Simplifier(Canonical):
     def visit_Store(self, node: Store) -> Stmt:
         """Simplify index and value."""
         buffer = self._buffers.get(node.buffer, node.buffer)
-        index, value = self.expr(node.index), self.expr(node.value)
+        index, value = self.expr(node.index), self.value(node.value)
         if buffer is node.buffer and index is node.index and value is node.value:
             return node
         return Store(buffer, index, value)

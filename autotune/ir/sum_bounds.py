@@ -1,7 +1,7 @@
 """Bounds of integer expressions from the ranges of their variables, through canonical sums.
 
-Bounds are floats, infinite where nothing is known: variables may have any range, unlike the knobs
-of `intervals`.
+Bounds are infinite where nothing is known: variables may have any range, unlike the knobs of
+`intervals`. Known ones are Python's integers, so nothing is rounded.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class BoundedRewriter(Rewriter):
             return self._data_bounds(node)
         match node:
             case Const():
-                return float(node.value), float(node.value)
+                return node.value, node.value
             case Knob():
-                return self.ranges.get(node, (float(node.low), float(node.high)))
+                return self.ranges.get(node, (node.low, node.high))
             case Var():
                 size = isinstance(node, SizeVar)
                 return self.ranges.get(node, (0, INF) if size else self._otherwise)
@@ -105,7 +105,8 @@ class BoundedRewriter(Rewriter):
             case Cast() if node.a.dtype == dtypes.BOOL:
                 return 0, 1
             case Call(name="gcd"):
-                return 1, max(self.bounds(child)[1] for child in node.children)
+                (a, b), (c, d) = (self.bounds(child) for child in node.children)
+                return int(a > 0 or c > 0), max(b, d)
             case _:
                 return ANYTHING
 
@@ -131,16 +132,16 @@ class BoundedRewriter(Rewriter):
         return max(bounds[0], low + 1), min(bounds[1], high + 1)
 
     def may_wrap(self, node: Expr) -> bool:
-        """Whether integers of any size enter: their sums may wrap, so only congruences hold.
-
-        Those are loaded ones and those cast to a type that may not hold them.
-        """
+        """Whether a step of the computation may wrap, so that only congruences hold."""
         found = self._wraps.get(node)
         if found is None:
-            anything = isinstance(node, Cast) and self.bounds(node) == ANYTHING
-            found = isinstance(node, Load) or anything or any(map(self.may_wrap, node.children))
+            found = self._leaves_type(node) or any(map(self.may_wrap, node.children))
             self._wraps[node] = found
         return found
+
+    def _leaves_type(self, node: Expr) -> bool:
+        """Whether integers of any size enter: loaded ones, or cast to what may not hold them."""
+        return isinstance(node, Load) or (isinstance(node, Cast) and self.bounds(node) == ANYTHING)
 
 
 def binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:
@@ -173,10 +174,10 @@ def verdict(op: str, low: float, high: float) -> bool | None:
 
 
 def _times(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b
+    return 0 if a == 0 or b == 0 else a * b
 
 
 def _floordiv(a: float, c: float) -> float:
     if abs(c) == INF:
-        return 0.0 if a >= 0 else -1.0
-    return a if abs(a) == INF else float(int(a) // int(c))
+        return 0 if a >= 0 else -1
+    return a if abs(a) == INF else int(a) // int(c)

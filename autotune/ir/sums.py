@@ -112,9 +112,8 @@ def number(value: int, dtype: str) -> Expr:
     """Return a constant; one too large is a sum of parts: exact in indices, else wrapped."""
     if dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype):
         return const(value, dtype)
-    step = 1 << min(16, dtypes.bits(dtype) // 2)
-    high, low = divmod(value, step)
-    return fold("+", fold("*", number(high, dtype), const(step, dtype)), const(low, dtype))
+    high, low = divmod(value, 1 << 16)
+    return fold("+", fold("*", number(high, dtype), const(1 << 16, dtype)), const(low, dtype))
 
 
 def term_expr(term: Term, factor: int, dtype: str) -> Expr:

@@ -35,12 +35,21 @@ class Generator:
         Variables, or loads, of integer types.
     types : sequence of str
         Integer types through which a number may be cast on its way.
+    lazy : bool
+        Whether there are divisions by zero, on that side of a select which does not count.
     """
 
-    def __init__(self, rng: random.Random, leaves: Sequence[Expr], types: Sequence[str]) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        leaves: Sequence[Expr],
+        types: Sequence[str] = ("int32", "int64"),
+        lazy: bool = True,
+    ) -> None:
         self.rng = rng
         self.leaves = leaves
         self.types = types
+        self.lazy = lazy
 
     def any(self, depth: int) -> Expr:
         """Return a number of the first leaf's type or, one time in four, a condition."""
@@ -61,7 +70,8 @@ class Generator:
             return self.leaf(dtype)
         make = self.rng.choice(
             (self.sum, self.sum, self.linear, self.linear, self.division, self.division,
-             self.division, self.pieces, self.extremum, self.choice, self.product, self.cast)
+             self.division, self.pieces, self.extremum, self.choice, self.product, self.cast,
+             self.divisor)
         )  # fmt: skip
         return make(depth, dtype)
 
@@ -86,9 +96,8 @@ class Generator:
         if self.chance(0.85):
             return ops.binary(op, a, self.pick(DIVISORS, dtype))
         b = self.number(depth - 2, dtype)
-        if isinstance(b, Const) or self.chance(0.5):
+        if not self.lazy or isinstance(b, Const) or self.chance(0.5):
             return ops.binary(op, a, ops.binary("max", b, self.pick(range(1, 5), dtype)))
-        # By what may be zero, where that does not count.
         return ops.select(ops.binary("!=", b, ops.const(0, dtype)), Binary(op, a, b), a)
 
     def pieces(self, depth: int, dtype: str) -> Expr:
@@ -117,6 +126,12 @@ class Generator:
 
     def product(self, depth: int, dtype: str) -> Expr:
         return self.number(min(depth - 1, 2), dtype) * self.number(min(depth - 2, 2), dtype)
+
+    def divisor(self, depth: int, dtype: str) -> Expr:
+        """Return the greatest common divisor of two numbers that are not negative."""
+        least = self.pick((0, 1), dtype)
+        a, b = self.number(depth - 1, dtype), self.number(depth - 2, dtype)
+        return ops.gcd(ops.binary("max", a, least), ops.binary("max", b, least))
 
     def cast(self, depth: int, dtype: str) -> Expr:
         """Return a number that comes from a condition or from another type."""

@@ -266,3 +266,33 @@ def test_learning_another_range_forgets_what_the_old_one_decided() -> None:
     assert str(simplifier.expr(guard)) == "True"
     simplifier.bind(X, 0, 7)
     assert str(simplifier.expr(guard)) == "(x < 4)"
+
+
+def test_bounds_are_exact_where_floats_are_not() -> None:
+    wide = Var("w", "int64")
+    simplifier = Simplifier({wide: (2**60, 2**60 + 2)})
+    assert simplifier.bounds(wide * 3 + 1) == (3 * 2**60 + 1, 3 * 2**60 + 7)
+    assert str(simplifier.expr(wide < ops.const(2**60 + 2, "int64"))) != "True"
+    assert str(simplifier.expr(wide < ops.const(2**60 + 3, "int64"))) == "True"
+
+
+def test_a_divisor_of_zeros_may_be_zero() -> None:
+    assert Simplifier().bounds(ops.gcd(Knob("a", 0, 4), Knob("b", 0, 6))) == (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ((X * 10**9) // 4, "floordiv((x*1000000000), 4)"),
+        (ops.binary("max", X * 10**9, 0), "max((x*1000000000), 0)"),
+        (ops.select(X * 10**9 >= 0, X, Y) // 1, "select(((x*1000000000) >= 0), x, y)"),
+        ((X * 100) // 4, "(x*25)"),
+        (X + 2147483640 < 2147483647, "(x < 7)"),
+        (X * 3 * 10**8 - 10**8 + X * 2 * 10**7 < 5, "(((x*320000000) - 100000000) < 5)"),
+        ((X * 10**9) * 4 + X, "(x*((61035*65536) + 10241))"),
+    ],
+)  # fmt: skip
+def test_a_stored_value_is_divided_and_compared_only_where_nothing_wraps(
+    value: Expr, text: str
+) -> None:
+    assert expr_text(Simplifier({X: (0, 7)}).value(value)) == text
