@@ -131,6 +131,8 @@ class _Lanes(Rewriter):
         own = self.own.get(buffer)
         if own is None:
             return buffer, self.expr(index)
+        if index.lanes > 1:
+            raise Refusal("a vector inside a vector")
         first = fold("*", index, Const(self.lanes, index.dtype))
         return own, self.expr(fold("+", first, ops.cast(index.dtype, self.lane)))
 

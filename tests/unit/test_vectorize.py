@@ -259,6 +259,16 @@ def test_of_two_nested_vector_loops_the_inner_one_becomes_vectors() -> None:
     assert [s.index.lanes for s in walk(body) if isinstance(s, Store)] == [8]
 
 
+def test_a_loop_that_allocates_around_vectors_stays_one() -> None:
+    def each(u: Var) -> Stmt:
+        own = vector_loop(lambda v: Store(T, v, Load(A, u + v)), 2)
+        return Allocate(T, seq(own, Store(C, u, Load(T, Const(0, "int32")) + Load(T, ONE))))
+
+    body = transformed(vector_loop(each))
+    assert serial(body)
+    assert {s.index.lanes for s in walk(body) if isinstance(s, Store)} == {1, 2}
+
+
 def test_a_function_without_vector_loops_is_returned_as_it_is() -> None:
     body = For(Var("i"), N, LoopKind.SERIAL, Store(C, ONE, Const(1.0, "float32")))
     function = Function("f", (C,), frozenset([C]), body)
