@@ -55,7 +55,8 @@ def assert_same(actual: Array, expected: Array, signed_zeros: bool = True) -> No
     """Equal in every element, with the sign of a zero; a NaN where a NaN is expected."""
     assert actual.dtype == expected.dtype
     if dtypes.is_float(actual.dtype.name):
-        actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            actual, expected = actual.astype(np.float64), expected.astype(np.float64)
         if signed_zeros:
             numbers = ~np.isnan(expected)
             signs = np.signbit(actual), np.signbit(expected)

@@ -59,11 +59,12 @@ class Indices(Writer):
         if known is None:
             match expr:
                 case Const() | Var():
-                    known = dtypes.is_integer(expr.dtype)
+                    known = dtypes.is_index(expr.dtype)
                 case Binary(op=op):
                     known = op in ARITHMETIC and all(map(self.is_index, expr.children))
                 case Cast():
-                    known = dtypes.holds(expr.dtype, expr.a.dtype) and self.is_index(expr.a)
+                    lossless = dtypes.holds(expr.dtype, expr.a.dtype)
+                    known = lossless and dtypes.is_index(expr.a.dtype) and self.is_index(expr.a)
                 case Ramp() | Broadcast():
                     known = all(map(self.is_index, expr.children))
                 case Select(condition=Binary(op=op) as test):
@@ -100,7 +101,7 @@ class Indices(Writer):
                 return self.form(expr.base) + self.form(expr.stride).scaled(lane)
             case Broadcast():
                 return self.form(expr.value)
-            case Cast() if dtypes.is_integer(expr.a.dtype):
+            case Cast() if dtypes.is_index(expr.a.dtype):
                 return self.form(expr.a, lane)
             case Binary() if expr.op in ARITHMETIC:
                 return self._arithmetic(expr.op, self.form(expr.a, lane), self.form(expr.b, lane))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 
+from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.linear import Linear, constant, within
-from autotune.codegen.llvm.types import llvm_type, memory_type
-from autotune.codegen.llvm.vectors import Vectors, constants
+from autotune.codegen.llvm.types import memory_type
+from autotune.codegen.llvm.vectors import constants
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
@@ -17,7 +18,7 @@ from autotune.ir.visitor import walk_expr
 ALIGNMENT = 64
 
 
-class Memory(Vectors):
+class Memory(Conversions):
     """A writer that knows where buffers are and when they changed.
 
     Attributes
@@ -130,17 +131,3 @@ class Memory(Vectors):
             code.append(branch)
         code.begin(labels[2])
         return self.define(f"phi {kind} {', '.join(incoming)}")
-
-    def from_memory(self, ref: str, dtype: str, lanes: int) -> str:
-        """Value of what is stored: bools are bytes."""
-        if dtype != dtypes.BOOL:
-            return ref
-        zero = "0" if lanes == 1 else "zeroinitializer"
-        return self.define(f"icmp ne {memory_type(dtype, lanes)} {ref}, {zero}")
-
-    def to_memory(self, ref: str, dtype: str, lanes: int) -> str:
-        """Value as it is stored: bools become bytes."""
-        if dtype != dtypes.BOOL:
-            return ref
-        old, new = llvm_type(dtype, lanes), memory_type(dtype, lanes)
-        return self.define(f"zext {old} {ref} to {new}")

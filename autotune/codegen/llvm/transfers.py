@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.codegen.llvm.linear import Linear, constant
 from autotune.codegen.llvm.memory import Memory
-from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, suffix
+from autotune.codegen.llvm.types import const_text, llvm_type, memory_suffix, memory_type
 from autotune.codegen.llvm.vectors import constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
@@ -133,7 +133,7 @@ class Transfers(Memory):
     @staticmethod
     def _masked(what: str, dtype: str, lanes: int) -> tuple[str, str]:
         """Name of a masked intrinsic, and the type of what it moves."""
-        element = f"v{lanes}i8" if dtype == dtypes.BOOL else suffix(dtype, lanes)
+        element = memory_suffix(dtype, lanes)
         pointers = "p0" if what in ("load", "store") else f"v{lanes}p0"
         return f"llvm.masked.{what}.{element}.{pointers}", memory_type(dtype, lanes)
 

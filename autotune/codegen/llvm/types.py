@@ -1,4 +1,9 @@
-"""How IR types and constants are spelled in LLVM assembly (opaque pointers, LLVM 20 and later)."""
+"""How IR types and constants are spelled in LLVM assembly (opaque pointers, LLVM 20 and later).
+
+A value may be one thing in a register and another in memory: a bool is one bit and a byte, a half
+float is the float32 of the same value and 16 bits. No arithmetic is done on LLVM's own half types:
+what becomes of them differs between processors.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,25 @@ import struct
 
 from autotune.ir import dtypes
 
-_NAMES = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64", "bool": "i1"}
-_SHORT = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "bool": "i1"}
+_FLOATS = {"float32": ("float", "f32"), "float64": ("double", "f64")}
+
+
+def register_type(dtype: str) -> str:
+    """IR type whose values registers hold for values of `dtype`: float32 for the half types."""
+    return "float32" if dtypes.is_half(dtypes.check(dtype)) else dtype
 
 
 def llvm_type(dtype: str, lanes: int = 1) -> str:
-    """Type of a value in a register: bool is one bit."""
-    return vector_of(_NAMES[dtypes.check(dtype)], lanes)
+    """Type of a value in a register."""
+    held = register_type(dtype)
+    return vector_of(_FLOATS[held][0] if held in _FLOATS else f"i{dtypes.bits(held)}", lanes)
 
 
 def memory_type(dtype: str, lanes: int = 1) -> str:
-    """Type of a value in memory: bool is a byte."""
-    return vector_of("i8" if dtype == dtypes.BOOL else _NAMES[dtypes.check(dtype)], lanes)
+    """Type of a value in memory."""
+    if dtype in _FLOATS:
+        return llvm_type(dtype, lanes)
+    return vector_of(f"i{8 * dtypes.itemsize(dtype)}", lanes)
 
 
 def vector_of(scalar: str, lanes: int) -> str:
@@ -26,8 +38,20 @@ def vector_of(scalar: str, lanes: int) -> str:
 
 
 def suffix(dtype: str, lanes: int = 1) -> str:
-    """Overload suffix of intrinsics, such as v16f32."""
-    return _SHORT[dtype] if lanes == 1 else f"v{lanes}{_SHORT[dtype]}"
+    """Overload suffix of intrinsics on registers, such as v16f32."""
+    held = register_type(dtype)
+    return _suffix(_FLOATS[held][1] if held in _FLOATS else f"i{dtypes.bits(held)}", lanes)
+
+
+def memory_suffix(dtype: str, lanes: int = 1) -> str:
+    """Overload suffix of intrinsics that access memory, such as v16i8 for bool."""
+    if dtype in _FLOATS:
+        return suffix(dtype, lanes)
+    return _suffix(f"i{8 * dtypes.itemsize(dtype)}", lanes)
+
+
+def _suffix(scalar: str, lanes: int) -> str:
+    return scalar if lanes == 1 else f"v{lanes}{scalar}"
 
 
 def float_text(value: float) -> str:
@@ -43,7 +67,7 @@ def const_text(value: int | float | bool, dtype: str, lanes: int = 1) -> str:
         text = "true" if value else "false"
     else:
         text = str(int(value))
-    return text if lanes == 1 else f"splat ({_NAMES[dtype]} {text})"
+    return text if lanes == 1 else f"splat ({llvm_type(dtype)} {text})"
 
 
 def symbol(name: str) -> str:

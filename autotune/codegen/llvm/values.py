@@ -78,7 +78,7 @@ class Values(Transfers):
             case Select():
                 return self._select(expr)
             case Cast():
-                return self._cast(expr)
+                return self.converted(self.value(expr.a), expr.a.dtype, expr.dtype, expr.lanes)
             case Not():
                 kind = llvm_type(dtypes.BOOL, expr.lanes)
                 true = const_text(True, dtypes.BOOL, expr.lanes)
@@ -134,13 +134,17 @@ class Values(Transfers):
                 raise CodegenError(f"`{op}` has no meaning for bool: {expr}")
             return self.define(f"{_BOOL_OPS[op]} {kind} {a}, {b}")
         if dtypes.is_float(operand):
-            if op in _FLOAT_OPS:
-                return self.define(f"{_FLOAT_OPS[op]} {kind} {a}, {b}")
-            return self._float_extreme(expr, a, b)
+            if op not in _FLOAT_OPS:
+                return self._float_extreme(expr, a, b)
+            result = self.define(f"{_FLOAT_OPS[op]} {kind} {a}, {b}")
+            return self.rounded(result, operand, expr.lanes)
         if op in _INT_OPS:
             return self.define(f"{_INT_OPS[op]} {kind} {a}, {b}")
         if op in ("min", "max"):
-            return self.intrinsic(f"s{op}", operand, expr.lanes, a, b)
+            sign = "u" if dtypes.is_unsigned(operand) else "s"
+            return self.intrinsic(f"{sign}{op}", operand, expr.lanes, a, b)
+        if dtypes.is_unsigned(operand):
+            return self._unsigned_division(expr, a, b)
         return self._floor_division(expr, a, b)
 
     def _float_extreme(self, expr: Binary, a: str, b: str) -> str:
@@ -198,6 +202,16 @@ class Values(Transfers):
             return result
         return self.define(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
 
+    def _unsigned_division(self, expr: Binary, a: str, b: str) -> str:
+        """`//` and `%` of unsigned integers; by 0 gives 0, without a trap."""
+        kind, mask = llvm_type(expr.dtype, expr.lanes), vector_of("i1", expr.lanes)
+        zero, one = (const_text(v, expr.dtype, expr.lanes) for v in (0, 1))
+        operation = "udiv" if expr.op == "//" else "urem"
+        is_zero = self.define(f"icmp eq {kind} {b}, {zero}")
+        safe = self.define(f"select {mask} {is_zero}, {kind} {one}, {kind} {b}")
+        result = self.define(f"{operation} {kind} {a}, {safe}")
+        return self.define(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+
     def _compare(self, expr: Binary) -> str:
         a, b, op = expr.a, expr.b, expr.op
         if expr.lanes == 1 and self.is_index(a) and self.is_index(b):
@@ -210,7 +224,7 @@ class Values(Transfers):
         if dtypes.is_float(a.dtype):
             return self.define(f"fcmp {_FLOAT_TESTS[op]} {kind} {self.value(a)}, {self.value(b)}")
         test = _INT_TESTS[op]
-        if a.dtype == dtypes.BOOL:
+        if a.dtype == dtypes.BOOL or dtypes.is_unsigned(a.dtype):
             test = test.replace("s", "u")
         return self.define(f"icmp {test} {kind} {self.value(a)}, {self.value(b)}")
 
@@ -264,28 +278,6 @@ class Values(Transfers):
         return self.define(f"select {mask} {test}, {kind} {first}, {kind} {second}")
 
     # -- conversions and intrinsics --------------------------------------------------------------
-
-    def _cast(self, expr: Cast) -> str:
-        source, target = expr.a.dtype, expr.dtype
-        ref = self.value(expr.a)
-        old, new = llvm_type(source, expr.lanes), llvm_type(target, expr.lanes)
-        if source == target:
-            return ref
-        if target == dtypes.BOOL:
-            zero = const_text(0, source, expr.lanes)
-            test = "fcmp une" if dtypes.is_float(source) else "icmp ne"
-            return self.define(f"{test} {old} {ref}, {zero}")
-        if dtypes.is_float(source) and dtypes.is_float(target):
-            op = "fpext" if dtypes.bits(target) > dtypes.bits(source) else "fptrunc"
-        elif dtypes.is_float(source):
-            op = "fptosi"
-        elif dtypes.is_float(target):
-            op = "uitofp" if source == dtypes.BOOL else "sitofp"
-        elif source == dtypes.BOOL:
-            op = "zext"
-        else:
-            op = "sext" if dtypes.bits(target) > dtypes.bits(source) else "trunc"
-        return self.define(f"{op} {old} {ref} to {new}")
 
     def _call(self, expr: Call) -> str:
         name, lanes = expr.name, expr.lanes

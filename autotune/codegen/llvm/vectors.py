@@ -127,9 +127,9 @@ class Vectors(Indices):
                 return self.define(f"{name} <{lanes} x i64> {a}, {b}")
             case Broadcast():
                 return self._repeated(self.materialise(self.form(expr.value)), "i64", lanes)
-            case Cast() if dtypes.is_integer(expr.a.dtype):
+            case Cast() if dtypes.is_index(expr.a.dtype):
                 return self.wide(expr.a)
-            case Load():
+            case Load() | Cast():
                 ref = self.value(expr)
                 if expr.dtype == "int64":
                     return ref

@@ -1,0 +1,151 @@
+"""Conversions: between types, between registers and memory, and rounding to the half types."""
+
+from __future__ import annotations
+
+from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, register_type, vector_of
+from autotune.codegen.llvm.vectors import Vectors
+from autotune.ir import dtypes
+
+#: Bits of the quiet NaN that stands for all of bfloat16, as those of a float32.
+_QUIET_NAN = 0x7FC00000
+
+
+class Conversions(Vectors):
+    """A writer that converts values; operands are as `llvm_type` says."""
+
+    # -- registers and memory ------------------------------------------------------------------
+
+    def from_memory(self, ref: str, dtype: str, lanes: int) -> str:
+        """Value of what is stored."""
+        stored = memory_type(dtype, lanes)
+        if dtype == dtypes.BOOL:
+            return self.define(f"icmp ne {stored} {ref}, {const_text(0, 'uint8', lanes)}")
+        if dtype == "float16":
+            return self._extended(self.define(f"bitcast {stored} {ref} to {_half(lanes)}"), lanes)
+        if dtype == "bfloat16":
+            bits = vector_of("i32", lanes)
+            wide = self.define(f"zext {stored} {ref} to {bits}")
+            high = self.define(f"shl {bits} {wide}, {const_text(16, 'int32', lanes)}")
+            return self.define(f"bitcast {bits} {high} to {llvm_type(dtype, lanes)}")
+        return ref
+
+    def to_memory(self, ref: str, dtype: str, lanes: int) -> str:
+        """Value as it is stored."""
+        held, stored = llvm_type(dtype, lanes), memory_type(dtype, lanes)
+        if dtype == dtypes.BOOL:
+            return self.define(f"zext {held} {ref} to {stored}")
+        if dtype == "float16":
+            return self.define(f"bitcast {_half(lanes)} {self._halved(ref, lanes)} to {stored}")
+        if dtype == "bfloat16":
+            bits = vector_of("i32", lanes)
+            wide = self.define(f"bitcast {held} {ref} to {bits}")
+            high = self.define(f"lshr {bits} {wide}, {const_text(16, 'int32', lanes)}")
+            return self.define(f"trunc {bits} {high} to {stored}")
+        return ref
+
+    # -- half types ----------------------------------------------------------------------------
+
+    def rounded(self, ref: str, dtype: str, lanes: int) -> str:
+        """Round a float32 to a half type, to nearest, ties to even; other types stay."""
+        if dtype == "float16":
+            return self._extended(self._halved(ref, lanes), lanes)
+        return self._rounded_to_bfloat(ref, lanes) if dtype == "bfloat16" else ref
+
+    def _halved(self, ref: str, lanes: int) -> str:
+        return self.define(f"fptrunc {vector_of('float', lanes)} {ref} to {_half(lanes)}")
+
+    def _extended(self, ref: str, lanes: int) -> str:
+        return self.define(f"fpext {_half(lanes)} {ref} to {vector_of('float', lanes)}")
+
+    def _rounded_to_bfloat(self, ref: str, lanes: int) -> str:
+        """Round in integers: processors that have an instruction for it drop subnormal numbers."""
+        kind, bits = vector_of("float", lanes), vector_of("i32", lanes)
+
+        def number(value: int) -> str:
+            return const_text(value, "uint32", lanes)
+
+        pattern = self.define(f"bitcast {kind} {ref} to {bits}")
+        shifted = self.define(f"lshr {bits} {pattern}, {number(16)}")
+        odd = self.define(f"and {bits} {shifted}, {number(1)}")
+        below = self.define(f"add {bits} {odd}, {number(0x7FFF)}")
+        up = self.define(f"add {bits} {pattern}, {below}")
+        kept = self.define(f"and {bits} {up}, {number(0xFFFF0000)}")
+        unordered = self.define(f"fcmp uno {kind} {ref}, {ref}")
+        result = self._chosen(unordered, bits, number(_QUIET_NAN), kept, lanes)
+        return self.define(f"bitcast {bits} {result} to {kind}")
+
+    def _chosen(self, mask: str, kind: str, true: str, false: str, lanes: int) -> str:
+        condition = vector_of("i1", lanes)
+        return self.define(f"select {condition} {mask}, {kind} {true}, {kind} {false}")
+
+    # -- casts -----------------------------------------------------------------------------------
+
+    def converted(self, ref: str, source: str, target: str, lanes: int) -> str:
+        """Value `ref` of type `source` as one of type `target`; docs/dtypes.md has the rules."""
+        if source == target:
+            return ref
+        if target == dtypes.BOOL:
+            test = "fcmp une" if dtypes.is_float(source) else "icmp ne"
+            zero = const_text(0, source, lanes)
+            return self.define(f"{test} {llvm_type(source, lanes)} {ref}, {zero}")
+        if not dtypes.is_float(target):
+            if dtypes.is_float(source):
+                return self._saturated(ref, source, target, lanes)
+            return self._resized(ref, source, target, lanes)
+        held = register_type(target)
+        if dtypes.is_float(source):
+            ref = self._refloated(ref, register_type(source), held, lanes)
+        else:
+            signed = dtypes.is_integer(source) and not dtypes.is_unsigned(source)
+            ref = self._to(f"{'s' if signed else 'u'}itofp", ref, source, held, lanes)
+        exact = dtypes.bits(source) <= 8  # both half types have all integers of eight bits
+        return ref if exact else self.rounded(ref, target, lanes)
+
+    def _to(self, operation: str, ref: str, source: str, target: str, lanes: int) -> str:
+        old, new = llvm_type(source, lanes), llvm_type(target, lanes)
+        return self.define(f"{operation} {old} {ref} to {new}")
+
+    def _refloated(self, ref: str, source: str, target: str, lanes: int) -> str:
+        if source == target:
+            return ref
+        return self._to("fpext" if target == "float64" else "fptrunc", ref, source, target, lanes)
+
+    def _resized(self, ref: str, source: str, target: str, lanes: int) -> str:
+        """Integer or bool to integer, modulo the width of the target."""
+        old, new = dtypes.bits(source), dtypes.bits(target)
+        if old == new:
+            return ref
+        unsigned = source == dtypes.BOOL or dtypes.is_unsigned(source)
+        operation = "trunc" if new < old else "zext" if unsigned else "sext"
+        return self._to(operation, ref, source, target, lanes)
+
+    def _saturated(self, ref: str, source: str, target: str, lanes: int) -> str:
+        """Float to integer towards zero; too large ones to the nearest, a NaN to 0.
+
+        Cut to the range first (LLVM's own saturating conversion is done lane by lane on x86).
+        """
+        held, kind = register_type(source), llvm_type(source, lanes)
+        low, high = int(dtypes.min_value(target)), int(dtypes.max_value(target))
+        # The largest float not above `high`: what lies beyond gets `high` afterwards.
+        spare = max(0, high.bit_length() - (24 if held == "float32" else 53))
+        limit = high >> spare << spare
+        bottom, top = (const_text(float(end), held, lanes) for end in (low, limit))
+        above = self.define(f"fcmp ogt {kind} {ref}, {bottom}")
+        cut = self._chosen(above, kind, ref, bottom, lanes)  # `low` for a NaN
+        beyond = self.define(f"fcmp ogt {kind} {cut}, {top}")
+        cut = self._chosen(beyond, kind, top, cut, lanes)
+        wide = target if dtypes.bits(target) >= 32 else "int32"
+        operation = "fptoui" if dtypes.is_unsigned(wide) else "fptosi"
+        result = self._to(operation, cut, held, wide, lanes)
+        whole = llvm_type(wide, lanes)
+        if limit < high:
+            result = self._chosen(beyond, whole, const_text(high, wide, lanes), result, lanes)
+        if low < 0:
+            unordered = self.define(f"fcmp uno {kind} {ref}, {ref}")
+            zero = const_text(0, wide, lanes)
+            result = self._chosen(unordered, whole, zero, result, lanes)
+        return self._resized(result, wide, target, lanes)
+
+
+def _half(lanes: int) -> str:
+    return vector_of("half", lanes)

@@ -1,0 +1,258 @@
+"""Every operation and cast on every data type: LLVM does exactly what the interpreter does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import te
+from autotune.ir import dtypes, ops
+from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
+from autotune.ir.interpreter import interpret
+from autotune.ir.stmt import For, Function, LoopKind, Store, seq
+from autotune.ir.verify import verify
+from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.lowering.vectorize import vectorize
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.llvm import compile_function
+from tests.dtype_values import Array, assert_same, converted, edges, pairs
+
+LANES = 8
+KINDS = (LoopKind.SERIAL, LoopKind.VECTORIZED)
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+Operation = Callable[..., Expr]
+
+
+def padded(values: Array) -> Array:
+    """Values repeated to whole vectors."""
+    return np.resize(values, -(-len(values) // LANES) * LANES)
+
+
+def elementwise(
+    operations: Sequence[Operation], types: Sequence[str], kind: LoopKind, n: int
+) -> Function:
+    """Store what each operation gives for the elements of the inputs, each in an array."""
+    shape = (ops.const(n),)
+    inputs = [Buffer(f"in{k}", dtype, shape) for k, dtype in enumerate(types)]
+    outer, inner = Var("o"), Var("i")
+    index = outer * LANES + inner
+    values = [make(*(Load(b, index) for b in inputs)) for make in operations]
+    outputs = [Buffer(f"out{k}", value.dtype, shape) for k, value in enumerate(values)]
+    stores = [Store(b, index, value) for b, value in zip(outputs, values, strict=True)]
+    body = For(inner, ops.const(LANES), kind, seq(*stores))
+    whole = For(outer, ops.const(n // LANES), LoopKind.SERIAL, body)
+    return verify(Function("f", (*inputs, *outputs), frozenset(outputs), whole))
+
+
+def results(
+    operations: Sequence[Operation], inputs: Sequence[Array], kind: LoopKind
+) -> list[Array]:
+    """Compute by LLVM and by the interpreter, and return what both agree on."""
+    types = [array.dtype.name for array in inputs]
+    function = elementwise(operations, types, kind, len(inputs[0]))
+    kernel = compile_function(vectorize(function), cache=ObjectCache(None))
+    found = []
+    for run in (kernel, lambda *arrays: interpret(function, arrays)):
+        outputs = [
+            np.zeros(len(inputs[0]), dtypes.numpy_dtype(b.dtype))
+            for b in function.params[len(inputs) :]
+        ]
+        run(*inputs, *outputs)
+        found.append(outputs)
+    for compiled, told in zip(*found, strict=True):
+        assert_same(compiled, told)
+    return found[0]
+
+
+def binary(op: str) -> Operation:
+    return lambda a, b: Binary(op, a, b)
+
+
+# -- operations ---------------------------------------------------------------------------------
+
+NUMPY: dict[str, Any] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "==": np.equal,
+    "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.NUMBERS)
+def test_operations_are_those_of_the_interpreter_and_numpy(dtype: str, kind: LoopKind) -> None:
+    names = ["+", "-", "*", *COMPARISONS, "min", "max"]
+    names += ["/"] if dtypes.is_float(dtype) else []
+    x, y = map(padded, pairs(dtype))
+    with np.errstate(all="ignore"):
+        found = results([binary(op) for op in names], [x, y], kind)
+        for op, result in zip(names, found, strict=True):
+            if op in NUMPY:
+                assert_same(result, NUMPY[op](x, y))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.INTEGERS)
+def test_integers_divide_rounding_down(dtype: str, kind: LoopKind) -> None:
+    x, y = pairs(dtype)
+    x, y = padded(x[y != 0]), padded(y[y != 0])
+    results([binary("//"), binary("%")], [x, y], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.INTEGERS)
+def test_integers_divide_by_constants(dtype: str, kind: LoopKind) -> None:
+    divisors = [d for d in (1, 3, 8, 127, -1, -5) if dtypes.fits(d, dtype)]
+    cases = [
+        lambda a, op=op, d=d: Binary(op, a, Const(d, dtype)) for op in ("//", "%") for d in divisors
+    ]
+    results(cases, [padded(edges(dtype))], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.INTEGERS)
+def test_division_by_zero_gives_zero_and_does_not_trap(dtype: str, kind: LoopKind) -> None:
+    x = padded(edges(dtype))
+    function = elementwise([binary("//"), binary("%")], [dtype, dtype], kind, len(x))
+    outputs = [np.ones_like(x), np.ones_like(x)]
+    compile_function(vectorize(function), cache=ObjectCache(None))(x, np.zeros_like(x), *outputs)
+    assert not np.any(outputs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.ALL)
+def test_values_are_chosen_and_constants_stored(dtype: str, kind: LoopKind) -> None:
+    x, y = map(padded, pairs(dtype))
+    constants = [lambda a, b, v=v: Select(a < b, Const(v, dtype), b) for v in edges(dtype)]
+    chosen = results([lambda a, b: Select(a < b, a, b), *constants], [x, y], kind)
+    lazy = [lambda a, b: Call("if_then_else", (Not(a.equal(b)), a, b), dtype)]
+    with np.errstate(invalid="ignore"):
+        assert_same(chosen[0], np.where(x < y, x, y))
+        assert_same(results(lazy, [x, y], kind)[0], np.where(x != y, x, y))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("source", dtypes.ALL)
+def test_casts_between_all_types(source: str, kind: LoopKind) -> None:
+    targets = [target for target in dtypes.ALL if target != source]
+    casts = [lambda a, target=target: Cast(target, a) for target in targets]
+    values = padded(edges(source))
+    for target, result in zip(targets, results(casts, [values], kind), strict=True):
+        assert_same(result, converted(values, target))
+
+
+@pytest.mark.parametrize("dtype", dtypes.HALVES)
+def test_every_half_float_is_loaded_and_stored(dtype: str) -> None:
+    kind = dtypes.numpy_dtype(dtype)
+    every = np.arange(2**16, dtype=np.uint16).view(kind)
+    wide, same = results(
+        [lambda a: Cast("float32", a), lambda a: a], [every], LoopKind.VECTORIZED
+    )
+    with np.errstate(invalid="ignore"):
+        assert_same(wide, every.astype(np.float32))
+    assert_same(same, every)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.HALVES)
+def test_float32_rounds_to_half_types_as_numpy_does(dtype: str, kind: LoopKind) -> None:
+    half = np.arange(2**16, dtype=np.uint16).view(dtypes.numpy_dtype(dtype)).astype(np.float32)
+    numbers = np.sort(half[np.isfinite(half)])
+    ties = (numbers[:-1].astype(np.float64) + numbers[1:]) / 2
+    beside = [np.nextafter(ties.astype(np.float32), np.float32(end)) for end in (-np.inf, np.inf)]
+    values = np.concatenate([ties.astype(np.float32), *beside, np.float32([np.inf, np.nan])])
+    values = padded(values[:: 1 if kind is LoopKind.VECTORIZED else 97])
+    function = elementwise([lambda a: Cast(dtype, a)], ["float32"], kind, len(values))
+    result = np.zeros(len(values), dtypes.numpy_dtype(dtype))
+    compile_function(vectorize(function), cache=ObjectCache(None))(values, result)
+    assert_same(result, converted(values, dtype))
+
+
+@pytest.mark.parametrize("dtype", dtypes.HALVES)
+def test_sums_of_products_round_after_every_operation(dtype: str) -> None:
+    """No fused multiplication: each result is a value of the type."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(64).astype(dtypes.numpy_dtype(dtype)) for _ in range(3))
+    (result,) = results([lambda x, y, z: x * y + z], [a, b, c], LoopKind.VECTORIZED)
+    assert_same(result, a * b + c)
+
+
+# -- tensors -------------------------------------------------------------------------------------
+
+
+def run(outputs: Sequence[Any], tensors: Sequence[Any], arrays: Sequence[Array]) -> list[Array]:
+    """Vectorise the last axis of every output, then compute by LLVM and by the interpreter."""
+    schedule = te.create_schedule([t.op for t in outputs])
+    for tensor in outputs:
+        _, inner = schedule[tensor].split(schedule[tensor].op.axis[-1], factor=LANES)
+        schedule[tensor].vectorize(inner)
+    function = finalise(analyse(lower_schedule(schedule, [*tensors, *outputs])))
+    kernel = compile_function(function, cache=ObjectCache(None))
+    found = []
+    for run_it in (kernel, lambda *given: interpret(function, given)):
+        results = [np.zeros(t.shape, dtypes.numpy_dtype(t.dtype)) for t in outputs]
+        run_it(*arrays, *results)
+        found.append(results)
+    for compiled, told in zip(*found, strict=True):
+        assert_same(compiled, told)
+    return found[0]
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL)
+def test_vectors_are_loaded_from_anywhere_with_masked_tails(dtype: str) -> None:
+    n = 2 * LANES + 5
+    rng = np.random.default_rng(1)
+    data = rng.integers(0, 2 if dtype == "bool" else 100, 3 * n).astype(dtypes.numpy_dtype(dtype))
+    where = rng.integers(0, 3 * n, n).astype(np.int32)
+    x, w = te.placeholder((3 * n,), dtype, name="X"), te.placeholder((n,), "int32", name="W")
+    zero = te.const(0, dtype)
+    padded_ = lambda i: te.if_then_else(te.all(i >= 2, i < n - 3), x[i - 2], zero)  # noqa: E731
+    outputs = [
+        te.compute((n,), lambda i: x[i], name="straight"),
+        te.compute((n,), lambda i: x[3 * i + 1], name="strided"),
+        te.compute((n,), lambda i: x[n - 1 - i], name="reversed"),
+        te.compute((n,), lambda i: x[w[i]], name="gathered"),
+        te.compute((n,), padded_, name="padded"),
+    ]
+    straight, strided, backwards, gathered, framed = run(outputs, [x, w], [data, where])
+    assert_same(straight, data[:n])
+    assert_same(strided, data[1 : 3 * n + 1 : 3])
+    assert_same(backwards, data[:n][::-1])
+    assert_same(gathered, data[where])
+    expected = np.zeros(n, data.dtype)
+    expected[2 : n - 3] = data[: n - 5]
+    assert_same(framed, expected)
+
+
+@pytest.mark.parametrize("dtype", dtypes.INTEGERS)
+def test_any_integer_type_indexes(dtype: str) -> None:
+    """A product wraps in its own type (uint8 here) before it becomes an index."""
+    n = 2 * LANES + 3
+    table = np.arange(300, dtype=np.float32)
+    where = (np.arange(n) * 7 % (40 if dtype == "int8" else 100)).astype(dtype)
+    x, w = te.placeholder((300,), name="X"), te.placeholder((n,), dtype, name="W")
+    read = te.compute((n,), lambda i: x[w[i] * 3], name="read")
+    (result,) = run([read], [x, w], [table, where])
+    assert_same(result, table[where * np.array(3, dtype)])
+
+
+@pytest.mark.parametrize("dtype", dtypes.NUMBERS)
+def test_sums_accumulate_as_documented(dtype: str) -> None:
+    rows, n = 5, 300
+    rng = np.random.default_rng(2)
+    data = rng.integers(-3, 4, (rows, n)) if dtype not in dtypes.UNSIGNED else rng.integers(
+        0, 4, (rows, n)
+    )
+    array = data.astype(dtypes.numpy_dtype(dtype))
+    x, k = te.placeholder((rows, n), dtype, name="X"), te.reduce_axis((0, n), "k")
+    total = te.compute((rows,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    largest = te.compute((rows,), lambda i: te.max(x[i, k], axis=k), name="largest")
+    assert total.dtype == dtypes.accumulator(dtype)
+    sums, most = run([total, largest], [x], [array])
+    exact = data.sum(axis=1)
+    if dtypes.is_integer(dtype):
+        exact = np.array([dtypes.wrapped(int(v), dtype) for v in exact])
+    np.testing.assert_array_equal(sums.astype(np.float64), exact)
+    assert_same(most, array.max(axis=1))
