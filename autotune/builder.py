@@ -114,8 +114,8 @@ class BuiltFunction:
         Parameters
         ----------
         path : path
-            The library, such as ``matmul.so``; the header is then ``matmul.h``. Files there are
-            replaced, each at once.
+            The library, such as ``matmul.so``; the header is then ``matmul.h``. What was saved
+            there earlier is replaced, each file at once.
 
         Raises
         ------
@@ -185,19 +185,37 @@ def build(
         raise UsageError(
             f"build: template {what!r} takes its arguments as a mapping, such as {{'n': 512}}"
         )
-    task = Task.from_reference(what, arguments, target)
-    record, config = best_config(task, _loaded(records))
+    return build_task(Task.from_reference(what, arguments, target), _loaded(records), name)
+
+
+def build_task(
+    task: Task, records: Sequence[Record] | None = None, name: str | None = None
+) -> BuiltFunction:
+    """Compile a task with the best configuration that records know.
+
+    Without a matching record the default configuration is used, with one warning.
+
+    Parameters
+    ----------
+    task : Task
+    records : sequence of Record, optional
+    name : str, optional
+        Name of the function; the template's by default.
+    """
+    if name is not None:
+        _named("build", name)
+    record, config = best_config(task, records or [])
     if config is None:
         config = task.space.config(task.default_index)
         given = "no records given" if records is None else "no record that can be used"
         warnings.warn(
-            f"{given} for {task.workload} on {target}: building the default configuration; "
+            f"{given} for {task.workload} on {task.target}: building the default configuration; "
             "`autotune run` tunes it",
-            stacklevel=2,
+            stacklevel=3,
         )
     function = task.final(config.index)
     function = function if name is None else replace(function, name=name)
-    return BuiltFunction(function, target, task.workload, config, record)
+    return BuiltFunction(function, task.target, task.workload, config, record)
 
 
 def _tensors(caller: str, tensors: Any) -> list[Tensor]:
@@ -215,9 +233,9 @@ def _named(caller: str, name: object) -> str:
     return name
 
 
-def _loaded(records: Any) -> list[Record]:
+def _loaded(records: Any) -> list[Record] | None:
     if records is None:
-        return []
+        return None
     if isinstance(records, RecordStore):
         return records.load()
     if isinstance(records, (str, PathLike)):

@@ -105,6 +105,32 @@ def best(
 
 
 @app.command()
+def build(
+    template: _TemplateName,
+    set_: _Set = None,
+    target: _Target = "llvm",
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Log whose best record to use.  [the default config]"),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The library.  [TEMPLATE.so]"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the function.  [TEMPLATE]")
+    ] = None,
+) -> None:
+    """Compile the fastest configuration into a shared library.
+
+    A C header stands beside it. Python calls it with autotune.load(FILE), which needs no compiler.
+    """
+    from autotune.cli.build import build_command
+
+    build_command(template, set_ or [], target, log, output, name)
+
+
+@app.command()
 def templates(as_json: _Json = False) -> None:
     """List the named templates and their arguments."""
     from autotune.cli.templates import templates_command

@@ -25,8 +25,11 @@ signed sizeof static struct switch template this throw threads true try typedef 
 unsigned using virtual void volatile while xor
 """
 
+HEADER_SIGN = "compiled by autotune"
+"""What tells these headers from others."""
+
 _HEADER = """\
-/* {name}, compiled by autotune {version} for {target}; in {library}.
+/* {name}, {sign} {version} for {target}; in {library}.
  *
  * Arguments, in this order (arrays are contiguous, row by row, and aligned to their elements; an
  * output shares no memory with any other array):
@@ -119,6 +122,7 @@ def header(
     )
     return _HEADER.format(
         name=_in_comment(signature.name),
+        sign=HEADER_SIGN,
         version=version,
         target=_in_comment(target),
         library=_in_comment(library),

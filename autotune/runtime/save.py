@@ -14,10 +14,11 @@ from autotune import __version__
 from autotune.codegen import elf
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import CodegenError, SaveError
-from autotune.runtime.c_header import c_name, header
+from autotune.runtime.c_header import HEADER_SIGN, c_name, header
 from autotune.runtime.cpu import known_cpus, machine, needed_features
 from autotune.runtime.llvm import CompiledFunction, cpu_and_features, object_code
 from autotune.runtime.saved import DIGEST_BYTES, FORMAT, OWNER, seal
+from autotune.target import Target
 
 #: Where the functions may be that LLVM calls: memory, strings, mathematics, half precision.
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
@@ -87,7 +88,8 @@ def save(
     ----------
     kernel : CompiledFunction
     path : path
-        The library; its folder must exist. An earlier file is replaced.
+        The library; its folder must exist. What was saved there earlier is replaced, and nothing
+        else is.
     workload, config, cost_s
         Where it comes from: JSON data that `load` hands on.
 
@@ -98,21 +100,15 @@ def save(
     CodegenError
         If the machine is not one that libraries can be made for.
     """
-    library = _checked_path(path)
-    cpu, features = cpu_and_features(kernel.target.mcpu)
-    needs = needed_features(cpu, features)
-    if needs is None:
-        raise SaveError(
-            f"cannot save code for -mcpu={cpu}: which features it needs is not known; "
-            f"use -mcpu=native or one of {', '.join(known_cpus())}"
-        )
+    library, header_path = _checked_paths(path)
+    cpu, needs = _checked_features(kernel.target)
     entry = c_name(kernel.module.entry)
     use_openmp = f"{entry}_use_openmp" if kernel.module.uses_threads else None
     description = {
         "format": FORMAT,
         "autotune": __version__,
         "machine": machine(),
-        "cpu": f"-mcpu={kernel.target.mcpu} ({cpu})" if features else f"-mcpu={cpu}",
+        "cpu": cpu,
         "needs": needs,
         "target": str(kernel.target),
         "signature": kernel.signature.to_json(),
@@ -131,10 +127,15 @@ def save(
         needs=needs,
         version=__version__,
     )
-    header_path = library.with_suffix(".h")
     _write(header_path, text.encode())
     _write(library, _linked(kernel, entry, use_openmp, json.dumps(description)))
     return header_path
+
+
+def check_can_save(path: str | os.PathLike[str], target: Target) -> None:
+    """Raise what `save` would raise for a path and a target, before anything is built."""
+    _checked_paths(path)
+    _checked_features(target)
 
 
 def _linked(
@@ -163,7 +164,20 @@ def _library_of(symbol: str) -> str:
     raise CodegenError(f"the compiled code cannot be linked: no symbol {symbol}")
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def _checked_features(target: Target) -> tuple[str, list[str]]:
+    """Return the processor that code for `target` is made for, in words, and what it needs."""
+    cpu, features = cpu_and_features(target.mcpu)
+    needs = needed_features(cpu, features)
+    if needs is None:
+        raise SaveError(
+            f"cannot save code for -mcpu={cpu}: which features it needs is not known; "
+            f"use -mcpu=native or one of {', '.join(known_cpus())}"
+        )
+    return f"-mcpu={target.mcpu}" + (f" ({cpu})" if features else ""), needs
+
+
+def _checked_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return where the library and its header go, once nothing speaks against it."""
     library = Path(os.fspath(path))
     if library.suffix == ".h":
         raise SaveError(
@@ -174,7 +188,24 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
         raise SaveError(f"cannot save {library}: it is a folder; name a file in it")
     if not os.path.isdir(library.parent):
         raise SaveError(f"cannot save {library}: make the folder {library.parent} first")
-    return library
+    header_path = library.with_suffix(".h")
+    for file, sign in ((library, elf.MAGIC), (header_path, HEADER_SIGN.encode())):
+        if os.path.exists(file) and not _is_ours(file, sign):
+            raise SaveError(
+                f"cannot save {file}: there is something else; delete it or choose another name"
+            )
+    return library, header_path
+
+
+def _is_ours(path: Path, sign: bytes) -> bool:
+    """Whether a file is one that `save` may replace, with `sign` near its beginning."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return sign in file.read(4096)
+    except OSError as error:
+        raise SaveError(f"cannot save {path}: {error.strerror}") from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -19,6 +19,7 @@ import pytest
 import autotune
 from autotune import te
 from autotune.builder import BuiltFunction
+from autotune.cli.main import main
 from autotune.codegen import elf
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import ArgumentError, CodegenError, LoadError, SaveError
@@ -28,6 +29,7 @@ from autotune.runtime import openmp, save, saved
 from autotune.runtime.cpu import machine
 from autotune.target import Target
 from autotune.task import Task
+from records import Record, RecordStore
 
 pytestmark = pytest.mark.skipif(machine() != "x86_64", reason="saving is for x86-64")
 
@@ -416,14 +418,19 @@ def test_saved_files_may_be_read_by_those_who_may_read_others(tmp_path: Path) ->
         (".", "it is a folder; name a file in it"),
         ("f.h", r"\.h is for the C header; name the library, such as .*f\.so"),
         (f"{'x' * 300}.so", "File name too long"),
+        ("file", "there is something else; delete it or choose another name"),
+        ("own.so", r"there is something else"),
+        ("/dev/null", "there is something else"),
     ],
 )
 def test_places_where_nothing_can_be_saved(path: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / "own.h").write_text("int mine;")
     with pytest.raises(SaveError, match=f"cannot save .*: {message}") as error:
         scale().save(tmp_path / path)
     assert "\n" not in str(error.value)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"file", "own.h"}
+    assert (tmp_path / "own.h").read_text() == "int mine;"
 
 
 def test_code_for_a_processor_of_unknown_features_is_not_saved(tmp_path: Path) -> None:
@@ -481,3 +488,49 @@ def test_tools_find_nothing_wrong_with_the_library(tmp_path: Path) -> None:
     names = [line.split()[-1] for line in done.stdout.splitlines() if " GLOBAL " in line]
     assert names[:2] == ["kernel_conv2d_nchw", "kernel_conv2d_nchw_use_openmp"]
     assert set(names[2:]) <= {"aligned_alloc", "free", "memset", "memcpy"}
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_builds_the_best_record_of_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = Task.from_reference("matmul", {"m": 8, "n": 16, "k": 4}, "llvm")
+    config = task.space.config(int(task.space.feasible_indices()[1]))
+    record = Record(
+        workload=task.workload.to_json(),
+        target="llvm",
+        config=config.to_json(),
+        costs_s=[2e-6],
+        seed=0,
+        fingerprints=task.fingerprints_of(config.index),
+    )
+    RecordStore("log.jsonl").append([record])
+    sizes = ["--set", "m=8", "--set", "n=16", "--set", "k=4"]
+    words = ["build", "matmul", *sizes, "--log", "log.jsonl", "-o", "f.so", "--name", "small"]
+    assert main(words) == 0
+    assert capsys.readouterr() == (
+        "f.so and f.h: matmul(m=8, n=16, k=4, dtype=float32) on llvm, "
+        f"config {config.index}, 2.00 us, 0.512 GFLOPS in log.jsonl\n",
+        "",
+    )
+    loaded = autotune.load("f.so")
+    assert (loaded.signature.name, loaded.cost_s) == ("small", 2e-6)
+    assert loaded.config == config.to_json()
+    assert "int32_t kernel_small(" in Path("f.h").read_text()
+
+
+def test_the_command_builds_the_default_configuration_without_a_log_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["build", "softmax", "--set", "m=4", "--set", "n=8"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("softmax.so and softmax.h: softmax(m=4, n=8, dtype=float32) on llvm, ")
+    assert out.endswith(", the default one\n")
+    assert err.startswith("autotune: warning: no records given for softmax")
+    x, y = np.ones((4, 8), "float32"), np.zeros((4, 8), "float32")
+    autotune.load("softmax.so")(x, y)
+    assert np.allclose(y, 0.125)

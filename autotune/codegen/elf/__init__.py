@@ -5,7 +5,7 @@ AMD64 supplement, section 4.4 (relocation), large code model.
 """
 
 from autotune.codegen.elf.library import link
-from autotune.codegen.elf.notes import find_note, note
+from autotune.codegen.elf.notes import MAGIC, find_note, note
 from autotune.codegen.elf.objects import read_object
 
-__all__ = ["find_note", "link", "note", "read_object"]
+__all__ = ["MAGIC", "find_note", "link", "note", "read_object"]

@@ -1,0 +1,48 @@
+"""`autotune build`: the fastest configuration as a shared library with a C header."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from autotune.cli.output import say
+from autotune.cli.tasks import load_log, make_task, work_of
+
+
+def build_command(
+    template: str,
+    settings: Sequence[str],
+    target: str,
+    log: str | None,
+    output: str | None,
+    name: str | None,
+) -> None:
+    """Build, save, and say what was saved.
+
+    Raises
+    ------
+    UsageError, RecordError, SaveError
+        If an argument or the log is not what it should be, or a file cannot be written.
+    """
+    from autotune.builder import build_task
+    from autotune.report.units import time_text
+    from autotune.runtime.save import check_can_save
+
+    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+        task = make_task(template, settings, target)
+        records = None if log is None else load_log(log)
+        path = Path(output if output is not None else f"{task.template.name}.so")
+        check_can_save(path, task.target)
+        function = build_task(task, records, name)
+        function.save(path)
+        work = work_of(task)
+    assert function.config is not None  # a task's always has one
+    chosen = f"config {function.config.index}"
+    if function.record is None:
+        chosen += ", the default one"
+    else:
+        cost_s = function.record.cost_s
+        chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {log}"
+    say(f"{path} and {path.with_suffix('.h')}: {task.workload} on {task.target}, {chosen}")
