@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,12 +50,15 @@ def elementwise(
 
 
 def results(
-    operations: Sequence[Operation], inputs: Sequence[Array], kind: LoopKind
+    operations: Sequence[Operation],
+    inputs: Sequence[Array],
+    kind: LoopKind,
+    target: str = "llvm",
 ) -> list[Array]:
     """Compute by LLVM and by the interpreter, and return what both agree on."""
     types = [array.dtype.name for array in inputs]
     function = elementwise(operations, types, kind, len(inputs[0]))
-    kernel = compile_function(vectorize(function), cache=ObjectCache(None))
+    kernel = compile_function(vectorize(function), target, cache=ObjectCache(None))
     found = []
     for run in (kernel, lambda *arrays: interpret(function, arrays)):
         outputs = [
@@ -143,31 +147,58 @@ def test_casts_between_all_types(source: str, kind: LoopKind) -> None:
         assert_same(result, converted(values, target))
 
 
+#: The first x86 processors had no instruction for float16; the functions they call are ours.
+TARGETS = ("llvm", "llvm -mcpu=x86-64") if platform.machine() == "x86_64" else ("llvm",)
+
+
+def halves(dtype: str) -> Array:
+    """Every value of a half type, NaNs and infinities included."""
+    return np.arange(2**16, dtype=np.uint16).view(dtypes.numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", dtypes.HALVES)
-def test_every_half_float_is_loaded_and_stored(dtype: str) -> None:
-    kind = dtypes.numpy_dtype(dtype)
-    every = np.arange(2**16, dtype=np.uint16).view(kind)
-    wide, same = results(
-        [lambda a: Cast("float32", a), lambda a: a], [every], LoopKind.VECTORIZED
-    )
+def test_every_half_float_is_loaded_and_stored(dtype: str, target: str) -> None:
+    operations = [lambda a: Cast("float32", a), lambda a: Cast("float64", a), lambda a: a]
+    found = results(operations, [halves(dtype)], LoopKind.VECTORIZED, target)
     with np.errstate(invalid="ignore"):
-        assert_same(wide, every.astype(np.float32))
-    assert_same(same, every)
+        for result, kind in zip(found, ("float32", "float64", dtype), strict=True):
+            assert_same(result, halves(dtype).astype(dtypes.numpy_dtype(kind)))
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.HALVES)
-def test_float32_rounds_to_half_types_as_numpy_does(dtype: str, kind: LoopKind) -> None:
-    half = np.arange(2**16, dtype=np.uint16).view(dtypes.numpy_dtype(dtype)).astype(np.float32)
-    numbers = np.sort(half[np.isfinite(half)])
-    ties = (numbers[:-1].astype(np.float64) + numbers[1:]) / 2
-    beside = [np.nextafter(ties.astype(np.float32), np.float32(end)) for end in (-np.inf, np.inf)]
-    values = np.concatenate([ties.astype(np.float32), *beside, np.float32([np.inf, np.nan])])
-    values = padded(values[:: 1 if kind is LoopKind.VECTORIZED else 97])
+def test_float32_rounds_to_half_types_as_numpy_does(
+    dtype: str, kind: LoopKind, target: str
+) -> None:
+    """At every tie between two neighbours, and right beside it."""
+    every = halves(dtype).astype(np.float32)
+    numbers = np.sort(every[np.isfinite(every)])
+    ties = ((numbers[:-1].astype(np.float64) + numbers[1:]) / 2).astype(np.float32)
+    beside = [np.nextafter(ties, np.float32(end)) for end in (-np.inf, np.inf)]
+    beyond = np.float32([65519.9, 65520.0, 1e30, -1e30, np.inf, np.nan])
+    values = padded(np.concatenate([ties, *beside, beyond]))
     function = elementwise([lambda a: Cast(dtype, a)], ["float32"], kind, len(values))
     result = np.zeros(len(values), dtypes.numpy_dtype(dtype))
-    compile_function(vectorize(function), cache=ObjectCache(None))(values, result)
+    compile_function(vectorize(function), target, cache=ObjectCache(None))(values, result)
     assert_same(result, converted(values, dtype))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86")
+def test_vectors_of_halves_are_converted_by_instructions() -> None:
+    for dtype, loads, rounds in (
+        ("float16", "vcvtph2ps", "vcvtps2ph"),
+        ("bfloat16", "vpmovzxwd", "vpaddd"),
+    ):
+        function = elementwise([lambda a, b: a * b], [dtype, dtype], LoopKind.VECTORIZED, 64)
+        kernel = compile_function(
+            vectorize(function), "llvm -mcpu=x86-64-v3", cache=ObjectCache(None)
+        )
+        body = kernel.assembly().partition("kernel_f:")[2].partition("ret")[0]
+        assert loads in body
+        assert rounds in body
+        assert "call" not in body
 
 
 @pytest.mark.parametrize("dtype", dtypes.HALVES)

@@ -136,7 +136,11 @@ class Values(Transfers):
         if dtypes.is_float(operand):
             if op not in _FLOAT_OPS:
                 return self._float_extreme(expr, a, b)
-            result = self.define(f"{_FLOAT_OPS[op]} {kind} {a}, {b}")
+            if not dtypes.is_half(operand):
+                return self.define(f"{_FLOAT_OPS[op]} {kind} {a}, {b}")
+            # Rounded each time: nothing to fuse, not even where half types have instructions.
+            operation = _FLOAT_OPS[op].removesuffix(" contract")
+            result = self.define(f"{operation} {kind} {a}, {b}")
             return self.rounded(result, operand, expr.lanes)
         if op in _INT_OPS:
             return self.define(f"{_INT_OPS[op]} {kind} {a}, {b}")
