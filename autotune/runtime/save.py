@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune import __version__
-from autotune.codegen import elf
+from autotune.codegen.elf.library import link
+from autotune.codegen.elf.notes import MAGIC, note
+from autotune.codegen.elf.objects import read_object
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import CodegenError, SaveError
 from autotune.runtime.c_header import HEADER_SIGN, c_name, header
@@ -148,8 +150,8 @@ def _linked(
         source = LLVMSource(_OPENMP_SOURCE.format(use_openmp=use_openmp), use_openmp, False)
         objects.append(object_code(source, kernel.target, kernel.options, None))
         exports[use_openmp] = use_openmp
-    note = elf.note(OWNER, bytes(DIGEST_BYTES) + description.encode())
-    return seal(elf.link([elf.read_object(data) for data in objects], exports, _library_of, note))
+    carried = note(OWNER, bytes(DIGEST_BYTES) + description.encode())
+    return seal(link([read_object(data) for data in objects], exports, _library_of, carried))
 
 
 def _library_of(symbol: str) -> str:
@@ -189,7 +191,7 @@ def _checked_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     if not os.path.isdir(library.parent):
         raise SaveError(f"cannot save {library}: make the folder {library.parent} first")
     header_path = library.with_suffix(".h")
-    for file, sign in ((library, elf.MAGIC), (header_path, HEADER_SIGN.encode())):
+    for file, sign in ((library, MAGIC), (header_path, HEADER_SIGN.encode())):
         if os.path.exists(file) and not _is_ours(file, sign):
             raise SaveError(
                 f"cannot save {file}: there is something else; delete it or choose another name"

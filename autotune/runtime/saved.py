@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from autotune.codegen.elf import find_note
+from autotune.codegen.elf.notes import find_note
 from autotune.errors import LoadError
 from autotune.runtime.cpu import machine, missing_features
 from autotune.runtime.kernel import Kernel

@@ -8,11 +8,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from autotune.errors import CodegenError
-from autotune.ir.expr import Binary, Cast, Const, Expr, SizeVar
-from autotune.ir.stmt import Function
+
+if TYPE_CHECKING:
+    from autotune.ir.expr import Expr, SizeVar
+    from autotune.ir.stmt import Function
 
 Extent = int | str | tuple[Any, ...]
 
@@ -144,6 +146,9 @@ def _operand_text(extent: Extent) -> str:
 
 
 def _extent(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
+    # Imported here, so that saved functions are loaded without it.
+    from autotune.ir.expr import Binary, Cast, Const, SizeVar
+
     match extent:
         case Const(value=value):
             return int(value)

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autotune import te
+from autotune.builder import lower
 from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
@@ -66,6 +68,16 @@ def test_arrays_of_other_libraries_are_written_in_place() -> None:
     a += 1
     call()
     assert (out == 2 * a).all()
+
+
+def test_arrays_without_dimensions_or_without_elements_are_computed() -> None:
+    for shape in ((), (0, 4)):
+        A = te.placeholder(shape, name="A")
+        B = te.compute(shape, lambda *i, A=A: A[i] + 1.0, name="B")
+        final = lower(te.create_schedule(B.op), [A, B])
+        a, out = np.full(shape, 2.0, "float32"), np.zeros(shape, "float32")
+        compile_function(final, cache=ObjectCache(None))(a, out)
+        assert (out == 3.0).all()
 
 
 def test_assembly_and_sources_can_be_read() -> None:

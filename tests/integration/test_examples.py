@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("tune_and_build.py", ["24", "3"], "the answers agree"),
         ("own_template.py", ["30", "50", "3"], "3 trials"),
+        ("deploy.py", ["16"], "the answers agree, and LLVM is not loaded"),
     ],
 )
 def test_example_runs(script, words, said, tmp_path):
@@ -34,7 +35,7 @@ def test_example_runs(script, words, said, tmp_path):
 
 def test_every_example_is_run_here():
     scripts = {path.name for path in (ROOT / "examples").glob("*.py")}
-    assert scripts == {"tune_and_build.py", "own_template.py"}
+    assert scripts == {"tune_and_build.py", "own_template.py", "deploy.py"}
 
 
 def readme_block(part: str) -> str:
