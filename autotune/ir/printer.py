@@ -39,6 +39,7 @@ _LOOP = {
     LoopKind.PARALLEL: "parallel",
     LoopKind.VECTORIZED: "vectorized",
     LoopKind.UNROLLED: "unrolled",
+    LoopKind.UNROLL_HINTED: "unroll_hinted",
 }
 
 

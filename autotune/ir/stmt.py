@@ -19,6 +19,8 @@ class LoopKind(StrEnum):
     PARALLEL = "parallel"
     VECTORIZED = "vectorized"
     UNROLLED = "unrolled"
+    #: Serial, with a hint to the backend to unroll it.
+    UNROLL_HINTED = "unroll_hinted"
     THREAD = "thread"
     VTHREAD = "vthread"
 

@@ -14,6 +14,7 @@ from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
 from autotune.lowering.prove import prove_guards
 from autotune.lowering.storage import share_storage
+from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
 
 
@@ -53,7 +54,7 @@ def finalise(function: Function) -> Function:
     Unit loops and marks are gone, temporaries share storage, guards that can be decided are, the
     others stand as far out as they can, loops are split where guards change, vectors are explicit.
     """
-    flat = function.with_body(_DropMarks().stmt(listing(function).body))
+    flat = function.with_body(_DropMarks().stmt(listing(mark_unrolled(function)).body))
     guarded = hoist_guards(prove_guards(share_storage(flat)))
     split = shorten(hoist_guards(partition(guarded)))
     return vectorize(prove_guards(split))

@@ -15,7 +15,8 @@ from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, free_vars, substitute, walk_expr
-from autotune.lowering.bounds import Bounds, at_least_one
+from autotune.lowering.bounds import Bounds, at_least_one, loop_path
+from autotune.lowering.double_buffer import double_buffer
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
@@ -50,6 +51,8 @@ class _Lowering:
         self.bounds = Bounds(schedule)
         self.stages = list(self.bounds.bodies)
         self.buffers: dict[Tensor, Buffer] = {}
+        self.strides: dict[Tensor, list[Expr]] = {}
+        self.unrolling: dict[Var, Mapping[str, Expr]] = {}
         self.requirements: list[tuple[Expr, str]] = []
         self.threads: dict[Var, Expr] = {}
         self._names: set[str] = set()
@@ -60,10 +63,11 @@ class _Lowering:
         for stage in self.stages:
             for tensor in stage.outputs:
                 if tensor not in self.buffers:
-                    self.buffers[tensor] = self._buffer(tensor, self._region_shape(stage), stage)
+                    self._declare(tensor, self._region_shape(stage), stage)
         body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
         if self.threads:
             body = _Threads(self.threads).stmt(body)
+        body = self._double_buffered(body)
         params = tuple(self.buffers[t] for t in self.tensors)
         outputs = frozenset(
             self.buffers[t] for t in self.tensors if not isinstance(t.op, PlaceholderOp)
@@ -77,8 +81,18 @@ class _Lowering:
                 if stage.has_pragma("nontemporal_store")
                 for tensor in stage.outputs
             ),
+            "unrolling": self.unrolling,
         }
         return Function(self.name, params, outputs, body, sizes, attrs)
+
+    def _double_buffered(self, body: Stmt) -> Stmt:
+        buffers = {
+            self.buffers[tensor]: stage.name
+            for stage in self.stages
+            if stage.double_buffered
+            for tensor in stage.outputs
+        }
+        return double_buffer(body, buffers) if buffers else body
 
     # -- buffers ---------------------------------------------------------------------------
 
@@ -88,7 +102,7 @@ class _Lowering:
                 raise LoweringError(f"tensor {tensor.name!r} is listed twice as a parameter")
             if not isinstance(tensor.op, PlaceholderOp):
                 self.schedule[tensor]  # refuses what the schedule does not compute
-            self.buffers[tensor] = self._buffer(tensor, tensor.extents, None)
+            self._declare(tensor, tensor.extents, None)
         for stage in self.stages:
             if stage.is_output and not any(t in self.buffers for t in stage.outputs):
                 raise LoweringError(
@@ -111,9 +125,25 @@ class _Lowering:
         assert isinstance(stage.op, ComputeOp)
         return tuple(self.bounds.ranges[axis].extent for axis in stage.op.axis)
 
-    def _buffer(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> Buffer:
+    def _declare(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> None:
+        """Make the buffer of a tensor and note the strides of its dimensions, row-major.
+
+        A padded temporary, of which some stride is aligned, is one long row.
+        """
+        strides: list[Expr] = []
+        stride: Expr = const(1)
+        alignments = {} if stage is None else stage.alignments
+        for position in reversed(range(tensor.ndim)):
+            alignment = alignments.get(tensor.op.axis[position]) if alignments else None
+            if alignment is not None:
+                stride = alignment.of(stride)
+            strides.insert(0, stride)
+            stride = binary("*", stride, shape[position])
+        self.strides[tensor] = strides
         scope = "global" if stage is None else stage.scope
-        return Buffer(self._unused(tensor.name), tensor.dtype, shape, scope)
+        name = self._unused(tensor.name)
+        stored = (stride,) if alignments else shape
+        self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
 
     def _unused(self, name: str) -> str:
         """Return `name`, numbered if another buffer has it."""
@@ -133,13 +163,11 @@ class _Lowering:
             )
         op = self.schedule[tensor].op
         flat: Expr = const(0)
-        stride: Expr = const(1)
         for position in reversed(range(tensor.ndim)):
             index = indices[position]
             if isinstance(op, ComputeOp):
                 index = binary("-", index, self.bounds.ranges[op.axis[position]].min)
-            flat = binary("+", binary("*", index, stride), flat)
-            stride = binary("*", stride, buffer.shape[position])
+            flat = binary("+", binary("*", index, self.strides[tensor][position]), flat)
         return buffer, flat
 
     # -- stages ----------------------------------------------------------------------------
@@ -171,11 +199,12 @@ class _Lowering:
                 Store(buffer, index, self._flatten.expr(substitute(expr, values)))
                 for (buffer, index), expr in zip(spatial, body, strict=True)
             ]
-            inner = _guarded(self._guards(stage, values), seq(*stores))
+            stored = self._where_stored(stage, values, threads, seq(*stores))
+            inner = _guarded(self._guards(stage, values), stored)
             return self._loops(stage, leaves, inner, threads, opened)
         first = next(i for i, leaf in enumerate(leaves) if leaf.kind is AxisKind.REDUCE)
         init = self._init(stage, values, spatial, leaves[first:], threads, opened)
-        update = self._update(stage, values, spatial)
+        update = self._update(stage, values, spatial, threads)
         main = self._loops(stage, leaves[first:], update, threads, opened)
         return self._loops(stage, leaves[:first], seq(init, main), threads, opened)
 
@@ -200,16 +229,23 @@ class _Lowering:
             )
         )
         guards = self._guards(stage, values, skip_reduce=True)
-        inner = _guarded(guards, stores)
+        inner = _guarded(guards, self._where_stored(stage, values, threads, stores))
         kept = [leaf for leaf in leaves if leaf.kind is not AxisKind.REDUCE]
         nest = self._loops(stage, kept, inner, threads, opened, attached=False)
         fresh = {
             leaf.var: Var(f"{leaf.name}.init") for leaf in kept if leaf not in stage.bindings
         }
+        for leaf in kept:
+            if leaf.var in self.unrolling and leaf.var in fresh:
+                self.unrolling[fresh[leaf.var]] = self.unrolling[leaf.var]
         return _Rename(fresh).stmt(nest) if fresh else nest
 
     def _update(
-        self, stage: Stage, values: dict[Var, Expr], spatial: Sequence[tuple[Buffer, Expr]]
+        self,
+        stage: Stage,
+        values: dict[Var, Expr],
+        spatial: Sequence[tuple[Buffer, Expr]],
+        threads: dict[str, Var],
     ) -> Stmt:
         reduction = self.bounds.bodies[stage][0]
         assert isinstance(reduction, Reduce)
@@ -225,7 +261,31 @@ class _Lowering:
         condition = self._flatten.expr(substitute(reduction.condition, values))
         if not (isinstance(condition, Const) and condition.value):
             store = If(condition, store)
+        store = self._where_stored(stage, values, threads, store)
         return _guarded(self._guards(stage, values), store)
+
+    def _where_stored(
+        self, stage: Stage, values: dict[Var, Expr], threads: dict[str, Var], stores: Stmt
+    ) -> Stmt:
+        """Return the stores of a stage under its store predicate."""
+        condition = stage.store_predicate
+        if condition is None:
+            return stores
+        known: dict[Var, Expr] = dict(values)
+        for owner, axis in loop_path(stage):
+            thread = owner.bindings.get(axis)
+            if thread is not None:
+                known[thread.var] = threads.get(thread.thread_tag, axis.var)
+        for var in free_vars(condition):
+            tag = self.schedule.thread_tag_of(var)
+            if tag in threads:
+                known[var] = threads[tag]
+            elif tag is not None and var not in known:
+                raise LoweringError(
+                    f"stage {stage.name!r} is stored where `{condition}`, but no loop around it is "
+                    f"bound to {tag}; compute it at a loop inside that one"
+                )
+        return If(substitute(condition, known), stores)
 
     def _store_together(self, stores: Sequence[Store]) -> Stmt:
         """Return stores of which each sees the values from before all of them.
@@ -307,15 +367,21 @@ class _Lowering:
         extent = self.bounds.ranges[leaf].extent
         thread = stage.bindings.get(leaf)
         if thread is None:
+            if leaf in stage.pragmas:
+                self.unrolling[leaf.var] = stage.pragmas[leaf]
             kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
             return For(leaf.var, extent, kind, body)
         if thread.thread_tag == "vthread":
             # A reduction opens the loop twice: to start its accumulators, and to add to them.
             virtual = self.threads.setdefault(leaf.var, Var(thread.name))
             assert isinstance(virtual, Var)
+            if leaf in stage.pragmas:
+                self.unrolling[virtual] = stage.pragmas[leaf]
             return For(virtual, extent, LoopKind.VTHREAD, body, thread.thread_tag)
         var = threads[thread.thread_tag]
         self.threads[leaf.var] = var
+        if leaf in stage.pragmas:
+            self.unrolling[var] = stage.pragmas[leaf]
         if leaf not in opened:
             return _guarded([_below(var, extent)], body)
         if thread.dom is not None:

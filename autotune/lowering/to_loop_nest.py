@@ -35,6 +35,7 @@ _ANNOTATIONS = {
     LoopKind.SERIAL: "SERIAL",
     LoopKind.PARALLEL: "PARALLEL",
     LoopKind.UNROLLED: "UNROLL",
+    LoopKind.UNROLL_HINTED: "UNROLL",
     LoopKind.VECTORIZED: "VECTORIZE",
     LoopKind.VTHREAD: VIRTUAL_THREAD,
 }

@@ -9,7 +9,7 @@ from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Knob, SizeVar, Var
 from autotune.ir.itervar import IterVar
-from autotune.ir.ops import convert
+from autotune.ir.ops import binary, convert
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
 from autotune.schedule.relations import Relation
@@ -45,6 +45,11 @@ class Alignment(NamedTuple):
 
     factor: Expr
     offset: Expr
+
+    def of(self, stride: Expr) -> Expr:
+        """Return the smallest such number that is not below `stride`."""
+        missing = self.factor + self.offset - binary("%", stride, self.factor)
+        return binary("+", stride, binary("%", missing, self.factor))
 
 
 class Demand(NamedTuple):

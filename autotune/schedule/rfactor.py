@@ -100,7 +100,7 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
     changed = len(loops) != len(op.axis) or any(
         a is not b for a, b in zip(loops, op.axis, strict=True)
     )
-    annotated = [*stage.loop_kinds, *stage.bindings]
+    annotated = [*stage.loop_kinds, *stage.bindings, *stage.pragmas, *stage.alignments]
     if changed or annotated:
         what = f"axis {annotated[0].name!r} is annotated" if annotated else (
             "its spatial loops were changed"
@@ -110,6 +110,8 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
             f"{what} already, and rfactor gives the stage new loops; split the reduction, "
             "factor it, and schedule the rest afterwards",
         )
+    if stage.store_predicate is not None:
+        stage.fail("rfactor", "it has a store predicate already; rfactor it first")
     results = {value.index for value in op.body if isinstance(value, Reduce)}
     first = op.body[0]
     assert isinstance(first, Reduce)

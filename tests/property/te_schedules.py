@@ -24,7 +24,8 @@ STEPS = (4, 14)
 KINDS = (
     "split", "split", "nparts", "fuse", "reorder", "tile", "vectorize", "unroll", "parallel",
     "compute_at", "compute_at", "compute_at", "inline", "cache_read", "cache_write", "set_scope",
-    "rfactor",
+    "rfactor", "storage_align", "double_buffer", "double_buffer", "pragma", "compute_root",
+    "store_predicate",
 )  # fmt: skip
 THREADS = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y", "vthread")
 
@@ -51,6 +52,7 @@ class _Scheduler:
         self.result = Scheduled(self.schedule)
         self.use_knobs = draw(st.booleans())
         self.attached_to: set[IterVar] = set()
+        self.in_order: set[IterVar] = set()  # loops with double-buffered stages
 
     def pick(self, options: Any) -> Any:
         return self.draw(st.sampled_from(list(options)))
@@ -73,12 +75,14 @@ class _Scheduler:
         ]
 
     def annotated(self, stage: Stage, axis: IterVar) -> bool:
-        return axis in stage.loop_kinds or axis in stage.bindings
+        return any(axis in known for known in (stage.loop_kinds, stage.bindings, self.in_order))
 
     def free(self, stage: Stage) -> list[IterVar]:
         """Loops that may still be split and fused."""
         return [
-            a for a in stage.leaf_axes if not self.annotated(stage, a) and a not in self.attached_to
+            a
+            for a in stage.leaf_axes
+            if not self.annotated(stage, a) and a not in self.attached_to and a not in stage.pragmas
         ]
 
     def readers(self, stage: Stage) -> list[Stage]:
@@ -89,6 +93,15 @@ class _Scheduler:
                 for s in self.readers(reader) if reader.attach is Attach.INLINE else [reader]:
                     if s not in found:
                         found.append(s)
+        return found
+
+    def sources(self, stage: Stage) -> list[Stage]:
+        """Stages that a stage reads, inlined ones seen through."""
+        found: list[Stage] = []
+        for tensor in stage.op.input_tensors:
+            source = self.schedule[tensor]
+            inline = source.attach is Attach.INLINE
+            found += self.sources(source) if inline else [source]
         return found
 
     def path(self, stage: Stage) -> list[tuple[Stage, IterVar]]:
@@ -200,6 +213,9 @@ class _Scheduler:
         places = self.places(stage)
         if self.is_parallel(stage):
             places = [p for p in places if not self.is_parallel(p[0])]
+        # What is computed an iteration ahead cannot read what is computed in the same loop.
+        ahead = [s.attach_point for s in self.readers(stage) if s.double_buffered]
+        places = [p for p in places if p not in ahead]
         if places:
             parent, axis = self.pick(places)
             stage.compute_at(parent, axis)
@@ -207,7 +223,9 @@ class _Scheduler:
 
     def do_inline(self, stage: Stage) -> None:
         assert isinstance(stage.op, ComputeOp)
-        if self.movable(stage) and not stage.op.reduce_axis and stage.attach is Attach.ROOT:
+        stored = stage.alignments or stage.store_predicate is not None
+        root = stage.attach is Attach.ROOT
+        if self.movable(stage) and not stage.op.reduce_axis and root and not stored:
             used = any(a in self.attached_to for a in stage.leaf_axes)
             if not used:
                 stage.compute_inline()
@@ -227,6 +245,7 @@ class _Scheduler:
             not untouched
             or stage.loop_kinds
             or stage.bindings
+            or stage.pragmas
             or self.attached_to.intersection(stage.leaf_axes)
         ):
             return
@@ -236,6 +255,7 @@ class _Scheduler:
     def do_rfactor(self, stage: Stage) -> None:
         spatial = [a for a in stage.leaf_axes if a.kind is AxisKind.SPATIAL]
         changed = spatial != list(stage.op.axis) or stage.loop_kinds or stage.bindings
+        changed = changed or stage.pragmas or stage.alignments or stage.store_predicate is not None
         axes = [a for a in self.free(stage) if a.kind is AxisKind.REDUCE]
         if axes and not changed and not self.attached_to.intersection(stage.leaf_axes):
             position = self.pick(range(len(spatial) + 1))
@@ -244,6 +264,41 @@ class _Scheduler:
     def do_set_scope(self, stage: Stage) -> None:
         if self.movable(stage):
             stage.set_scope(self.pick(("local", "global", "shared")))
+
+    def do_compute_root(self, stage: Stage) -> None:
+        inside = any(source.attach is Attach.AT for source in self.sources(stage))
+        if not inside and not stage.double_buffered:
+            stage.compute_root()
+
+    def do_storage_align(self, stage: Stage) -> None:
+        axes = [a for a in stage.op.axis if a not in stage.alignments]
+        if axes and self.movable(stage):
+            factor = self.factor()
+            offset = self.pick(range(factor)) if isinstance(factor, int) else 0
+            stage.storage_align(self.pick(axes), factor, offset)
+
+    def do_double_buffer(self, stage: Stage) -> None:
+        point = stage.attach_point
+        if point is None or stage.double_buffered or point.axis in point.stage.bindings:
+            return
+        kind = point.stage.loop_kinds.get(point.axis, LoopKind.SERIAL)
+        ahead = any(source.attach_point == point for source in self.sources(stage))
+        if kind in (LoopKind.SERIAL, LoopKind.UNROLLED) and not ahead:
+            stage.double_buffer()
+            self.in_order.add(point.axis)
+
+    def do_pragma(self, stage: Stage) -> None:
+        axes = [a for a in stage.leaf_axes if a not in stage.pragmas]
+        if axes:
+            axis = self.pick(axes)
+            stage.pragma(axis, "auto_unroll_max_step", self.factor())
+            if self.pick((True, False)):
+                stage.pragma(axis, "unroll_explicit", self.pick((True, False)))
+
+    def do_store_predicate(self, stage: Stage) -> None:
+        """Store where it makes no difference: every dimension starts at 0."""
+        if stage.op.axis:
+            stage.set_store_predicate(self.pick(stage.op.axis) >= 0)
 
 
 @st.composite

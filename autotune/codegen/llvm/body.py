@@ -35,6 +35,8 @@ STACK_BYTES = 16 * 1024
 TOTAL_STACK_BYTES = 64 * 1024
 #: Most iterations that nested unrolled loops expand to; beyond, they stay loops.
 UNROLL_LIMIT = 2048
+#: Number of the metadata node that tells LLVM to unroll a loop; those of the loops follow.
+UNROLL_METADATA = 2
 
 
 @dataclass
@@ -53,6 +55,8 @@ class ModuleText:
         Whether any loop is parallel.
     uses_hints : bool
         Whether a branch refers to the weights !0.
+    unrolled : list of str
+        Metadata of loops that LLVM is to unroll, one node each.
     streamed : frozenset of str
         Names of buffers whose vectors are stored past the caches (metadata !1).
     """
@@ -62,7 +66,14 @@ class ModuleText:
     functions: list[str] = field(default_factory=list)
     uses_threads: bool = False
     uses_hints: bool = False
+    unrolled: list[str] = field(default_factory=list)
     streamed: frozenset[str] = frozenset()
+
+    def unrolled_loop(self) -> str:
+        """Return new metadata of a loop that LLVM is to unroll, whose length is constant."""
+        node = f"!{UNROLL_METADATA + 1 + len(self.unrolled)}"
+        self.unrolled.append(f"{node} = distinct !{{{node}, !{UNROLL_METADATA}}}")
+        return node
 
 
 class Body(Values):
@@ -278,15 +289,26 @@ class Body(Values):
                 self._iteration(loop, i)
             self.expansion //= extent.const
         else:
-            self.count(loop.var, constant(0), extent, lambda: self.stmt(loop.body))
+            hinted = loop.kind is LoopKind.UNROLL_HINTED
+            self.count(loop.var, constant(0), extent, lambda: self.stmt(loop.body), hinted)
 
     def _iteration(self, loop: For, i: int) -> None:
         with self.region():
             self.env[loop.var] = constant(i)
             self.stmt(loop.body)
 
-    def count(self, var: Var, start: Linear, stop: Linear, body: Callable[[], None]) -> None:
-        """Emit a loop of `var` over [start, stop), tested at the end."""
+    def count(
+        self,
+        var: Var,
+        start: Linear,
+        stop: Linear,
+        body: Callable[[], None],
+        unroll: bool = False,
+    ) -> None:
+        """Emit a loop of `var` over [start, stop), tested at the end.
+
+        `unroll`: LLVM is told to write it out.
+        """
         name = symbol(var.name)
         label, done = self.fresh(f"loop.{name}"), self.fresh(f"end.{name}")
         index, following = "%" + self.fresh(name), "%" + self.fresh(f"{name}.next")
@@ -300,7 +322,8 @@ class Body(Values):
             body()
             self.line(f"{following} = add nuw nsw i64 {index}, 1")
             again = self.define(f"icmp slt i64 {following}, {upper}")
-            self.line(f"br i1 {again}, label %{label}, label %{done}")
+            hint = f", !llvm.loop {self.module.unrolled_loop()}" if unroll else ""
+            self.line(f"br i1 {again}, label %{label}, label %{done}{hint}")
         outer = self.code
         inner.lines.insert(
             at,

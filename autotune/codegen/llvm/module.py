@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.codegen.llvm.body import Body, ModuleText
+from autotune.codegen.llvm.body import UNROLL_METADATA, Body, ModuleText
 from autotune.codegen.llvm.math import definitions
 from autotune.codegen.llvm.types import symbol
 from autotune.ir.stmt import Function
@@ -71,4 +71,7 @@ def _assemble(module: ModuleText, entry_text: str) -> str:
         parts.append('!0 = !{!"branch_weights", i32 2000, i32 1}')
     if module.streamed:
         parts.append("!1 = !{i32 1}")
+    if module.unrolled:
+        parts.append(f'!{UNROLL_METADATA} = !{{!"llvm.loop.unroll.full"}}')
+        parts += module.unrolled
     return "\n".join(parts) + "\n"

@@ -1,0 +1,213 @@
+"""Double buffering: a temporary gets two halves, and is computed one iteration ahead.
+
+for (i, 0, n)                    allocate A[2 * size]
+allocate A[size]               A[0:size] = f(0)
+A = f(i)                  ->   for (i, 0, n)
+use(A)                           if (i + 1 < n)
+A[(i + 1) % 2 * size :] = f(i + 1)
+use(A[i % 2 * size :])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Binary, Buffer, Expr, Load, Var
+from autotune.ir.ops import binary, const, fold, likely
+from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, Store, seq
+from autotune.ir.visitor import Rewriter, stmt_exprs, walk, walk_expr
+
+_IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
+
+
+def double_buffer(body: Stmt, stages: Mapping[Buffer, str]) -> Stmt:
+    """Return a statement in which some temporaries are computed one iteration ahead.
+
+    Parameters
+    ----------
+    body : Stmt
+        With each temporary allocated in the loop that it is computed in.
+    stages : mapping of Buffer to str
+        The temporaries, and the stages that compute them.
+
+    Raises
+    ------
+    LoweringError
+        If a temporary is computed in no loop, in one whose iterations do not run one after
+        another, or from something that is computed in the same loop.
+    """
+    rewriter = _DoubleBuffer(stages)
+    result = rewriter.stmt(body)
+    for buffer, stage in stages.items():
+        if buffer not in rewriter.done:
+            raise LoweringError(
+                f"stage {stage!r} is double-buffered, but no loop computes it again and again; "
+                "use compute_at to compute it at a serial loop"
+            )
+    return result
+
+
+class _DoubleBuffer(Rewriter):
+    """Finds the loops that the temporaries are computed in, inner ones first."""
+
+    def __init__(self, stages: Mapping[Buffer, str]) -> None:
+        super().__init__()
+        self.stages = stages
+        self.done: set[Buffer] = set()
+
+    def visit_For(self, node: For) -> Stmt:
+        loop = self.rebuild_stmt(node)
+        assert isinstance(loop, For)
+        buffers = [b for b in _allocated(loop.body) if b in self.stages and b not in self.done]
+        if not buffers:
+            return loop
+        self.done.update(buffers)
+        self._check(loop, buffers)
+        return _ahead(loop, buffers)
+
+    def _check(self, loop: For, buffers: list[Buffer]) -> None:
+        stage = self.stages[buffers[0]]
+        where = f"stage {stage!r} is double-buffered in loop {loop.var.name!r}"
+        if loop.kind not in _IN_ORDER:
+            raise LoweringError(
+                f"{where}, which is {loop.kind}: its iterations do not run one after another; "
+                "compute it at a serial loop"
+            )
+        written = {id(part): _stored(part) for part in _parts(loop.body)}
+        for part in _parts(loop.body):
+            if not written[id(part)].intersection(buffers):
+                continue
+            others = {b for other, found in written.items() if other != id(part) for b in found}
+            for read in _loaded(part):
+                if read in others:
+                    raise LoweringError(
+                        f"{where}, but reads {read.name!r}, which is computed in the same loop; "
+                        f"compute {read.name!r} further out, or double-buffer that alone"
+                    )
+
+
+def _ahead(loop: For, buffers: list[Buffer]) -> Stmt:
+    """Return a loop that computes some buffers one iteration ahead, after their first values."""
+    doubled = {b: Buffer(b.name, b.dtype, (const(2), *b.shape), b.scope) for b in buffers}
+    var = loop.var
+    following = binary("+", var, 1)
+    used = _Half(doubled, binary("%", var, 2), var, var)
+    produced = _Half(doubled, binary("%", following, 2), var, following)
+    first = _Half(doubled, const(0), var, const(0), fresh=True)
+    prologue: list[Stmt] = []
+
+    def rewrite(stmt: Stmt) -> Stmt:
+        match stmt:
+            case Allocate(buffer, body):
+                inner = rewrite(body)
+                return inner if buffer in doubled else Allocate(buffer, inner)
+            case Seq(stmts):
+                return seq(*map(rewrite, stmts))
+            case Produce() if _stored(stmt).intersection(doubled):
+                prologue.append(_guarded(binary("<", const(0), loop.extent), first.stmt(stmt)))
+                return _guarded(binary("<", following, loop.extent), produced.stmt(stmt))
+            case _:
+                return used.stmt(stmt)
+
+    body = rewrite(loop.body)
+    result = seq(*prologue, For(var, loop.extent, loop.kind, body))
+    for buffer in doubled.values():
+        result = Allocate(buffer, result)
+    return result
+
+
+class _Half(Rewriter):
+    """Directs accesses to one half of the doubled buffers, with the loop variable replaced.
+
+    Parameters
+    ----------
+    doubled : mapping of Buffer to Buffer
+        New buffers by old.
+    half : Expr
+        0 or 1.
+    var, value : Var, Expr
+        The loop variable, and what stands for it.
+    fresh : bool
+        Give allocations new buffers, as the statement is a second copy.
+    """
+
+    def __init__(
+        self, doubled: Mapping[Buffer, Buffer], half: Expr, var: Var, value: Expr,
+        fresh: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.half = half
+        self.fresh = fresh
+        self.buffers = dict(doubled)
+        self.starts = {new: self._start(new) for new in doubled.values()}
+        self._memo[var] = value
+
+    def _start(self, buffer: Buffer) -> Expr:
+        start = self.half
+        for extent in buffer.shape[1:]:
+            start = binary("*", start, extent)
+        return start
+
+    def _place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        new = self.buffers.get(buffer, buffer)
+        start = self.starts.get(new)
+        return new, self.expr(index) if start is None else binary("+", start, self.expr(index))
+
+    def visit_Binary(self, node: Binary) -> Expr:
+        a, b = self.expr(node.a), self.expr(node.b)
+        return node if a is node.a and b is node.b else fold(node.op, a, b)
+
+    def visit_Load(self, node: Load) -> Expr:
+        buffer, index = self._place(node.buffer, node.index)
+        return node if buffer is node.buffer and index is node.index else Load(buffer, index)
+
+    def visit_Store(self, node: Store) -> Stmt:
+        return Store(*self._place(node.buffer, node.index), self.expr(node.value))
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        buffer = node.buffer
+        if self.fresh:
+            shape = tuple(map(self.expr, buffer.shape))
+            buffer = Buffer(f"{buffer.name}.first", buffer.dtype, shape, buffer.scope)
+            self.buffers[node.buffer] = buffer
+        return Allocate(buffer, self.stmt(node.body))
+
+
+def _guarded(condition: Expr, body: Stmt) -> Stmt:
+    return If(likely(condition), body)
+
+
+def _allocated(body: Stmt) -> Iterator[Buffer]:
+    """Yield what is allocated for one iteration of a loop, by its own statements."""
+    while isinstance(body, (Allocate, Seq)):
+        if isinstance(body, Allocate):
+            yield body.buffer
+            body = body.body
+        else:
+            yield from (b for part in body.stmts for b in _allocated(part))
+            return
+
+
+def _parts(body: Stmt) -> Iterator[Stmt]:
+    """Yield the statements of a loop's body that are neither allocations nor sequences."""
+    match body:
+        case Allocate():
+            yield from _parts(body.body)
+        case Seq(stmts):
+            for part in stmts:
+                yield from _parts(part)
+        case _:
+            yield body
+
+
+def _stored(stmt: Stmt) -> set[Buffer]:
+    return {inner.buffer for inner in walk(stmt) if isinstance(inner, Store)}
+
+
+def _loaded(stmt: Stmt) -> Iterator[Buffer]:
+    for inner in walk(stmt):
+        for expr in stmt_exprs(inner):
+            for node in walk_expr(expr):
+                if isinstance(node, Load):
+                    yield node.buffer
