@@ -16,7 +16,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Binary, Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import Rewriter, StmtRewriter, stmt_exprs, walk, walk_expr
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -48,7 +48,7 @@ def double_buffer(body: Stmt, stages: Mapping[Buffer, str]) -> Stmt:
     return result
 
 
-class _DoubleBuffer(Rewriter):
+class _DoubleBuffer(StmtRewriter):
     """Finds the loops that the temporaries are computed in, inner ones first."""
 
     def __init__(self, stages: Mapping[Buffer, str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from autotune.ir.expr import Const, Expr, Knob, Var
-from autotune.ir.simplify import Bounds, Simplifier
+from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt
 from autotune.ir.visitor import free_vars
 
@@ -65,12 +65,8 @@ def mark_unrolled(function: Function) -> Function:
 
 
 def _number(value: Expr, knobs: Mapping[str, int]) -> int:
-    ranges: dict[Var, Bounds] = {
-        knob: (knobs[knob.name], knobs[knob.name])
-        for knob in free_vars(value)
-        if isinstance(knob, Knob)
-    }
-    number = Simplifier(ranges).expr(value)
+    own = [knob for knob in free_vars(value) if isinstance(knob, Knob)]
+    number = Simplifier({knob: (knobs[knob.name],) * 2 for knob in own}).expr(value)
     assert isinstance(number, Const)
     return int(number.value)
 
