@@ -37,11 +37,23 @@ def _cpu(text: str) -> str:
     return text
 
 
+def _flag(text: str) -> str:
+    if text:
+        raise ValueError("no value")
+    return text
+
+
 #: Option parsers by kind: each returns the canonical text, or raises ValueError(what it expects).
+#: Flags stand without a value, which is the empty text.
 _OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
-    "llvm": {"mcpu": _word, "threads": _positive},
+    "llvm": {"mcpu": _word, "threads": _positive, "fast-math": _flag},
     "cuda": {"arch": _arch, "on": _cpu},
 }
+
+
+def _form(name: str, parser: Callable[[str], str]) -> str:
+    return f"-{name}" if parser is _flag else f"-{name}="
+
 
 _VECTOR_BYTES_BY_MCPU = {
     "x86-64": 16, "x86-64-v2": 16, "x86-64-v3": 32, "x86-64-v4": 64,
@@ -62,8 +74,9 @@ class Target:
         "llvm" (the CPU) or "cuda".
     options : mapping of str to str
         Options given, without the leading dash. For "llvm": `mcpu` (an LLVM CPU name, default
-        native) and `threads` (most threads a parallel loop may use). For "cuda": `arch`
-        (sm_90, ...) and `on` ("cpu": run the kernel on the CPU with thread semantics kept).
+        native), `threads` (most threads a parallel loop may use) and the flag `fast-math` (see
+        `fast_math`). For "cuda": `arch` (sm_90, ...) and `on` ("cpu": run the kernel on the CPU
+        with thread semantics kept). The value of a flag is "".
 
     Examples
     --------
@@ -85,7 +98,7 @@ class Target:
             if name not in known:
                 raise TargetError(
                     f"target {self.kind!r} has no option -{name}: "
-                    f"expected one of {', '.join(f'-{o}=' for o in known)}"
+                    f"expected one of {', '.join(map(_form, known, known.values()))}"
                 )
             try:
                 checked[name] = known[name](value)
@@ -97,7 +110,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read a target string: a kind, then options of the form -name=value.
+        """Read a target string: a kind, then options of the form -name=value, and flags -name.
 
         Raises
         ------
@@ -108,7 +121,8 @@ class Target:
         options: dict[str, str] = {}
         for word in words:
             name, equals, value = word.removeprefix("-").partition("=")
-            if not word.startswith("-") or not equals or not value:
+            flag = _OPTIONS.get(kind, {}).get(name) is _flag
+            if not word.startswith("-") or not (value or (flag and not equals)):
                 raise TargetError(f"cannot read {word!r} in target {text!r}: expected -name=value")
             if name in options:
                 raise TargetError(f"target {text!r} gives the option -{name} twice")
@@ -132,7 +146,8 @@ class Target:
 
     def __str__(self) -> str:
         """Canonical text: options in alphabetical order."""
-        return " ".join([self.kind, *(f"-{name}={value}" for name, value in self.options.items())])
+        options = (f"-{name}={value}".removesuffix("=") for name, value in self.options.items())
+        return " ".join([self.kind, *options])
 
     def __hash__(self) -> int:
         return hash((self.kind, *self.options.items()))
@@ -146,6 +161,17 @@ class Target:
     def threads(self) -> int | None:
         """Most threads a parallel loop may use, None for as many as the process has."""
         return int(self.options["threads"]) if "threads" in self.options else None
+
+    @property
+    def fast_math(self) -> bool:
+        """Whether float arithmetic of kernels may be rearranged for speed.
+
+        Sums and products may then be taken in any order, a division may become a multiplication by
+        the reciprocal, and the sign of a zero may be lost: results differ by rounding errors. NaNs
+        and infinities keep their meaning, and functions such as exp their accuracy. Otherwise
+        nothing but a multiplication and the addition of its result are taken together.
+        """
+        return "fast-math" in self.options
 
     @property
     def max_num_threads(self) -> int:

@@ -134,8 +134,9 @@ def compile_function(
     """
     target = Target.of(target)
     check_target(target)
+    source = emit(function, target.fast_math)
     return CompiledFunction(
-        function, emit(function), target, options or Options(), cache or default_cache()
+        function, source, target, options or Options(), cache or default_cache()
     )
 
 

@@ -16,6 +16,7 @@ from autotune.target import Target
         ("llvm", "llvm"),
         ("llvm -mcpu=native", "llvm -mcpu=native"),
         ("  llvm   -threads=02 -mcpu=x86-64-v3 ", "llvm -mcpu=x86-64-v3 -threads=2"),
+        ("llvm -threads=2 -fast-math", "llvm -fast-math -threads=2"),
         ("cuda -arch=sm_90", "cuda -arch=sm_90"),
         ("cuda -on=cpu -arch=sm_90a", "cuda -arch=sm_90a -on=cpu"),
     ],
@@ -33,6 +34,11 @@ def test_the_text_of_a_target_is_canonical(text: str, canonical: str) -> None:
         ("", "unknown target kind ''"),
         ("metal", "unknown target kind 'metal': expected one of llvm, cuda"),
         ("llvm -arch=sm_90", "has no option -arch: expected one of -mcpu=, -threads="),
+        ("llvm -arch=sm_90", "-threads=, -fast-math"),
+        ("llvm -fast-math=yes", "-fast-math is 'yes': expected no value"),
+        ("llvm -fast-math -fast-math", "twice"),
+        ("llvm -fast-math=", "cannot read '-fast-math='"),
+        ("cuda -fast-math", "cannot read '-fast-math'"),
         ("llvm -threads=0", "-threads is '0': expected a whole number of at least 1"),
         ("llvm -threads=two", "expected a whole number"),
         ("llvm -mcpu", "cannot read '-mcpu'"),
@@ -60,6 +66,9 @@ def test_attributes_say_what_the_options_mean() -> None:
     assert Target.parse("llvm -threads=3").threads == 3
     assert Target.parse("llvm").threads is None
     assert Target.parse("llvm").mcpu == "native"
+    assert Target.parse("llvm -fast-math").fast_math
+    assert not Target.parse("llvm -mcpu=native").fast_math
+    assert Target("llvm", {"fast-math": ""}) == Target.parse("llvm -fast-math")
     assert Target.parse("cuda").max_num_threads == 1024
 
 

@@ -13,7 +13,7 @@ from autotune.codegen.llvm.linear import Linear, constant
 from autotune.codegen.llvm.memory import ALIGNMENT
 from autotune.codegen.llvm.parallel import launch
 from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, symbol
-from autotune.codegen.llvm.values import Values
+from autotune.codegen.llvm.values import EXACT_OPS, FAST_OPS, Values
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Call, Var
@@ -59,6 +59,8 @@ class ModuleText:
         Metadata of loops that LLVM is to unroll, one node each.
     streamed : frozenset of str
         Names of buffers whose vectors are stored past the caches (metadata !1).
+    fast_math : bool
+        Whether float arithmetic may be rearranged.
     """
 
     declarations: dict[str, str] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class ModuleText:
     uses_hints: bool = False
     unrolled: list[str] = field(default_factory=list)
     streamed: frozenset[str] = frozenset()
+    fast_math: bool = False
 
     def unrolled_loop(self) -> str:
         """Return new metadata of a loop that LLVM is to unroll, whose length is constant."""
@@ -95,6 +98,7 @@ class Body(Values):
         self.name = name
         self.threads = threads
         self.functions = module.math
+        self.float_ops = FAST_OPS if module.fast_math else EXACT_OPS
         self.stack: list[str] = []
         self.stack_bytes = 0
         self.heap: list[tuple[str, str]] = []

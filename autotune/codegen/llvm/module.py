@@ -29,11 +29,12 @@ class LLVMSource:
     uses_threads: bool
 
 
-def emit(function: Function) -> LLVMSource:
+def emit(function: Function, fast_math: bool = False) -> LLVMSource:
     """Write a function in final form as LLVM assembly.
 
     Arrays are promised not to overlap (outputs with anything) and to be aligned to their elements
-    only. Float multiplications and additions may be fused; nothing else is reordered.
+    only. Float multiplications and additions may be fused; nothing else is reordered, unless
+    `fast_math` allows what `Target.fast_math` says.
 
     `function.attrs["nontemporal"]` names buffers that are written once, in whole cache lines, and
     not read soon: their vectors are stored past the caches (a kernel that only moves memory runs
@@ -45,7 +46,8 @@ def emit(function: Function) -> LLVMSource:
         If the function holds something that has no meaning on a CPU: knobs without a value,
         thread axes, barriers, unknown intrinsics.
     """
-    module = ModuleText(streamed=frozenset(function.attrs.get("nontemporal", ())))
+    streamed = frozenset(function.attrs.get("nontemporal", ()))
+    module = ModuleText(streamed=streamed, fast_math=fast_math)
     entry = f"kernel_{symbol(function.name)}"
     body = Body(module, entry, threads="%threads")
     parameters = []

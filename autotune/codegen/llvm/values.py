@@ -26,7 +26,11 @@ from autotune.ir.expr import (
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.ops import cast
 
-_FLOAT_OPS = {"+": "fadd contract", "-": "fsub contract", "*": "fmul contract", "/": "fdiv"}
+#: Float arithmetic: a product and a sum may be taken together, or whatever rounds differently.
+EXACT_OPS = {"+": "fadd contract", "-": "fsub contract", "*": "fmul contract", "/": "fdiv"}
+FAST_OPS = {
+    op: f"{name.split()[0]} reassoc nsz arcp contract" for op, name in EXACT_OPS.items()
+}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul"}
 _BOOL_OPS = {"and": "and", "or": "or", "+": "or", "*": "and", "min": "and", "max": "or"}
 _FLOAT_TESTS = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
@@ -48,11 +52,14 @@ class Values(Transfers):
     ----------
     functions : dict of str to (name, dtype, lanes)
         Math functions that the text calls, by symbol.
+    float_ops : dict of str to str
+        How float arithmetic is written, with what LLVM may do to it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.functions: dict[str, tuple[str, str, int]] = {}
+        self.float_ops = EXACT_OPS
 
     def value(self, expr: Expr) -> str:
         """Operand text of the value of `expr`, of type `llvm_type(expr.dtype, expr.lanes)`."""
@@ -134,12 +141,12 @@ class Values(Transfers):
                 raise CodegenError(f"`{op}` has no meaning for bool: {expr}")
             return self.define(f"{_BOOL_OPS[op]} {kind} {a}, {b}")
         if dtypes.is_float(operand):
-            if op not in _FLOAT_OPS:
+            if op not in self.float_ops:
                 return self._float_extreme(expr, a, b)
             if not dtypes.is_half(operand):
-                return self.define(f"{_FLOAT_OPS[op]} {kind} {a}, {b}")
+                return self.define(f"{self.float_ops[op]} {kind} {a}, {b}")
             # Rounded each time: nothing to fuse, not even where half types have instructions.
-            operation = _FLOAT_OPS[op].removesuffix(" contract")
+            operation = self.float_ops[op].split()[0]
             result = self.define(f"{operation} {kind} {a}, {b}")
             return self.rounded(result, operand, expr.lanes)
         if op in _INT_OPS:
