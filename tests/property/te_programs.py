@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from te_reference import Reference, _Grid
 
 from autotune import te
+from autotune.ir import dtypes
 from autotune.ir.expr import Expr, Reduce, SizeVar
 from autotune.ir.itervar import IterVar
 from autotune.te.tensor import Tensor
 
 Draw = Callable[[Any], Any]
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
-DTYPES = ("float32", "float64", "int32", "int64")
-INDEX_TYPES = ("int32", "int64")
+DTYPES = ("float32", "float64", "int32", "int64", *dtypes.NUMBERS)
+INDEX_TYPES = ("int32", "int64", *dtypes.INTEGERS)
 ELEMENTS = 150
 
 
@@ -35,7 +36,7 @@ REDUCERS = {
     ),
     "sum_and_min": te.comm_reducer(
         lambda x, y: (x[0] + y[0], te.min(x[1], y[1])),
-        lambda a, b: (te.const(0, a), te.const(99, b)),
+        lambda a, b: (te.const(0, a), te.const(dtypes.identity("min", b), b)),
         name="sum_and_min",
     ),
     "complex_product": te.comm_reducer(
@@ -67,8 +68,14 @@ class Program:
 
 
 def lowest(dtype: str) -> Expr:
-    """Return a value below all that programs compute where sizes are this small."""
-    return te.const(-(2**30), dtype)
+    """Return the smallest value of a type."""
+    return te.const(dtypes.identity("max", dtype), dtype)
+
+
+def bounded(value: Expr, limit: int) -> Expr:
+    """Return `value` cut to what lies within `limit` of 0."""
+    low = max(-limit, dtypes.min_value(value.dtype))
+    return te.max(te.min(value, min(limit, dtypes.max_value(value.dtype))), low)
 
 
 def spread(expr: Expr, axes: list[IterVar]) -> tuple[int, int]:
@@ -150,15 +157,16 @@ class _Builder:
         read = tensor(*indices)
         if not conditions:
             return read
-        return te.if_then_else(te.all(*conditions), read, te.const(self.integer(-2, 2), read.dtype))
+        other = self.integer(max(-2, int(dtypes.min_value(read.dtype))), 2)
+        return te.if_then_else(te.all(*conditions), read, te.const(other, read.dtype))
 
     def gathered(self, size: int, axes: list[IterVar]) -> Expr:
         """Return an index below `size` that is read from a tensor."""
         self.indexing = True
         element = self._of_placeholder(axes)
         self.indexing = False
-        if element.dtype not in ("int32", "int64"):
-            element = te.max(te.min(element, 100.0), -100.0).astype("int32")
+        if not dtypes.is_index(element.dtype):
+            element = bounded(element, 100).astype("int32")
         return element % size
 
     def _of_placeholder(self, axes: list[IterVar]) -> Expr:
@@ -193,14 +201,15 @@ class _Builder:
         if kind <= 4:
             b = self.value(sources, axes, depth - 1)
             return [
-                lambda: a + b, lambda: a - b, lambda: a * b,
+                lambda: a + b, lambda: a - b, lambda: self.product(a, b),
                 lambda: te.max(a, b), lambda: te.min(a, b),
             ][kind]()  # fmt: skip
         if kind == 5 and axes:
             condition = self.index(axes) < self.index(axes)
             return te.select(condition, a, self.value(sources, axes, depth - 1))
-        if kind == 6 and a.dtype.startswith("int"):
-            return a // self.pick(2, 3, -2) if self.chance(50) else a % self.pick(2, 5, -3)
+        if kind == 6 and dtypes.is_integer(a.dtype):
+            by = self.pick(2, 3, 5, *(() if dtypes.is_unsigned(a.dtype) else (-2, -3)))
+            return a // by if self.chance(50) else a % by
         if kind == 7:
             return te.abs(a)
         if kind == 8 and axes:
@@ -209,10 +218,17 @@ class _Builder:
 
     def cast(self, value: Expr, dtype: str | None = None) -> Expr:
         dtype = dtype or self.pick(*DTYPES)
-        if value.dtype.startswith("float") and dtype.startswith("int"):
-            # What an integer cannot hold has no meaning.
-            value = te.max(te.min(value, 1000.0), -1000.0)
+        if dtypes.is_float(value.dtype) and dtypes.is_integer(dtype):
+            # NumPy gives what an integer cannot hold no meaning.
+            limit = min(1000, int(dtypes.max_value(dtype)))
+            value = te.max(te.min(value, limit), max(-limit, int(dtypes.min_value(dtype))))
+        if dtypes.is_half(dtype):
+            value = bounded(value, 100)  # half types soon overflow, and NaN has no order
         return value.astype(dtype)
+
+    def product(self, a: Expr, b: Expr) -> Expr:
+        product = a * b
+        return bounded(product, 100) if dtypes.is_half(product.dtype) else product
 
     # -- stages --------------------------------------------------------------------------------
 
@@ -257,6 +273,8 @@ class _Builder:
             if kind in REDUCERS:
                 return self.several(kind, value, sources, every, reduced)
             condition = self.index(every) <= self.index(every) if where else None
+            if kind == "prod":
+                value = bounded(value, 2)
             reduce: Expr = getattr(te, kind)(value, axis=reduced, where=condition)
             return reduce
 
@@ -278,6 +296,8 @@ class _Builder:
             place = sum((a.var * 7**n for n, a in enumerate(reduced)), te.const(0))
             return REDUCERS[kind]((place, value), axis=reduced)
         other = self.value(sources, axes, 1)
+        if dtypes.is_half(value.dtype):  # sums that user-defined reducers round in this type
+            value = value.astype("float32")
         if kind == "complex_product":  # exact in integers, in any order
             value, other = (self.cast(v, "int64") for v in (value, other))
         return REDUCERS[kind]((value, other), axis=reduced)
