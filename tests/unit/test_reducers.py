@@ -10,6 +10,7 @@ from agreement import assert_computes
 
 from autotune import te
 from autotune.errors import IRError
+from autotune.ir import dtypes
 from autotune.ir.stmt import Allocate
 from autotune.ir.visitor import walk
 from autotune.te.reduction import Reducer
@@ -92,6 +93,31 @@ def test_values_that_need_each_other_s_old_values_are_set_aside() -> None:
     parts = te.compute((3,), lambda i: reducer((A[i, k], B[i, k]), axis=k), name="P")
     final = assert_computes(te.create_schedule(parts[0].op), [A, B, *parts])
     assert [s.buffer.scope for s in walk(final.body) if isinstance(s, Allocate)] == ["local"] * 2
+
+
+def test_values_are_set_aside_in_every_lane_of_a_vector() -> None:
+    A = te.placeholder((8, 6), "float64", name="A")
+    B = te.placeholder((8, 6), "float64", name="B")
+    k = te.reduce_axis((0, 6), "k")
+    reducer = complex_product()
+    parts = te.compute((8,), lambda i: reducer((A[i, k], B[i, k]), axis=k), name="P")
+    s = te.create_schedule(parts[0].op)
+    s[parts[0]].reorder(k, parts[0].op.axis[0])
+    s[parts[0]].vectorize(parts[0].op.axis[0])
+    final = assert_computes(s, [A, B, *parts])
+    assert "not_vectorized" not in final.attrs
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_floats_are_multiplied_and_summed_in_float32(dtype: str) -> None:
+    A = te.placeholder((3, 300), dtype, name="A")
+    k = te.reduce_axis((0, 300), "k")
+    B = te.compute((3,), lambda i: te.sum(A[i, k] * A[i, k], axis=k), name="B")
+    assert B.dtype == "float32"
+    third = np.full((3, 300), 1 / 3, dtypes.numpy_dtype(dtype))
+    assert_computes(te.create_schedule(B.op), [A, B], {A: third})
+    own = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, dtype=dtype), name="B")
+    assert own.dtype == dtype
 
 
 def test_parts_of_a_tuple_may_be_read_by_another_stage() -> None:
