@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.ir import dtypes
+from autotune.ir.dtypes import numpy_dtype
 from autotune.ir.expr import (
     Binary,
     Call,
@@ -79,7 +79,7 @@ class Reference:
             body = tensor.op.body[tensor.value_index]
             grid = _Grid(self, tensor.op.axis, True)
             value = np.broadcast_to(grid.value(body), shape)
-            self.arrays[tensor] = value.astype(dtypes.numpy_dtype(tensor.dtype))
+            self.arrays[tensor] = value.astype(numpy_dtype(tensor.dtype))
         return self.arrays[tensor]
 
 
@@ -101,22 +101,23 @@ class _Grid:
     def value(self, node: Expr) -> Any:
         match node:
             case Const():
-                return np.asarray(node.value, dtype=dtypes.numpy_dtype(node.dtype))
+                return np.asarray(node.value, dtype=numpy_dtype(node.dtype))
             case Var():
-                return np.asarray(self.variables[node]).astype(dtypes.numpy_dtype(node.dtype))
+                return np.asarray(self.variables[node]).astype(numpy_dtype(node.dtype))
             case Binary():
                 result = _OPERATIONS[node.op](self.value(node.a), self.value(node.b))
-                return result.astype(dtypes.numpy_dtype(node.dtype))
+                return result.astype(numpy_dtype(node.dtype))
             case Not():
                 return np.logical_not(self.value(node.a))
             case Select():
                 return np.where(*map(self.value, node.children))
             case Cast():
-                return self.value(node.a).astype(dtypes.numpy_dtype(node.dtype))
+                return self.value(node.a).astype(numpy_dtype(node.dtype))
             case Call(name="if_then_else"):
                 return self._guarded(node)
             case Call():
-                return _FUNCTIONS[node.name](*map(self.value, node.children)).astype(dtypes.numpy_dtype(node.dtype))
+                result = _FUNCTIONS[node.name](*map(self.value, node.children))
+                return result.astype(numpy_dtype(node.dtype))
             case Read():
                 return self._read(node)
             case Reduce():
@@ -157,14 +158,14 @@ class _Grid:
         source = np.broadcast_to(grid.value(node.sources[node.index]), shape)
         identity = node.combiner.identity[node.index]
         assert isinstance(identity, Const)
-        source = np.where(condition, source, np.asarray(identity.value, dtype=dtypes.numpy_dtype(node.dtype)))
+        start = np.asarray(identity.value, dtype=numpy_dtype(node.dtype))
+        source = np.where(condition, source, start)
         axis = tuple(range(count, count + len(node.axes)))
         known = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
         combine = known.get(node.combiner.name)
         if combine is None:
             return self._folded(node, grid, shape, condition)
-        start = np.asarray(identity.value, dtype=dtypes.numpy_dtype(node.dtype))
-        return combine.reduce(source, axis=axis, dtype=dtypes.numpy_dtype(node.dtype), initial=start)
+        return combine.reduce(source, axis=axis, dtype=numpy_dtype(node.dtype), initial=start)
 
     def _folded(self, node: Reduce, grid: _Grid, shape: Sequence[int], condition: Any) -> Any:
         """Combine the elements one after another, as the reducer's definition says."""
@@ -172,7 +173,7 @@ class _Grid:
         flat = (*kept, math.prod(shape[len(kept) :]))
         sources = [np.broadcast_to(grid.value(s), shape).reshape(flat) for s in node.sources]
         valid = condition.reshape(flat)
-        held = [np.full(kept, i.value, dtypes.numpy_dtype(i.dtype)) for i in combiner.identity]  # type: ignore[attr-defined]
+        held = [np.full(kept, i.value, numpy_dtype(i.dtype)) for i in combiner.identity]  # type: ignore[attr-defined]
         step = _Grid(self.reference, (), True)
         for position in range(valid.shape[-1]):
             step.variables.update(zip(combiner.lhs, held, strict=True))
@@ -189,4 +190,4 @@ class _Grid:
 def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> Any:
     """Small whole numbers, so that sums and products of floats are exact in any order."""
     values = rng.integers(-4, 5, size=tuple(shape))
-    return values.astype(dtypes.numpy_dtype(dtype))
+    return values.astype(numpy_dtype(dtype))
