@@ -93,6 +93,8 @@ def load(path: str | os.PathLike[str]) -> LoadedFunction:
     >>> f(a, b, c)
     """
     name = os.fspath(path)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise LoadError(f"cannot load {name}: it is no file")
     try:
         data = Path(name).read_bytes()
     except OSError as error:

@@ -24,6 +24,7 @@ from autotune.codegen.elf.library import link
 from autotune.codegen.elf.notes import note
 from autotune.codegen.elf.objects import read_object
 from autotune.codegen.llvm import LLVMSource
+from autotune.codegen.llvm.types import _NAMES
 from autotune.errors import ArgumentError, CodegenError, LoadError, SaveError
 from autotune.ir import dtypes
 from autotune.runtime import llvm as runtime
@@ -127,7 +128,7 @@ def test_sizes_outputs_and_functions_of_the_system(tmp_path: Path) -> None:
         loaded(arrays[0], arrays[1], np.zeros(7))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", sorted(_NAMES))
 def test_every_dtype_is_saved(dtype: str, tmp_path: Path) -> None:
     A = te.placeholder((40,), dtype, name="A")
     B = te.compute((40,), lambda i: A[39 - i], name="B")
@@ -337,7 +338,8 @@ def test_a_library_of_the_system_is_refused() -> None:
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "missing.so").endswith(": No such file or directory")
-    assert refusal(tmp_path).endswith(": Is a directory")
+    assert refusal(tmp_path).endswith(": it is no file")
+    assert refusal(Path("/dev/zero")).endswith(": it is no file")
 
 
 def test_a_processor_without_the_features_is_told_before_any_call(
