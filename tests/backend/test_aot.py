@@ -24,7 +24,6 @@ from autotune.codegen.elf.library import link
 from autotune.codegen.elf.notes import note
 from autotune.codegen.elf.objects import read_object
 from autotune.codegen.llvm import LLVMSource
-from autotune.codegen.llvm.types import _NAMES
 from autotune.errors import ArgumentError, CodegenError, LoadError, SaveError
 from autotune.ir import dtypes
 from autotune.runtime import llvm as runtime
@@ -128,7 +127,7 @@ def test_sizes_outputs_and_functions_of_the_system(tmp_path: Path) -> None:
         loaded(arrays[0], arrays[1], np.zeros(7))
 
 
-@pytest.mark.parametrize("dtype", sorted(_NAMES))
+@pytest.mark.parametrize("dtype", dtypes.ALL)
 def test_every_dtype_is_saved(dtype: str, tmp_path: Path) -> None:
     A = te.placeholder((40,), dtype, name="A")
     B = te.compute((40,), lambda i: A[39 - i], name="B")
