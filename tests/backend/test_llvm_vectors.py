@@ -11,9 +11,8 @@ import pytest
 from vector_kernels import agree, buffer, i32, loop, serial_loops
 
 from autotune.ir import ops
-from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
+from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
 from autotune.ir.stmt import Allocate, Function, If, LoopKind, Stmt, Store, seq
-from autotune.runtime.llvm import CompiledFunction
 
 SERIAL = LoopKind.SERIAL
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
@@ -409,52 +408,3 @@ def test_what_each_iteration_allocates_is_vectors_in_registers() -> None:
     kernel = agree(function, [values("float32", 48)], np.zeros(16, "float32"))
     assert "load float" not in kernel.source
     assert "alloca" not in kernel.optimised()
-
-
-# -- alignment ------------------------------------------------------------
-
-
-def alignments(kernel: CompiledFunction, *operations: str) -> list[int]:
-    """Alignments that the text states for vector loads and stores, in order."""
-    lines = [text for text in kernel.source.splitlines() if any(o in text for o in operations)]
-    return [int(line.rsplit("align ", 1)[1]) for line in lines]
-
-
-@pytest.mark.parametrize("count", [64, 8192])
-def test_own_memory_is_aligned_as_far_as_it_is_known_and_arrays_only_to_elements(
-    count: int,
-) -> None:
-    a, out = buffer("A", "float32", 4 * count), buffer("out", "float32", 4 * count)
-    own = buffer("own", "float32", 4 * count + 32, scope="global")
-
-    def rows(o: Var) -> Stmt:
-        def at(v: Expr, step: int, offset: int) -> Expr:
-            return o * step + offset + v
-
-        return seq(
-            loop(8, lambda v: Store(own, at(v, 16, 0), Load(a, at(v, 16, 0)))),
-            loop(8, lambda v: Store(own, at(v, 16, 8), Load(a, at(v, 16, 8)))),
-            loop(8, lambda v: Store(own, at(v, 3, 0), Load(a, at(v, 16, 0)))),
-            loop(8, lambda v: Store(out, at(v, 16, 0), Load(own, at(v, 16, 0)))),
-        )
-
-    body = Allocate(own, loop(4, rows, SERIAL, "o"))
-    function = Function("aligned", (a, out), frozenset([out]), body)
-    kernel = agree(function, [values("float32", 4 * count)], np.zeros(4 * count, "float32"))
-    assert alignments(kernel, "store <8") == [64, 32, 4, 4]
-
-
-def test_a_parallel_body_knows_the_alignment_of_what_was_allocated_around_it() -> None:
-    a, out = buffer("A", "float32", 64), buffer("out", "float32", 64)
-    own = buffer("own", "float32", 64)
-
-    def copy(to: Buffer, source: Buffer) -> Stmt:
-        def row(o: Var) -> Stmt:
-            return loop(16, lambda v: Store(to, o * 16 + v, Load(source, o * 16 + v)))
-
-        return loop(4, row, LoopKind.PARALLEL, "o")
-
-    body = seq(copy(own, a), copy(out, own))
-    function = Function("passed on", (a, out), frozenset([out]), Allocate(own, body))
-    kernel = agree(function, [values("float32", 64)], np.zeros(64, "float32"))
-    assert alignments(kernel, "load <16", "store <16") == [4, 64, 64, 4]
