@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import IRError
+from autotune.ir.expr import Expr
+from autotune.ir.printer import excerpt
 
 Array = npt.NDArray[Any]
 
@@ -41,12 +43,13 @@ def note(values: Array, large: Array) -> None:
     large |= np.abs(values) >= LIMIT
 
 
-def check(values: Array, large: Array, message: str) -> None:
-    """Refuse undefined values in rows that are not computed again."""
+def check(values: Array, large: Array, expr: Expr) -> None:
+    """Refuse undefined values of `expr` in rows that are not computed again."""
     undefined = np.isnan(values)
     undefined &= ~large
     if undefined.any():
-        raise IRError(f"{message} in {np.count_nonzero(undefined)} of {len(values)} rows")
+        count = np.count_nonzero(undefined)
+        raise IRError(f"`{excerpt(expr)}` divides by zero in {count} of {len(values)} rows")
 
 
 def gcd(a: Array, b: Array) -> Array:

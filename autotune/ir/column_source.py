@@ -16,6 +16,7 @@ from autotune.ir import column_ops, dtypes
 from autotune.ir.column_ops import LIMIT
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
 from autotune.ir.intervals import Intervals
+from autotune.ir.printer import excerpt
 
 
 class ColumnSource:
@@ -48,15 +49,15 @@ class ColumnSource:
         if value is not None:
             return bool(value) if expr.dtype == dtypes.BOOL else value
         if not self.names:
-            raise IRError(f"`{expr}` divides by zero")
+            raise IRError(f"`{excerpt(expr)}` divides by zero")
         for node in _operands_first(expr, self._operands):
             self._value(node)
         name = self._value(expr)
         target = f"o{self.targets}"
         self.targets += 1
         if self._undefined(expr):
-            message = self._name("e", f"`{expr}` divides by zero")
-            self.steps.append((f"check({{0}}, large, {message})", (name,), None, False))
+            line = f"check({{0}}, large, {self._name('e', expr)})"
+            self.steps.append((line, (name,), None, False))
             if expr.dtype == dtypes.BOOL:
                 self.steps.append((f"copyto({target}, {{0}} == 1)", (name,), None, False))
                 return None
@@ -125,7 +126,8 @@ class ColumnSource:
         if value is not None and abs(value) < LIMIT:
             return self._literal(bool(value) if node.dtype == dtypes.BOOL else float(value))
         if dtypes.is_integer(node.dtype) and not dtypes.is_index(node.dtype):
-            raise IRError(f"columns hold indices and conditions, not {node.dtype}: `{node}`")
+            what = f"not {node.dtype}: `{excerpt(node)}`"
+            raise IRError(f"columns hold indices and conditions, {what}")
         match node:
             case Binary():
                 name = self._binary(node)
@@ -173,7 +175,7 @@ class ColumnSource:
             line = "multiply({1}, {2}, out={r}); subtract({0}, {r}, out={r})"
             return self._step(node, line, node.a, quotient, node.b)
         if node.op != "//":
-            raise IRError(f"`{node.op}` has no meaning on columns: `{node}`")
+            raise IRError(f"`{node.op}` has no meaning on columns: `{excerpt(node)}`")
         divisor = self._constant(node.b)
         if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
             inverse = self._literal(1.0 / divisor)

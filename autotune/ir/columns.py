@@ -21,6 +21,7 @@ from autotune.ir import dtypes
 from autotune.ir.column_source import ColumnSource
 from autotune.ir.expr import Expr, Knob
 from autotune.ir.interpreter import scalar_function
+from autotune.ir.printer import excerpt
 from autotune.ir.visitor import walk_expr
 
 Array = npt.NDArray[Any]
@@ -124,7 +125,7 @@ class ColumnProgram:
             kinds = "fb" if expr.dtype == dtypes.BOOL else "f"
             if array.dtype.kind not in kinds or (self._knobs and array.shape != (rows,)):
                 raise IRError(
-                    f"the array for `{expr}` is {array.dtype} of shape {array.shape}: "
+                    f"the array for `{excerpt(expr)}` is {array.dtype} of shape {array.shape}: "
                     f"expected float32 or float64 of shape ({rows},)"
                 )
 

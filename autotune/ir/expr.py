@@ -160,7 +160,9 @@ class Expr(Operators):
         return expr_text(self)
 
     def __repr__(self) -> str:
-        return f"<{self}>"
+        from autotune.ir.printer import excerpt
+
+        return f"<{excerpt(self)}>"
 
 
 def _node(cls: type[Any], key: tuple[Any, ...], fill: Callable[[Any], None]) -> Any:

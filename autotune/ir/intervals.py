@@ -22,6 +22,7 @@ from autotune.ir.expr import (
     Not,
     Select,
 )
+from autotune.ir.printer import excerpt
 
 Bounds = tuple[int, int]
 _FLIP = {">": "<", ">=": "<="}
@@ -55,7 +56,7 @@ class Intervals:
 
     def _of(self, node: Expr) -> Bounds:
         if node.lanes != 1 or dtypes.is_float(node.dtype):
-            raise IRError(f"`{node}` is not one integer or condition")
+            raise IRError(f"`{excerpt(node)}` is not one integer or condition")
         match node:
             case Const():
                 return int(node.value), int(node.value)
@@ -63,7 +64,7 @@ class Intervals:
                 return node.low, node.high
             case Binary():
                 if node.dtype == dtypes.BOOL and node.op in ("+", "-", "*"):
-                    raise IRError(f"`{node.op}` has no meaning on conditions: `{node}`")
+                    raise IRError(f"`{node.op}` has no meaning on conditions: `{excerpt(node)}`")
                 return _binary(node.op, self.bounds(node.a), self.bounds(node.b))
             case Not():
                 low, high = self.bounds(node.a)
@@ -82,7 +83,7 @@ class Intervals:
                 return _gcd(*(self.bounds(child) for child in node.children))
             case _:
                 raise IRError(
-                    f"`{node}` has no bounds: only integers and conditions over knobs have"
+                    f"`{excerpt(node)}` has no bounds: only integers and conditions over knobs have"
                 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import isfinite
 
 from autotune.ir import dtypes
@@ -59,8 +60,14 @@ def binary_text(op: str, a: str, b: str) -> str:
     return "(" + _INFIX.get(op, f"{{}} {op} {{}}").format(a, b) + ")"
 
 
-def expr_text(node: Expr) -> str:
-    """Return the text of an expression, parenthesised so that its tree can be read off."""
+def expr_text(node: Expr, depth: int = -1) -> str:
+    """Return the text of an expression, parenthesised so that its tree can be read off.
+
+    What lies deeper than `depth`, unless that is negative, is left out.
+    """
+    if depth == 0 and node.children:
+        return "..."
+    text = functools.partial(expr_text, depth=depth - 1)
     match node:
         case Const():
             if dtypes.is_float(node.dtype):
@@ -69,31 +76,39 @@ def expr_text(node: Expr) -> str:
         case Var():
             return node.name
         case Binary():
-            return binary_text(node.op, expr_text(node.a), expr_text(node.b))
+            return binary_text(node.op, text(node.a), text(node.b))
         case Not():
-            return f"!{expr_text(node.a)}"
+            return f"!{text(node.a)}"
         case Select():
-            return f"select({', '.join(map(expr_text, node.children))})"
+            return f"select({', '.join(map(text, node.children))})"
         case Cast():
-            return f"{node.dtype}({expr_text(node.a)})"
+            return f"{node.dtype}({text(node.a)})"
         case Call():
-            return f"{node.name}({', '.join(map(expr_text, node.children))})"
+            return f"{node.name}({', '.join(map(text, node.children))})"
         case Read():
-            return f"{node.tensor.name}[{', '.join(map(expr_text, node.children))}]"
+            return f"{node.tensor.name}[{', '.join(map(text, node.children))}]"
         case Reduce():
             axes = ", ".join(axis.name for axis in node.axes)
-            parts = [*map(expr_text, node.sources), f"axis=[{axes}]"]
+            parts = [*map(text, node.sources), f"axis=[{axes}]"]
             if not (isinstance(node.condition, Const) and node.condition.value):
-                parts.append(f"where={expr_text(node.condition)}")
+                parts.append(f"where={text(node.condition)}")
             return f"{node.combiner.name}({', '.join(parts)})"
         case Load():
-            return f"{node.buffer.name}[{expr_text(node.index)}]"
+            return f"{node.buffer.name}[{text(node.index)}]"
         case Ramp():
-            return f"ramp({expr_text(node.base)}, {expr_text(node.stride)}, {node.lanes})"
+            return f"ramp({text(node.base)}, {text(node.stride)}, {node.lanes})"
         case Broadcast():
-            return f"x{node.lanes}({expr_text(node.value)})"
+            return f"x{node.lanes}({text(node.value)})"
         case _:
             raise TypeError(f"unknown expression {type(node).__name__}")
+
+
+def excerpt(node: Expr) -> str:
+    """Return the text of an expression for a message: what lies deep in it is left out.
+
+    The full text of an expression that shares its parts may be exponentially longer than it.
+    """
+    return expr_text(node, depth=5)
 
 
 def stmt_text(node: Stmt, indent: int = 0) -> str:

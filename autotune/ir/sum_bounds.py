@@ -112,9 +112,9 @@ class BoundedRewriter(Rewriter):
 
     def _data_bounds(self, node: Expr) -> Bounds:
         """Return bounds of an integer that wraps: its type's, unless it is just converted."""
-        least, most = float(dtypes.min_value(node.dtype)), float(dtypes.max_value(node.dtype))
+        least, most = dtypes.min_value(node.dtype), dtypes.max_value(node.dtype)
         if isinstance(node, Const):
-            return float(node.value), float(node.value)
+            return node.value, node.value
         if isinstance(node, Cast) and dtypes.is_integer(node.a.dtype):
             low, high = self.bounds(node.a)
             if least <= low and high <= most:

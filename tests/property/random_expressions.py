@@ -43,7 +43,7 @@ class Generator:
         self,
         rng: random.Random,
         leaves: Sequence[Expr],
-        types: Sequence[str] = ("int32", "int64"),
+        types: Sequence[str],
         lazy: bool = True,
     ) -> None:
         self.rng = rng
@@ -182,14 +182,14 @@ class TooLargeError(ArithmeticError):
 class Grid:
     """Values of expressions at many points.
 
-    Where `wraps`, every operation wraps to its type, as in stored values; otherwise integers are
-    exact, as in indices, and those that int64 may not hold raise `TooLargeError`.
+    Where `wraps`, every operation wraps to its type, as in stored values. Otherwise those of index
+    types are exact; where int64 may not hold them, they raise `TooLargeError`.
     """
 
     def __init__(self, values: Mapping[Expr, Array], wraps: bool) -> None:
         self.wraps = wraps
         self.known: dict[Expr, Array] = {
-            leaf: array.astype(leaf.dtype if wraps else np.int64) for leaf, array in values.items()
+            leaf: array.astype(self._kind(leaf.dtype)) for leaf, array in values.items()
         }
 
     @classmethod
@@ -197,6 +197,12 @@ class Grid:
         """Return the grid of all points in the ranges."""
         axes = np.meshgrid(*(np.arange(low, high + 1) for low, high in ranges.values()))
         return cls({v: axis.reshape(-1) for v, axis in zip(ranges, axes, strict=True)}, wraps)
+
+    def _kind(self, dtype: str) -> str:
+        return "int64" if self._is_exact(dtype) else dtype
+
+    def _is_exact(self, dtype: str) -> bool:
+        return not self.wraps and dtypes.is_index(dtype)
 
     def __call__(self, node: Expr) -> Array:
         """Return the values of an expression; what is divided by zero is anything."""
@@ -208,12 +214,11 @@ class Grid:
 
     def _compute(self, node: Expr) -> Array:
         if isinstance(node, Const):
-            kind = node.dtype if self.wraps or node.dtype == dtypes.BOOL else "int64"
-            return np.array(node.value).astype(kind)
+            return np.array(node.value, self._kind(node.dtype))
         values = [self(child) for child in node.children]
         match node:
             case Binary(op=op):
-                if not self.wraps and op in ("+", "-", "*"):
+                if self._is_exact(node.dtype) and op in ("+", "-", "*"):
                     self._check_size(op, *values)
                 return np.asarray(_UFUNCS[op](*values))
             case Not():
@@ -225,9 +230,10 @@ class Grid:
             case Call(name="gcd"):
                 return np.asarray(np.gcd(*values))
             case Cast():
-                exact = not self.wraps and node.dtype != dtypes.BOOL
-                return values[0].astype("int64" if exact else node.dtype)
-        raise TypeError(f"{type(node).__name__} {node}")
+                keeps = self._is_exact(node.dtype) and self._is_exact(node.a.dtype)
+                cast = values[0] if keeps else values[0].astype(node.dtype)
+                return cast.astype(self._kind(node.dtype))
+        raise TypeError(f"a {type(node).__name__} has no values here: {node}")
 
     @staticmethod
     def _check_size(op: str, a: Array, b: Array) -> None:

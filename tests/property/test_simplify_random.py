@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from random_expressions import Array, Generator, Grid, TooLargeError
 
-from autotune.ir import ops
+from autotune.ir import dtypes, ops
 from autotune.ir.columns import ColumnProgram
 from autotune.ir.expr import Buffer, Expr, Knob, Load, Var
 from autotune.ir.interpreter import interpret, scalar_function
@@ -25,6 +25,8 @@ from autotune.ir.stmt import For, Function, LoopKind, Store
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 SPANS = ((0, 0), (0, 1), (0, 3), (0, 6), (1, 4), (2, 7), (-1, 1), (-4, 3), (-6, -2))
+INDICES = ("int32", "int64")
+EVERY = (*INDICES, *INDICES, *dtypes.INTEGERS)
 X, Y, Z = Var("x"), Var("y"), Var("z")
 KNOBS = {(name, span): Knob(name, *span) for name, span in itertools.product("xyz", SPANS)}
 
@@ -40,7 +42,7 @@ def assert_same(before: Expr, after: Expr, grid: Grid, about: Any) -> None:
 
 def drawn(rng: random.Random) -> tuple[Expr, dict[Var, tuple[int, int]]]:
     """Return a random expression and random ranges of its variables."""
-    return Generator(rng, (X, Y, Z)).any(rng.randrange(1, 6)), {
+    return Generator(rng, (X, Y, Z), EVERY).any(rng.randrange(1, 6)), {
         var: rng.choice(SPANS) for var in (X, Y, Z)
     }
 
@@ -72,7 +74,7 @@ def test_without_ranges_only_what_always_holds_is_used() -> None:
 def test_the_polynomial_normal_form_agrees_with_direct_evaluation() -> None:
     rng = random.Random(2)
     for _ in range(EXAMPLES or 500):
-        expr = Generator(rng, (X, Y, Z), types=("int32",)).number(rng.randrange(1, 5), "int32")
+        expr = Generator(rng, (X, Y, Z), ("int32",)).number(rng.randrange(1, 5), "int32")
         ranges = {var: rng.choice(SPANS) for var in (X, Y, Z)}
         assert_same(expr, normal(expr), Grid.of(ranges), ranges)
 
@@ -108,7 +110,7 @@ def test_simplified_stored_values_wrap_as_they_did_before() -> None:
     for _ in range(EXAMPLES or 800):
         leaves = [i * rng.choice(FACTORS), j * rng.choice((*FACTORS, 2**40, 2**62)), X]
         leaves += loads if rng.random() < 0.4 else ()
-        expr = Generator(rng, leaves, lazy=False).any(rng.randrange(1, 6))
+        expr = Generator(rng, leaves, EVERY, lazy=False).any(rng.randrange(1, 6))
         ranges = {var: rng.choice(WIDE) for var in (i, j, X)}
         values: dict[Expr, Array] = {v: spread(rng, *r) for v, r in ranges.items()}
         for load in loads:
@@ -123,7 +125,7 @@ def test_direct_evaluation_of_stored_values_is_what_the_interpreter_does() -> No
     out = Buffer("out", "int32", (ops.const(12),))
     for _ in range(60):
         leaves = (X * rng.choice(FACTORS), X)
-        expr = Generator(rng, leaves, lazy=False).number(rng.randrange(1, 6), "int32")
+        expr = Generator(rng, leaves, EVERY, lazy=False).number(rng.randrange(1, 6), "int32")
         body = For(X, ops.const(12), LoopKind.SERIAL, Store(out, X, expr))
         result = np.zeros(12, np.int32)
         interpret(Function("f", (out,), (out,), body, (), {}), [result])
@@ -139,7 +141,7 @@ def test_columns_and_intervals_agree_with_direct_evaluation(simplify: bool) -> N
     rng = random.Random(6)
     for _ in range((EXAMPLES or 600) // 2):
         knobs = [KNOBS[name, rng.choice(SPANS)] for name in "xyz"]
-        expr = Generator(rng, knobs).any(rng.randrange(1, 6))
+        expr = Generator(rng, knobs, INDICES).any(rng.randrange(1, 6))
         expr = Simplifier().expr(expr) if simplify else expr
         grid = Grid.of({knob: (knob.low, knob.high) for knob in knobs})
         try:

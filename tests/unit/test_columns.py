@@ -139,6 +139,20 @@ def test_a_division_by_zero_that_counts_is_an_error(expr: Expr) -> None:
         ColumnProgram([expr])(COLUMNS)
 
 
+def test_an_expression_that_shares_its_parts_is_compiled_and_refused_in_no_time() -> None:
+    shared: Expr = Binary("//", Y, X)
+    for _ in range(50):
+        shared = shared + shared * 2 - shared
+    program = ColumnProgram([shared > 3])
+    with pytest.raises(IRError, match=re.escape(" > 3)` divides by zero in 1 of 50")) as caught:
+        program(COLUMNS)
+    assert len(str(caught.value)) < 300
+    assert len(repr(shared)) < 300
+    (values,) = program({name: column[1:] for name, column in COLUMNS.items()})
+    quotient = COLUMNS["y"][1:] // COLUMNS["x"][1:]
+    np.testing.assert_array_equal(values, quotient > 0)
+
+
 def test_values_beyond_the_exact_range_are_computed_exactly() -> None:
     a, b = Knob("a", 0, 2**31 - 1), Knob("b", 0, 2**31 - 1)
     product = Binary("*", Cast("int64", a), Cast("int64", b))
