@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial, reduce
 
 from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Load, Not, Read, Select
@@ -20,6 +21,33 @@ def operands(node: Expr, op: str) -> Iterator[Expr]:
         yield from operands(node.b, op)
     else:
         yield node
+
+
+def extremum(op: str, node: Expr, at_most_zero: Callable[[Expr], bool]) -> Expr:
+    """Return a chain of min or of max without operands that others make superfluous.
+
+    Parameters
+    ----------
+    op : str
+        "min" or "max".
+    node : Expr
+        Integers connected by it; also chains of the other operation among them are shortened.
+    at_most_zero : callable
+        Whether an integer is known to be at most 0.
+    """
+    other = "max" if op == "min" else "min"
+
+    def excludes(a: Expr, b: Expr) -> bool:
+        return at_most_zero(binary("-", a, b) if op == "min" else binary("-", b, a))
+
+    kept: list[Expr] = []
+    for operand in operands(node, op):
+        if isinstance(operand, Binary) and operand.op == other:
+            operand = extremum(other, operand, at_most_zero)
+        if not any(excludes(known, operand) for known in kept):
+            kept = [known for known in kept if not excludes(operand, known)]
+            kept.append(operand)
+    return reduce(partial(binary, op), kept)
 
 
 def conjuncts(condition: Expr) -> Iterator[Expr]:

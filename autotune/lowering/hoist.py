@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from autotune.ir.expr import Expr, Load, Read
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, seq
-from autotune.ir.visitor import StmtRewriter, walk_expr
+from autotune.ir.expr import Const, Expr, Load
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
+from autotune.ir.visitor import StmtRewriter, walk, walk_expr
 
 
 def hoist_guards(function: Function) -> Function:
@@ -29,21 +40,35 @@ def _guard(guards: list[Expr], body: Stmt) -> Stmt:
 
 def _movable(guard: Expr) -> bool:
     """Whether a condition reads no memory, so that it means the same anywhere in scope."""
-    return not any(isinstance(node, (Load, Read)) for node in walk_expr(guard))
+    return not any(isinstance(node, Load) for node in walk_expr(guard))
+
+
+def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
+    """Return the guards of a loop's whole body that mean the same before the loop.
+
+    One that reads memory does if the loop runs, writes nothing that it reads, and no guard that
+    stays inside keeps it from reading where it must not.
+    """
+    runs = isinstance(loop.extent, Const) and loop.extent.value > 0
+    written = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Store)}
+    fixed: list[Expr] = []
+    for place, guard in enumerate(guards):
+        nodes = list(walk_expr(guard))
+        if any(node is loop.var for node in nodes):
+            continue
+        read = [node.buffer for node in nodes if isinstance(node, Load)]
+        if not read or (runs and len(fixed) == place and written.isdisjoint(read)):
+            fixed.append(guard)
+    return fixed
 
 
 class _Hoist(StmtRewriter):
     def visit_For(self, node: For) -> Stmt:
         rewritten = self.stmt(node.body)
         guards, body = _split_guards(rewritten)
-        fixed = [
-            g
-            for g in guards
-            if _movable(g) and not any(v is node.var for v in walk_expr(g))
-        ]
         # A thread axis stays outermost: its body must be one that all threads of a block enter.
-        if node.kind in (LoopKind.THREAD, LoopKind.VTHREAD):
-            fixed = []
+        is_thread = node.kind in (LoopKind.THREAD, LoopKind.VTHREAD)
+        fixed = [] if is_thread else _fixed(guards, node)
         if not fixed and rewritten is node.body:
             return node
         own = [g for g in guards if not any(g is f for f in fixed)]

@@ -39,13 +39,22 @@ from autotune.ir.visitor import (
     walk,
     walk_expr,
 )
-from autotune.lowering.facts import NOTHING, Assuming, Choices, conjuncts, excess, is_empty
+from autotune.lowering.facts import (
+    NOTHING,
+    Assuming,
+    Choices,
+    conjuncts,
+    excess,
+    extremum,
+    is_empty,
+)
 
 #: Copies may together have as many nodes as the function, or this many: a few tens of statements.
 #: Beyond, guards stay, for compile time grows with the code and copies are for the rare cases.
 SMALL = 2000
 
 _FIXED = (LoopKind.VECTORIZED, LoopKind.UNROLLED)
+_IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 _THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
 
 
@@ -234,7 +243,14 @@ class _Splitter(StmtRewriter):
         return Part(begin, part.high, body), Part(part.low, begin, rest)
 
     def _within(self, bound: Expr, part: Part) -> Expr:
-        return self.simplifier.expr(binary("max", part.low, binary("min", bound, part.high)))
+        """Return a bound as it is among the iterations of a part."""
+        below = extremum("min", binary("min", bound, part.high), self._at_most_zero)
+        return self.simplifier.expr(
+            extremum("max", binary("max", part.low, below), self._at_most_zero)
+        )
+
+    def _at_most_zero(self, node: Expr) -> bool:
+        return self.simplifier.sum_bounds(self.simplifier.form(node))[1] <= 0
 
     def loop_over(self, loop: For, part: Part) -> Stmt:
         """Return the loop over some of its iterations."""
@@ -249,7 +265,6 @@ class _Splitter(StmtRewriter):
         self.simplifier.bind(var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
         body = self._replaced(loop.var, binary("+", var, part.low), part.body)
         return For(var, extent, loop.kind, body)
-
 
     def _replaced(self, var: Var, value: Expr, body: Stmt) -> Stmt:
         return _Replaced({var: value}, self.simplifier).stmt(body)
@@ -300,7 +315,7 @@ class _Partition(_Splitter):
             return main.is_constant and rest.is_constant
         if is_empty(rest.body) or rest.low is rest.high:
             return True
-        return loop.kind is LoopKind.SERIAL and self._may_copy(rest.body)
+        return loop.kind in _IN_ORDER and self._may_copy(rest.body)
 
     def _may_copy(self, stmt: Stmt) -> bool:
         """Whether a copy is within the allowance, which it then uses."""
@@ -319,7 +334,6 @@ class _Partition(_Splitter):
         then = Assuming(guards.known(True)).stmt(whole)
         chosen = If(likely(self._test(guards)), then, None if is_empty(rest) else rest)
         return _Exchanged(whole, chosen).stmt(body)
-
 
     def _test(self, guards: Guards) -> Expr:
         """Return the condition that guards hold throughout, most of its terms positive."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial, reduce
 
 from autotune.ir.expr import Binary, Call, Const, Expr
 from autotune.ir.ops import binary, const, likely
@@ -18,6 +17,7 @@ from autotune.lowering.facts import (
     Choices,
     conjuncts,
     excess,
+    extremum,
     is_empty,
     operands,
 )
@@ -64,8 +64,18 @@ class Prover(StmtRewriter):
 
     def at_most_zero(self, node: Expr) -> bool:
         """Whether an integer is provably at most 0."""
+        goal = self.simplifier.form(node)
         facts = [form for form in map(self.simplifier.form, self.facts) if form.terms]
-        return self._below(self.simplifier.form(node), 1, facts, STEPS)
+        return self._below(goal, 1, [*facts, *self._divisions(goal)], STEPS)
+
+    def _divisions(self, goal: Sum) -> Iterator[Sum]:
+        """Yield c * q - a and a - c * q - (c - 1), both at most 0, for each quotient q = a // c."""
+        for term in goal.terms:
+            if term.upper == INF and term.lower > 1:
+                product = Sum((term._replace(scale=term.lower),), 0)
+                rest = add(self.simplifier.form(term.atom), product, -1)
+                yield scaled(rest, -1)
+                yield add(rest, Sum((), term.lower - 1), -1)
 
     def _below(self, goal: Sum, limit: int, facts: list[Sum], steps: int) -> bool:
         """Whether goal < limit, possibly after a multiple of a fact (<= 0) was taken from it."""
@@ -100,7 +110,9 @@ class Prover(StmtRewriter):
 
     def visit_For(self, node: For) -> Stmt:
         """Know in the body that the variable is below each of the extent's bounds."""
-        extent = self._decided(node.extent)
+        extent = node.extent
+        if isinstance(extent, Binary) and extent.op in ("min", "max"):
+            extent = extremum(extent.op, extent, self.at_most_zero)
         self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
         known = len(self.facts)
         if not isinstance(extent, Const):
@@ -113,21 +125,6 @@ class Prover(StmtRewriter):
         if extent is node.extent and body is node.body:
             return node
         return For(node.var, extent, node.kind, body, node.thread_tag)
-
-    def _decided(self, node: Expr) -> Expr:
-        """Return a smallest or largest of some numbers without those that others exclude."""
-        if not isinstance(node, Binary) or node.op not in ("min", "max"):
-            return node
-        kept: list[Expr] = []
-        for operand in map(self._decided, operands(node, node.op)):
-            if not any(self._excludes(node.op, other, operand) for other in kept):
-                kept = [other for other in kept if not self._excludes(node.op, operand, other)]
-                kept.append(operand)
-        return reduce(partial(binary, node.op), kept)
-
-    def _excludes(self, op: str, a: Expr, b: Expr) -> bool:
-        """Whether `b` can be left out of `op` beside `a`."""
-        return self.at_most_zero(binary("-", a, b) if op == "min" else binary("-", b, a))
 
     def visit_If(self, node: If) -> Stmt:
         """Decide the condition's parts one by one; know in each branch what led there."""

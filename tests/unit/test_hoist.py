@@ -69,10 +69,29 @@ def test_a_guard_of_one_statement_of_several_stays_with_it() -> None:
     assert text.index("for (j") < text.index("(i < 4)")
 
 
-def test_a_condition_on_memory_stays_where_the_memory_is_read() -> None:
+def test_a_condition_on_memory_that_the_loop_leaves_alone_is_read_once() -> None:
     condition = ops.binary("==", Load(DATA, X), const(1))
+    text = hoisted(loop(X, 6, loop(Y, 4, If(likely(X < 5), If(condition, store(X * 4 + Y))))))
+    assert text.index("(i < 5)") < text.index("data[i]") < text.index("for (j")
+
+
+def test_a_condition_on_memory_that_the_loop_writes_stays() -> None:
+    condition = ops.binary("==", Load(OUT, X), const(0))
     text = hoisted(loop(X, 6, loop(Y, 4, If(condition, store(X * 4 + Y)))))
-    assert text.index("for (j") < text.index("data[i]")
+    assert text.index("for (j") < text.index("out[i]")
+
+
+def test_a_condition_on_memory_stays_behind_the_guard_that_makes_reading_safe() -> None:
+    condition = ops.binary("==", Load(DATA, X * 7), const(1))
+    text = hoisted(loop(X, 6, loop(Y, 4, If(X + Y < 3, If(condition, store(X * 4 + Y))))))
+    assert text.index("for (j") < text.index("(i + j)") < text.index("data[")
+
+
+def test_a_condition_on_memory_stays_in_a_loop_that_may_not_run() -> None:
+    condition = ops.binary("==", Load(DATA, X * 7), const(1))
+    inner = For(Y, ops.binary("max", const(0), 3 - X), LoopKind.SERIAL, If(condition, store(X)))
+    text = hoisted(loop(X, 6, inner))
+    assert text.index("for (j") < text.index("data[")
 
 
 def test_a_condition_that_has_an_alternative_stays() -> None:
