@@ -47,7 +47,11 @@ _OPERATIONS = {
     "and": np.logical_and,
     "or": np.logical_or,
 }
-_FUNCTIONS = {"abs": np.abs, "exp": np.exp, "sqrt": np.sqrt, "floor": np.floor, "tanh": np.tanh}
+_FUNCTIONS: dict[str, Any] = {
+    "abs": np.abs, "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "floor": np.floor,
+    "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "fmod": np.fmod, "isnan": np.isnan,
+    "popcount": lambda a: np.bitwise_count(a.astype(f"u{a.dtype.itemsize}")),
+}  # fmt: skip
 
 
 class Reference:
