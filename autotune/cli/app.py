@@ -152,11 +152,12 @@ def show(
     ] = False,
     ir: Annotated[bool, typer.Option("--ir", help="Loops of the configuration.")] = False,
     source: Annotated[bool, typer.Option("--source", help="Its generated code.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Its schedule, step by step.")] = False,
 ) -> None:
-    """Print a search space, or a configuration's loops or code."""
+    """Print a search space, or a configuration's schedule, loops or code."""
     from autotune.cli.show import show_command
 
-    views = {"space": space, "ir": ir, "source": source}
+    views = {"space": space, "ir": ir, "source": source, "steps": steps}
     show_command(template, set_ or [], target, config, [v for v, asked in views.items() if asked])
 
 

@@ -1,4 +1,4 @@
-"""`autotune show`: a template's search space, or the loops or code of one configuration."""
+"""`autotune show`: a template's search space, or steps, loops or code of one configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_command(
     index: int | None,
     views: Sequence[str],
 ) -> None:
-    """Print one view: "space" (the default without an index), "ir" (with one) or "source".
+    """Print one view: "space" (the default without an index), "ir" (with one), "source" or "steps".
 
     Raises
     ------
@@ -41,9 +41,11 @@ def show_command(
 
 
 def _code(task: Task, index: int | None, view: str) -> str:
-    """Return the loops or the generated code of a configuration."""
+    """Return the schedule, the loops or the generated code of a configuration."""
     chosen = task.default_index if index is None else index
     _require_allowed(task, chosen)
+    if view == "steps":
+        return _steps(task, chosen)
     if view == "ir":
         from autotune.lowering.finalise import listing
 
@@ -53,6 +55,16 @@ def _code(task: Task, index: int | None, view: str) -> str:
     from autotune.builder import BuiltFunction
 
     return BuiltFunction(task.final(chosen), task.target).source.rstrip()
+
+
+def _steps(task: Task, index: int) -> str:
+    """Return the schedule of a configuration, one numbered step per line."""
+    from autotune.schedule.steps import Step
+
+    steps = task.steps_of(index)
+    if steps is None:
+        raise UsageError(f"{task.workload} fails in configuration {index}: it has no schedule")
+    return "\n".join(f"{number}. {Step.from_json(step)}" for number, step in enumerate(steps, 1))
 
 
 def _require_allowed(task: Task, index: int) -> None:

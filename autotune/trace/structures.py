@@ -148,6 +148,7 @@ class Structures:
         self.untraceable = ""
         self._run = run
         self._source_file = source_file
+        self._latest: tuple[Mapping[str, object], Structure] | None = None
 
     @property
     def knobs(self) -> tuple[SpaceKnob, ...]:
@@ -233,7 +234,12 @@ class Structures:
         return probe(run, self._trace_timeout_s)
 
     def _single(self, values: Mapping[str, object]) -> Structure:
-        """Run the template for one configuration."""
+        """Run the template for one configuration, unless it was the last one, too."""
+        if self._latest is None or self._latest[0] != values:
+            self._latest = dict(values), self._single_run(values)
+        return self._latest[1]
+
+    def _single_run(self, values: Mapping[str, object]) -> Structure:
         source = ConcreteValues(self.table, values)
         fault = self._probe(lambda _: self._attempt(source)) if self._guarded else None
         if fault is not None:

@@ -263,6 +263,7 @@ class _Run:
             fingerprints=fingerprints,
             build_s=result.build_s,
             max_error=result.max_error,
+            steps=self.task.steps_of(candidate.config.index),
         )
 
     def _announce(self, record: Record, result: MeasureResult) -> None:

@@ -197,6 +197,13 @@ def test_show_space_counts_what_rules_reject_and_names_the_default():
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_show_steps_lists_the_schedule_of_a_configuration():
+    lines = call("show", "matmul", *SIZE, "--steps").stdout.splitlines()
+    assert lines[0] == "1. T.local.cache_write(T, local)"
+    assert [line.split(".")[0] for line in lines] == [str(n + 1) for n in range(len(lines))]
+    assert not any("tile" in line for line in lines)
+
+
 def test_show_ir_and_source_show_the_configuration_that_is_asked_for(tuned):
     one, other = (r.index for r in RecordStore(tuned[0]).load()[:2])
     for view, part in (("--ir", "produce C {"), ("--source", "define")):

@@ -10,11 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+import autotune
+from autotune import te
 from autotune.builder import best_config
 from autotune.errors import UsageError
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.task import Task
+from autotune.task import Task, code_hash
 from autotune.tuner.base import Observation
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.grid import GridTuner
@@ -82,6 +84,16 @@ def test_every_measurement_is_a_record_with_all_that_it_depends_on(task, store):
     assert (first.costs_s, first.build_s) == ((1.0,), 0.5)
     assert failed.error == {"code": "RUN_TIMEOUT", "stage": "run", "message": "slow"}
     assert failed.costs_s is None
+
+
+def test_a_record_rebuilds_its_schedule_without_the_template(task, store):
+    run(task, store, 3)
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] + 1, name="B")
+    for record in store.load():
+        s = te.create_schedule(B.op, steps=record.steps)
+        loops = autotune.lower(s, [A, B], name="plain")
+        assert code_hash(loops) == code_hash(task.final(record.index))
 
 
 def test_a_finished_run_measures_nothing_again_and_a_larger_number_continues(task, store):
