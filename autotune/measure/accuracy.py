@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.ir import dtypes
+
 Array = npt.NDArray[Any]
 
 SAFETY = 8.0
@@ -29,7 +31,7 @@ def draw(shape: Sequence[int], dtype: str, rng: np.random.Generator, signed: boo
     Magnitudes lie between 0.1 and 1 for floats, from 1 to 8 for integers, which leaves sums and
     products of many exact; half of the values are negative if `signed`.
     """
-    kind = np.dtype(dtype)
+    kind = dtypes.numpy_dtype(dtype)
     if kind.kind == "b":
         return rng.random(shape) < 0.5
     if kind.kind in "iu":
@@ -47,9 +49,11 @@ def poison(output: Array, expected: Array) -> None:
 
     That is NaN for floats (0 where NaN is expected) and all bits flipped for integers and bools.
     """
-    if output.dtype.kind == "f":
+    if dtypes.is_float(output.dtype.name):
         output.fill(np.nan)
-        if bool(np.isnan(expected.min(initial=0.0))):
+        with np.errstate(invalid="ignore"):
+            least = expected.min(initial=0.0)
+        if bool(np.isnan(least)):
             output[np.isnan(expected)] = 0.0
     else:
         np.invert(expected, out=output)
@@ -82,9 +86,9 @@ class Comparison:
 
     Rounding errors of a sum of n terms in any order grow like sqrt(n) units in the last place of
     the magnitude sums typically have (Higham, Accuracy and Stability of Numerical Algorithms,
-    section 4.2, errors taken as independent). An element may therefore be off by
-    SAFETY * eps * (1 + sqrt(n)) * (root mean square of the output + its own magnitude).
-    Integers and bools must be equal.
+    section 4.2, errors taken as independent); then the sum is rounded to the output's type. An
+    element may therefore be off by SAFETY * (eps of the output + eps of the accumulator * sqrt(n))
+    * (root mean square of the output + its own magnitude). Integers and bools must be equal.
 
     Parameters
     ----------
@@ -92,17 +96,24 @@ class Comparison:
         The right answer, C-contiguous.
     reduction_length : int
         Terms n that one element accumulates, 1 for element-wise computations.
+    accumulator : str, optional
+        Floating-point type that they are accumulated in; the output's if not given.
     """
 
-    def __init__(self, expected: Array, reduction_length: int = 1) -> None:
+    def __init__(
+        self, expected: Array, reduction_length: int = 1, accumulator: str | None = None
+    ) -> None:
         self.expected = expected
         self.relative = 0.0
         self.absolute = 0.0
-        if expected.dtype.kind == "f":
-            eps = float(np.finfo(expected.dtype).eps)
-            self.relative = SAFETY * eps * (1.0 + math.sqrt(reduction_length))
+        dtype = expected.dtype.name
+        if dtypes.is_float(dtype):
+            summed = dtypes.epsilon(accumulator or dtype) * math.sqrt(reduction_length)
+            self.relative = SAFETY * (dtypes.epsilon(dtype) + summed)
             self.absolute = self.relative * _root_mean_square(expected)
-        self._scratch = np.empty(min(_CHUNK, max(expected.size, 1)), dtype=expected.dtype)
+        # Differences of half floats are taken in float32, which is faster.
+        kind = np.dtype(np.float32) if dtypes.is_half(dtype) else expected.dtype
+        self._scratch = np.empty(min(_CHUNK, max(expected.size, 1)), dtype=kind)
 
     def check(self, actual: Array) -> Verdict:
         """Compare an output, of the expected array's shape and dtype, C-contiguous."""
@@ -123,19 +134,19 @@ class Comparison:
 
     def _largest(self, a: Array, b: Array) -> float:
         """Largest absolute difference, NaN if there is a NaN or infinity anywhere."""
-        if a.dtype.kind != "f":
+        if not dtypes.is_float(a.dtype.name):
             return 0.0 if np.array_equal(a, b) else math.inf
         scratch = self._scratch[: a.size]
         with np.errstate(all="ignore"):
-            np.subtract(a, b, out=scratch)
+            np.subtract(a, b, out=scratch, dtype=scratch.dtype)
             np.abs(scratch, out=scratch)
         return float(scratch.max())
 
     def _closely(self, a: Array, b: Array) -> tuple[float, npt.NDArray[np.intp]]:
         """Return the largest error and where elements are outside their own tolerance."""
-        wide = np.float64 if a.dtype.kind in "fb" else object  # differences of int64 stay exact
-        x, y = a.astype(wide), b.astype(wide)
+        exact = dtypes.is_integer(a.dtype.name)  # differences of int64 stay exact
         with np.errstate(all="ignore"):
+            x, y = (side.astype(object if exact else np.float64) for side in (a, b))
             errors = np.abs(x - y).astype(np.float64)
             magnitude = np.abs(y).astype(np.float64)
         magnitude[~np.isfinite(magnitude)] = 0.0

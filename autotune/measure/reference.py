@@ -14,7 +14,10 @@ import numpy as np
 
 from autotune import te
 from autotune.errors import UsageError
+from autotune.ir import dtypes
+from autotune.ir.expr import Reduce
 from autotune.ir.interpreter import evaluate
+from autotune.ir.visitor import walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.measure.accuracy import Array
@@ -79,6 +82,13 @@ class Program:
             fed = max((length.get(t.op, 1) for t in op.input_tensors), default=1)
             length[op] = fed if own == 1 else own if fed == 1 else own + fed
         return max(length.values(), default=1)
+
+    def accumulator(self) -> str | None:
+        """Return the least precise float type that a reduction rounds to, if there is one."""
+        nodes = (node for op in self.operations() for body in op.body for node in walk_expr(body))
+        reductions = (node for node in nodes if isinstance(node, Reduce))
+        found = (node.dtype for node in reductions if node.combiner.name not in ("min", "max"))
+        return max(filter(dtypes.is_float, found), key=dtypes.epsilon, default=None)
 
     def work(self) -> int:
         """Return the number of elements computed, every term of a reduction counted."""

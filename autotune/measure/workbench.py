@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.errors import AutotuneError
+from autotune.ir import dtypes
 from autotune.lowering.finalise import finalise
 from autotune.measure.accuracy import Array, Comparison, Verdict, draw, poison
 from autotune.measure.policy import TimingPolicy
@@ -94,15 +95,17 @@ class Workbench:
         self._known = set(known)
         self._kernel: CompiledFunction | None = None
         arguments = task.arguments
-        self._arrays: list[Array] = [np.empty(a.shape, dtype=a.dtype) for a in arguments]
+        self._arrays: list[Array] = [
+            np.empty(a.shape, dtype=dtypes.numpy_dtype(a.dtype)) for a in arguments
+        ]
         self._inputs = [x for x, a in zip(self._arrays, arguments, strict=True) if not a.is_output]
         self._outputs = [x for x, a in zip(self._arrays, arguments, strict=True) if a.is_output]
         self._signed = True
         self._draw()
         self._program = Program.of(task)
         self.reference, expected = self._expected()
-        length = self._program.reduction_length()
-        self._checks = [Comparison(array, length) for array in expected]
+        length, accumulator = self._program.reduction_length(), self._program.accumulator()
+        self._checks = [Comparison(array, length, accumulator) for array in expected]
 
     def _draw(self) -> None:
         """Fill the inputs; the same seed gives the same values."""

@@ -5,25 +5,28 @@ import math
 import numpy as np
 import pytest
 
+from autotune.ir import dtypes
 from autotune.measure.accuracy import Comparison, draw, poison
 
-DTYPES = ["float32", "float64", "int32", "int64", "bool"]
+DTYPES = dtypes.ALL
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_inputs_have_both_signs_and_are_never_zero(dtype):
     values = draw((40, 50), dtype, np.random.default_rng(0))
-    assert values.dtype == dtype
+    assert values.dtype == dtypes.numpy_dtype(dtype)
     assert values.shape == (40, 50)
     assert values.flags.c_contiguous
     if dtype == "bool":
         assert 0.4 < values.mean() < 0.6
-    else:
-        assert 0.4 < (values < 0).mean() < 0.6
-        least, most = (1, 8) if dtype.startswith("int") else (0.1, 1.0)
-        assert least <= np.abs(values).min()
-        assert np.abs(values).max() <= most
-        assert len(np.unique(values)) >= (16 if dtype.startswith("int") else 1900)
+        return
+    assert 0.4 < (values < 0).mean() < 0.6 or dtypes.is_unsigned(dtype)
+    magnitudes = np.abs(values.astype(np.float64))
+    least, most = (1, 8) if dtypes.is_integer(dtype) else (0.099, 1.0)
+    assert least <= magnitudes.min()
+    assert magnitudes.max() <= most
+    different = 8 if dtypes.is_integer(dtype) else 200 if dtype == "bfloat16" else 1000
+    assert len(np.unique(magnitudes)) >= different
 
 
 def test_unsigned_inputs_are_positive_and_a_seed_gives_the_same_again():
@@ -36,7 +39,7 @@ def test_unsigned_inputs_are_positive_and_a_seed_gives_the_same_again():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_poison_is_wrong_in_every_element(dtype):
     expected = draw((3000,), dtype, np.random.default_rng(0))
-    if dtype.startswith("float"):
+    if dtypes.is_float(dtype):
         expected[5] = np.nan
     output = expected.copy()
     poison(output, expected)
@@ -48,9 +51,9 @@ def test_a_single_wrong_element_is_found_and_located(dtype):
     expected = draw((300, 500), dtype, np.random.default_rng(0))
     output = expected.copy()
     output[211, 17] = not output[211, 17] if dtype == "bool" else output[211, 17] + 1
-    verdict = Comparison(expected, reduction_length=500).check(output)
+    verdict = Comparison(expected, 500, dtypes.accumulator(dtype)).check(output)
     assert (verdict.wrong, verdict.first) == (1, (211, 17))
-    assert verdict.max_error == pytest.approx(1, rel=1e-5)
+    assert verdict.max_error == pytest.approx(1, rel=0.01 if dtypes.is_half(dtype) else 1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -68,6 +71,22 @@ def test_rounding_passes_and_one_forgotten_term_does_not(dtype, length):
     assert fine.max_error <= comparison.absolute / 3  # far from the edge
     in_order[7, 9] -= a[7, 0] * b[0, 9]
     assert comparison.check(in_order).first == (7, 9)
+
+
+@pytest.mark.parametrize("dtype", dtypes.HALVES)
+def test_half_floats_summed_in_float32_may_be_off_by_their_rounding_only(dtype):
+    rng = np.random.default_rng(0)
+    a, b = draw((64, 1000), dtype, rng), draw((1000, 64), dtype, rng)
+    kind = dtypes.numpy_dtype(dtype)
+    exact = (a.astype(np.float64) @ b.astype(np.float64)).astype(kind)
+    close = Comparison(exact, 1000, "float32")
+    assert close.relative == pytest.approx(8 * dtypes.epsilon(dtype), rel=0.01)
+    assert close.check((a.astype(np.float32) @ b.astype(np.float32)).astype(kind)).wrong == 0
+    rounded_every_time = np.zeros_like(exact)
+    for k in range(1000):
+        rounded_every_time += np.outer(a[:, k], b[k])
+    assert close.check(rounded_every_time).wrong > 0
+    assert Comparison(exact, 1000, dtype).check(rounded_every_time).wrong == 0
 
 
 def test_large_elements_may_be_off_by_more_than_small_ones():
