@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from autotune.errors import UsageError
 
-FLOATS = ("float32", "float64")
-NUMBERS = (*FLOATS, "int32", "int64")
-
 
 def check_arguments(template: str, dtype: str, known: tuple[str, ...], **sizes: int) -> None:
     """Raise `UsageError` if a dtype is not one of `known`, or a size is less than 1."""

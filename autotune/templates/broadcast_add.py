@@ -12,7 +12,7 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
-from autotune.templates._checks import NUMBERS, check_arguments
+from autotune.templates._checks import check_arguments
 
 
 @template("broadcast_add", target="llvm", reference=np.add)
@@ -30,7 +30,7 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
     stream
         Whether the result is written past the caches.
     """
-    check_arguments("broadcast_add", dtype, NUMBERS, n=n)
+    check_arguments("broadcast_add", dtype, dtypes.NUMBERS, n=n)
     A = te.placeholder((n, 1), dtype, name="A")
     B = te.placeholder((n, n), dtype, name="B")
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))

@@ -11,7 +11,7 @@ from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
-from autotune.templates._checks import NUMBERS, check_arguments
+from autotune.templates._checks import check_arguments
 
 
 def output_size(size: int, kernel: int, stride: int, pad: int) -> int:
@@ -64,6 +64,8 @@ def conv2d_nchw(
 ) -> tuple[Any, list[Any]]:
     """O[n, o, oh, ow] = convolution of D[n, c, h, w] with F[o, c, kh, kw].
 
+    Half floats are multiplied and summed in float32.
+
     Knobs
     -----
     tile_x, tile_o
@@ -74,7 +76,7 @@ def conv2d_nchw(
         Rows of the output that one parallel task computes.
     """
     sizes = {"n": n, "c": c, "h": h, "w": w, "o": o, "kh": kh, "kw": kw, "stride": stride}
-    check_arguments("conv2d_nchw", dtype, NUMBERS, **sizes)
+    check_arguments("conv2d_nchw", dtype, dtypes.NUMBERS, **sizes)
     D = te.placeholder((n, c, h, w), dtype, name="D")
     F = te.placeholder((o, c, kh, kw), dtype, name="F")
     if pad < 0:
@@ -84,7 +86,7 @@ def conv2d_nchw(
         raise UsageError(
             f"conv2d_nchw: a {kh}x{kw} kernel does not fit into {h}x{w} with padding {pad}"
         )
-    lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
+    lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtypes.accumulator(dtype)))
     wide = cfg.target.vector_bytes >= 64
     registers = 32 if wide else 16
     # The first value of a knob is its default.
@@ -131,7 +133,9 @@ def conv2d_nchw(
     )
     O = te.compute(  # noqa: E741 - the operator's name in the literature
         (n, o, oh, ow),
-        lambda b, oc, y, x: T[b, oc // tile_o, y, x // tile_x, x % tile_x, oc % tile_o],
+        lambda b, oc, y, x: T[
+            b, oc // tile_o, y, x // tile_x, x % tile_x, oc % tile_o
+        ].astype(dtype),
         name="O",
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 from autotune import te
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
-from autotune.templates._checks import NUMBERS, check_arguments
+from autotune.templates._checks import check_arguments
 
 
 def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
@@ -22,7 +22,7 @@ def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
 
 @template("matmul", target="llvm", reference=np.matmul, flops=_flops)
 def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
-    """C[m, n] = A[m, k] @ B[k, n].
+    """C[m, n] = A[m, k] @ B[k, n]; half floats are multiplied and summed in float32.
 
     Knobs
     -----
@@ -37,10 +37,10 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     order
         Which of the blocks a thread walks along first.
     """
-    check_arguments("matmul", dtype, NUMBERS, m=m, n=n, k=k)
+    check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     A = te.placeholder((m, k), dtype, name="A")
     B = te.placeholder((k, n), dtype, name="B")
-    lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
+    lanes = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtypes.accumulator(dtype)))
     wide = cfg.target.vector_bytes >= 64
     registers = 32 if wide else 16
     # The first value of a knob is its default.
@@ -90,7 +90,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         )
     C = te.compute(
         (m, n),
-        lambda i, j: T[i // tile_m, j // tile_n, i % tile_m, j % tile_n],
+        lambda i, j: T[i // tile_m, j // tile_n, i % tile_m, j % tile_n].astype(dtype),
         name="C",
     )
 

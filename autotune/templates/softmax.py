@@ -10,12 +10,13 @@ import numpy.typing as npt
 from autotune import te
 from autotune.ir import dtypes
 from autotune.template import Knobs, template
-from autotune.templates._checks import FLOATS, check_arguments
+from autotune.templates._checks import check_arguments
 
 
 def reference(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Softmax of the rows of an (m, n) array."""
-    e = np.exp(x - x.max(axis=1, keepdims=True))
+    """Softmax of the rows of an (m, n) array, computed in at least float32."""
+    wide = x.astype(dtypes.accumulator(x.dtype.name))
+    e = np.exp(wide - wide.max(axis=1, keepdims=True))
     result: npt.NDArray[Any] = e / e.sum(axis=1, keepdims=True)
     return result
 
@@ -24,6 +25,8 @@ def reference(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
     """Y[i, j] = exp(X[i, j]) / sum over j of exp(X[i, j]), in a way that cannot overflow.
 
+    Half floats are computed in float32.
+
     Knobs
     -----
     lanes
@@ -31,8 +34,9 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     rows
         Rows that one parallel task computes.
     """
-    check_arguments("softmax", dtype, FLOATS, m=m, n=n)
-    vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
+    check_arguments("softmax", dtype, dtypes.FLOATS, m=m, n=n)
+    wide = dtypes.accumulator(dtype)
+    vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(wide))
     lanes = cfg.define_knob("lanes", [vector, 2 * vector, 4 * vector, 8 * vector])
     rows = cfg.define_knob("rows", [16, 1, 4, 64])
     X = te.placeholder((m, n), dtype, name="X")
@@ -60,15 +64,17 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     def row_max(i: Any) -> Any:
         return max_main[i] if max_tail is None else te.max(max_main[i], max_tail[i])
 
-    E = te.compute((m, n), lambda i, j: te.exp(X[i, j] - row_max(i)), name="E")
+    E = te.compute(
+        (m, n), lambda i, j: te.exp(X[i, j].astype(wide) - row_max(i).astype(wide)), name="E"
+    )
     sum_parts, sum_tail, sum_main = row_reduce(E, te.sum, "sm")
 
     def row_scale(i: Any) -> Any:
         total = sum_main[i] if sum_tail is None else sum_main[i] + sum_tail[i]
-        return te.const(1, dtype) / total
+        return te.const(1, wide) / total
 
     R = te.compute((m,), row_scale, name="R")
-    Y = te.compute((m, n), lambda i, j: E[i, j] * R[i], name="Y")
+    Y = te.compute((m, n), lambda i, j: (E[i, j] * R[i]).astype(dtype), name="Y")
 
     s = te.create_schedule(Y.op)
     i, j = s[Y].op.axis

@@ -1,0 +1,39 @@
+"""The built-in templates on other types than float32: default configurations, checked answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autotune.ir import dtypes
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.workbench import Workbench
+from autotune.task import Task
+
+ONCE = TimingPolicy(warmup=1, repeats=1, min_repeat_ms=0.0)
+SIZES: dict[str, dict[str, Any]] = {
+    "broadcast_add": {"n": 70},
+    "matmul": {"m": 13, "n": 70, "k": 50},
+    "softmax": {"m": 5, "n": 150},
+    "conv2d_nchw": {"n": 1, "c": 3, "h": 9, "w": 9, "o": 5, "kh": 3, "kw": 3, "pad": 1},
+}
+TYPES = ("float16", "bfloat16", "int8", "uint16", "uint64")
+
+
+@pytest.mark.parametrize(
+    ("template", "dtype"),
+    [
+        (template, dtype)
+        for template in SIZES
+        for dtype in TYPES
+        if template != "softmax" or dtypes.is_float(dtype)
+    ],
+)
+def test_a_template_computes_its_reference_on_other_types(template: str, dtype: str) -> None:
+    task = Task.from_reference(template, {**SIZES[template], "dtype": dtype})
+    bench = Workbench(task, ONCE, seed=0)
+    assert bench.reference == "given"
+    assert {argument.dtype for argument in task.arguments} == {dtype}
+    bench.build(task.space.config(task.default_index).values)
+    assert bench.run().max_error is not None
