@@ -19,7 +19,7 @@ from records.errors import NewerSchemaError, RecordError
 SCHEMA = 1
 """Version of the line format; a reader refuses higher ones."""
 
-_OPTIONAL = ("fingerprints", "build_s", "max_error", "steps")
+_OPTIONAL = ("fingerprints", "build_s", "run_s", "max_error", "steps")
 _ERROR_KEYS = ("code", "stage", "message")
 
 
@@ -48,8 +48,8 @@ class Record:
         Unix time in seconds; by default now.
     fingerprints : mapping, optional
         Hexadecimal digests under "space", "template" and "code".
-    build_s : float, optional
-        Seconds spent building.
+    build_s, run_s : float, optional
+        Seconds spent building, and checking and timing.
     max_error : float, optional
         Largest error against the reference; may be infinite or NaN.
     steps : list, optional
@@ -74,6 +74,7 @@ class Record:
     timestamp: float = field(default_factory=time.time)
     fingerprints: Mapping[str, str] | None = None
     build_s: float | None = None
+    run_s: float | None = None
     max_error: float | None = None
     steps: list[Any] | None = None
 
@@ -201,8 +202,9 @@ def _check(record: Record) -> None:
         _expect_dict("fingerprints", record.fingerprints)
         for key, digest in record.fingerprints.items():
             _expect(f"fingerprints.{key}", digest, str)
-    if record.build_s is not None:
-        _expect("build_s", record.build_s, float)
+    for name in ("build_s", "run_s"):
+        if getattr(record, name) is not None:
+            _expect(name, getattr(record, name), float)
     if record.steps is not None:
         _expect("steps", record.steps, list)
 

@@ -15,6 +15,7 @@ from search_spaces.knobs import (
     ReorderKnob,
     SplitKnob,
 )
+from search_spaces.listed import ListedSpace
 from search_spaces.space import Space
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "IntArray",
     "Knob",
     "KnobValue",
+    "ListedSpace",
     "ReorderKnob",
     "Space",
     "SpaceError",

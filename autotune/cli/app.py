@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.lists import ListOptions
+
 app = typer.Typer(
     name="autotune",
     add_completion=False,
@@ -17,6 +19,8 @@ app = typer.Typer(
 )
 records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mode=None)
 app.add_typer(records_app, name="records")
+replay_app = typer.Typer(help="Run tuners on recorded measurements.", rich_markup_mode=None)
+app.add_typer(replay_app, name="replay")
 
 _TemplateName = Annotated[
     str,
@@ -30,6 +34,33 @@ _Target = Annotated[
     str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Tuners = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tuner",
+        metavar="NAME ...",
+        help="model, random, grid, genetic, local, optuna:SAMPLER.  [model]",
+    ),
+]
+_Budget = Annotated[int, typer.Option(min=1, help="Measurements per run.")]
+_Repeats = Annotated[int, typer.Option(min=1, help="Runs, each with a seed of its own.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Seed of the first run; others count on.")]
+_Batch = Annotated[int, typer.Option(min=1, help="Candidates a tuner is asked for at once.")]
+_Jobs = Annotated[int, typer.Option(min=1, help="Processes that run tuners side by side.")]
+_Plot = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Draw the curves into a picture.")
+]
+_Patience = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Stop when all further measurements are expected to gain less, such as 0.01.",
+    ),
+]
+_Transfer = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LOG ...", help="Measurements of other sizes, operators or devices."),
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -68,7 +99,10 @@ def run(
         int, typer.Option(min=1, help="Measurements wanted in the log, earlier ones included.")
     ] = 64,
     tuner: Annotated[
-        str, typer.Option(metavar="TUNER", help="model, random or grid.")
+        str,
+        typer.Option(
+            metavar="TUNER", help="model, random, grid, genetic, local or optuna:SAMPLER."
+        ),
     ] = "model",
     log: Annotated[
         str | None, typer.Option(metavar="FILE", help="Log of measurements.  [TEMPLATE.jsonl]")
@@ -159,6 +193,87 @@ def show(
 
     views = {"space": space, "ir": ir, "source": source, "steps": steps}
     show_command(template, set_ or [], target, config, [v for v, asked in views.items() if asked])
+
+
+@replay_app.command("run", cls=ListOptions)
+def replay_run(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Our log, an AutoTVM log, a Kernel Tuner cache or T4 results."
+        ),
+    ],
+    tuner: _Tuners = None,
+    budget: _Budget = 200,
+    repeats: _Repeats = 1,
+    seed: _Seed = 0,
+    batch: _Batch = 1,
+    jobs: _Jobs = 1,
+    as_json: _Json = False,
+    plot: _Plot = None,
+    patience: _Patience = None,
+    transfer: _Transfer = None,
+    workload: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which one, if the file holds several.")
+    ] = None,
+) -> None:
+    """Search one recorded space: nothing is built, nothing runs.
+
+    The space is the file's configurations; the share is that of the optimum, after so many
+    measurements.
+    """
+    from autotune.cli.replay import ReplayOptions, replay_run_command
+
+    options = ReplayOptions(
+        tuner or ["model"],
+        budget,
+        repeats,
+        seed,
+        batch,
+        jobs,
+        as_json,
+        plot,
+        patience,
+        transfer or [],
+        workload,
+    )
+    replay_run_command(file, options)
+
+
+@replay_app.command("compare", cls=ListOptions)
+def replay_compare(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of recorded files.")],
+    tuner: _Tuners = None,
+    budget: _Budget = 200,
+    repeats: _Repeats = 10,
+    seed: _Seed = 0,
+    batch: _Batch = 1,
+    jobs: _Jobs = 1,
+    as_json: _Json = False,
+    plot: _Plot = None,
+    patience: _Patience = None,
+    transfer: _Transfer = None,
+) -> None:
+    """Search every recorded space of a folder, and print the means.
+
+    Share of the optimum after so many measurements, share of runs that came within 5 % of it,
+    and measurements to get there.
+    """
+    from autotune.cli.replay import ReplayOptions, replay_compare_command
+
+    options = ReplayOptions(
+        tuner or ["model"],
+        budget,
+        repeats,
+        seed,
+        batch,
+        jobs,
+        as_json,
+        plot,
+        patience,
+        transfer or [],
+    )
+    replay_compare_command(folder, options)
 
 
 @records_app.command("summary")

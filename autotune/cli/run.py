@@ -14,7 +14,7 @@ from autotune.cli.logs import check_log, open_log
 from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, say, width
 from autotune.cli.signals import ending_signals, exit_code
-from autotune.cli.tasks import closest, make_task, work_of
+from autotune.cli.tasks import make_task, work_of
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,14 +84,9 @@ def _run(options: RunOptions, begin: float) -> None:
 
 
 def _check(options: RunOptions) -> None:
-    from autotune.tuner.factory import TUNERS
+    from autotune.tuner.factory import check_tuner
 
-    if options.tuner not in TUNERS:
-        meant = closest(options.tuner, TUNERS)
-        raise UsageError(
-            f"unknown tuner {options.tuner!r}: "
-            + (f"did you mean {meant!r}?" if meant else f"expected one of {', '.join(TUNERS)}")
-        )
+    check_tuner(options.tuner)
     if not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
         raise UsageError(f"--timeout must be a number of seconds > 0, not {options.timeout_s:g}")
 

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -113,6 +114,16 @@ class Tuner(ABC):
             if old is None or new.order < old.order:
                 self._told[new.index] = new
             self._seen.add(new.index)
+
+    estimates_gain: ClassVar[bool] = False
+    """Whether :meth:`expected_gain` ever answers."""
+
+    def expected_gain(self) -> float | None:
+        """Return by what share of the best time all further measurements are expected to better it.
+
+        None while there is nothing to judge by, and from a tuner that never estimates it.
+        """
+        return None
 
     @property
     def observations(self) -> list[Observation]:

@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from autotune.cost_model.base import FeatureSource
 from autotune.errors import UsageError
 from autotune.tuner.base import Tuner
+from autotune.tuner.genetic import GeneticTuner
 from autotune.tuner.grid import GridTuner
+from autotune.tuner.local import LocalTuner
 from autotune.tuner.model import ModelTuner
+from autotune.tuner.optuna import SAMPLERS, OptunaTuner, check_sampler
 from autotune.tuner.random import RandomTuner
+from autotune.tuner.transfer import TransferPrior
 from search_spaces.space import Space
 
-TUNERS: dict[str, Callable[[Space, int, FeatureSource | None], Tuner]] = {
-    "model": lambda space, seed, features: ModelTuner(space, seed, features),
-    "random": lambda space, seed, _: RandomTuner(space, seed),
-    "grid": lambda space, seed, _: GridTuner(space, seed),
+OPTUNA = "optuna:"
+"""What the names of Optuna's samplers begin with."""
+
+
+@dataclass(frozen=True)
+class TunerInputs:
+    """What a tuner is made from; see :func:`make_tuner`."""
+
+    space: Space
+    seed: int
+    features: FeatureSource | None
+    prior: TransferPrior | None
+
+
+def _optuna(sampler: str) -> Callable[[TunerInputs], Tuner]:
+    return lambda given: OptunaTuner(given.space, given.seed, sampler)
+
+
+TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
+    "model": lambda g: ModelTuner(g.space, g.seed, g.features, g.prior),
+    "random": lambda g: RandomTuner(g.space, g.seed),
+    "grid": lambda g: GridTuner(g.space, g.seed),
+    "genetic": lambda g: GeneticTuner(g.space, g.seed),
+    "local": lambda g: LocalTuner(g.space, g.seed),
+    **{f"{OPTUNA}{sampler}": _optuna(sampler) for sampler in SAMPLERS},
 }
+"""Makes each tuner that can be named."""
 
 
-def make_tuner(name: str, space: Space, seed: int, features: FeatureSource | None = None) -> Tuner:
+def check_tuner(name: str) -> None:
+    """Raise UsageError, with advice, unless there is a tuner of this name that can run here."""
+    if name not in TUNERS:
+        close = difflib.get_close_matches(name, TUNERS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(TUNERS)}"
+        raise UsageError(f"unknown tuner {name!r}: {hint}")
+    if name.startswith(OPTUNA):
+        check_sampler(name.removeprefix(OPTUNA))
+
+
+def make_tuner(
+    name: str,
+    space: Space,
+    seed: int,
+    features: FeatureSource | None = None,
+    prior: TransferPrior | None = None,
+) -> Tuner:
     """Return a new tuner.
 
     Parameters
@@ -32,13 +76,15 @@ def make_tuner(name: str, space: Space, seed: int, features: FeatureSource | Non
         Seed of every random choice, >= 0.
     features : FeatureSource, optional
         What a model reads of a candidate; the knob values by default.
+    prior : TransferPrior, optional
+        What other measurements say of this space; only the model tuner listens.
 
     Raises
     ------
     UsageError
-        If there is no tuner of this name.
+        If there is no tuner of this name, it lacks a package, or it cannot use a prior.
     """
-    make = TUNERS.get(name)
-    if make is None:
-        raise UsageError(f"unknown tuner {name!r}: expected one of {', '.join(sorted(TUNERS))}")
-    return make(space, seed, features)
+    check_tuner(name)
+    if prior is not None and name != "model":
+        raise UsageError(f"tuner {name!r} cannot use --transfer: only the model tuner can")
+    return TUNERS[name](TunerInputs(space, seed, features, prior))

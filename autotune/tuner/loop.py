@@ -16,6 +16,7 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.history import valid_records
 from autotune.measure import environment
+from autotune.measure.replay import result_of
 from autotune.measure.result import MeasureInput, Measurer, MeasureResult
 from autotune.task import Task
 from autotune.tuner.base import Observation, Tuner
@@ -206,7 +207,7 @@ class _Run:
         for index, record in valid_records(self.task, self.journal.news()):
             observations.append(self._take(index, record))
             if record.ok and self._comparable(record):
-                self.measurer.remember(_result(record))
+                self.measurer.remember(result_of(record))
         return observations
 
     def _take(self, index: int, record: Record) -> Observation:
@@ -262,6 +263,7 @@ class _Run:
             timestamp=result.timestamp,
             fingerprints=fingerprints,
             build_s=result.build_s,
+            run_s=result.run_s,
             max_error=result.max_error,
             steps=self.task.steps_of(candidate.config.index),
         )
@@ -306,13 +308,3 @@ def _observation(index: int, record: Record) -> Observation:
     if record.error is not None:
         return Observation(index, None, record.error["code"])
     return Observation(index, record.cost_s)
-
-
-def _result(record: Record) -> MeasureResult:
-    return MeasureResult(
-        costs_s=record.costs_s,
-        build_s=record.build_s,
-        code_hash=(record.fingerprints or {}).get("code"),
-        max_error=record.max_error,
-        timestamp=record.timestamp,
-    )

@@ -1,155 +1,235 @@
-"""The model tuner: learns to rank the space, then proposes from the top, diversely.
+"""The model tuner: believes something of every candidate and proposes what promises most.
 
-A batch is made of three parts: the best of the whole space by the model, the best neighbours
-of what was measured fastest, and a share of exploration. Before the model knows enough, it
-spreads out.
+A Gaussian process over the knobs guesses the time of each candidate and how sure that is, another
+one the chance that it works. Boosted trees over the features are a trend that the guess follows as
+far as the measurements bear it out. While the guesses are no better than chance, half of the
+proposals are moves that need no model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
-from autotune.cost_model.xgb import XGBCostModel
-from autotune.tuner.base import Tuner
+from autotune.cost_model.base import CostModel, FeatureSource
+from autotune.cost_model.xgb import XGBCostModel, XGBSettings
+from autotune.tuner.audit import Audit, AuditResult
+from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.candidates import Candidates, CandidateSettings
 from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
 from autotune.tuner.knob_features import KnobFeatures
-from autotune.tuner.ranking import RankingSettings, SpaceRanker
+from autotune.tuner.surrogate import Belief, Surrogate, SurrogateSettings, Trend
+from autotune.tuner.transfer import TransferPrior
+from autotune.tuner.trends import TreeTrend
 from search_spaces.errors import SpaceError
 from search_spaces.space import Space
 
-FRONT = 64
-"""Candidates looked at, from the front of the ranking, for each one picked."""
+PRIOR_POOL = 20_000
+"""Random candidates of a large space among which a prior chooses the first ones."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """What a batch is made of.
+    """What the tuner does when.
 
     Attributes
     ----------
     start : int
-        Measurements before the model is used at all.
+        Measurements, spread over the space, before the model is used.
     start_valid : int
-        Working candidates before the model is used at all.
-    explore_share, neighbor_share : float
-        Shares of all proposals that explore, and that are neighbours of incumbents.
-    incumbents : int
-        How many of the fastest candidates count as incumbents.
-    kappa : float
-        Weight of the ensemble's spread beside its mean: larger is more curious.
+        Working candidates before the model is used.
     start_pool : int
-        Random candidates looked at for each one picked when spreading out.
-    ranking : RankingSettings
+        Random candidates from which the first ones are chosen.
+    trees : bool
+        Whether boosted trees over the features are a trend.
+    audit_from : int
+        Outcomes of its own proposals from which on the model is audited.
+    trusted : float
+        Rank correlation of guesses with outcomes from which on every proposal is the model's.
+    climbs : int
+        Times that, in a large space, the surroundings of the best candidates are judged, too.
+    candidates : CandidateSettings
+    surrogate : SurrogateSettings
     """
 
     start: int = 8
     start_valid: int = 3
-    explore_share: float = 0.05
-    neighbor_share: float = 0.25
-    incumbents: int = 3
-    kappa: float = 1.0
-    start_pool: int = 32
-    ranking: RankingSettings = field(default_factory=RankingSettings)
+    start_pool: int = 256
+    trees: bool = True
+    audit_from: int = 16
+    trusted: float = 0.0
+    climbs: int = 2
+    candidates: CandidateSettings = field(default_factory=CandidateSettings)
+    surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
+
+
+def default_model(seed: int) -> CostModel:
+    """Return the cost model whose scores are a trend: one member, as nothing asks for more."""
+    return XGBCostModel(seed, XGBSettings(members=1))
 
 
 class ModelTuner(Tuner):
-    """Ranks the whole feasible space by a cost model and proposes diverse batches from its top.
+    """Proposes what is expected to better the best time most, as far as its model can be trusted.
 
     Parameters
     ----------
     space : Space
     seed : int
     features : FeatureSource, optional
-        What the model reads of a candidate; the knobs themselves by default.
+        What the trees read of a candidate; the knobs themselves by default.
+    prior : TransferPrior, optional
+        What other measurements say of the space: it proposes from the first measurement on, its
+        weight falls as own measurements come in, and it is dropped once they are predicted
+        better without it.
     make_model : callable
-        Makes an untrained model from a seed.
+        Makes an untrained cost model from a seed.
     settings : ModelSettings
     """
+
+    estimates_gain: ClassVar[bool] = True
 
     def __init__(
         self,
         space: Space,
         seed: int,
         features: FeatureSource | None = None,
-        make_model: Callable[[int], CostModel] = XGBCostModel,
+        prior: TransferPrior | None = None,
+        make_model: Callable[[int], CostModel] = default_model,
         settings: ModelSettings | None = None,
     ) -> None:
         super().__init__(space, seed)
-        self._features = features or KnobFeatures(space)
         self._settings = settings or ModelSettings()
-        self._model = make_model(seed)
-        self._ranker = SpaceRanker(space, self._features, self._settings.ranking)
+        source = features or KnobFeatures(space)
+        self._trees = TreeTrend(source, make_model, seed)
+        trends = [self._trees] if self._settings.trees else []
+        self._surrogate = Surrogate(space, trends, prior, self._settings.surrogate)
+        self._candidates = Candidates(space, source, self._settings.candidates)
         self._geometry = Geometry(space)
+        self._belief: Belief | None = None
+        self._audit = Audit()
+
+    # -- proposals -------------------------------------------------------------------------
 
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
-        free = n - self._quota(self._settings.explore_share, n)
-        picked = self._model_picks(free, rng) if self._informed() else self._default(free)
-        return picked + self._spread(n - len(picked), picked, rng)
-
-    def _quota(self, share: float, n: int) -> int:
-        """Return how many of the next ``n`` proposals belong to a share of all proposals."""
-        before = len(self._seen)
-        return int(share * (before + n)) - int(share * before)
+        if not self._informed():
+            return self._start(n, rng)
+        belief = self._update(rng)
+        free = self._free(belief)
+        own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
+        rows = belief.pick(own, free)
+        picked = [int(i) for i in belief.candidates[rows]]
+        self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
+        return picked + self._moves(n - len(picked), picked, rng)
 
     def _informed(self) -> bool:
-        """Whether enough was measured, and with different outcomes, for a model to learn from."""
-        speeds = [o.throughput for o in self._told.values()]
-        working = sum(speed > 0.0 for speed in speeds)
-        settings = self._settings
-        enough = len(speeds) >= settings.start and working >= settings.start_valid
-        return enough and len(set(speeds)) > 1
+        """Whether enough was measured, and enough of it worked, for a model to learn from."""
+        working = sum(o.ok for o in self._told.values())
+        start = self._settings.start if self._surrogate.prior is None else 0
+        return len(self._told) >= start and working >= self._settings.start_valid
 
-    def _default(self, n: int) -> list[int]:
-        """Return the space's default configuration if it is still to be measured."""
-        if n < 1 or self._seen:
-            return []
-        try:
-            return [self.space.default_index]
-        except SpaceError:  # nothing is feasible, and an empty answer says just that
-            return []
+    def _start(self, n: int, rng: np.random.Generator) -> list[int]:
+        """Return the default configuration, and random ones as unlike as can be.
 
-    def _spread(self, n: int, picked: list[int], rng: np.random.Generator) -> list[int]:
-        """Return up to ``n`` random candidates, unlike what was picked or seen."""
+        With a prior, what it likes best.
+        """
+        prior = self._surrogate.prior
+        if prior is not None:
+            return self._expected_best(prior, n, rng)
+        first: list[int] = []
+        if not self._seen:
+            try:
+                first = [self.space.default_index]
+            except SpaceError:  # nothing is feasible, and an empty answer says just that
+                return []
+        sample = self._sample(max(n, self._settings.start_pool), rng, exclude=first)
+        taken = [*self.seen.tolist(), *first]
+        return first + spread_out(self._geometry, sample, taken, n - len(first))
+
+    def _expected_best(self, prior: Trend, n: int, rng: np.random.Generator) -> list[int]:
+        """Return up to `n` candidates that the prior likes best, unlike each other."""
+        whole = self._candidates.whole()
+        if whole is None:
+            pool = np.array(self._sample(PRIOR_POOL, rng), dtype=np.int64)
+        else:
+            pool = np.setdiff1d(whole, self.seen)
+        scores = -prior.at(pool)
+        order = np.argsort(-scores, kind="stable")[: 64 * n]
+        return pick_unlike(self._geometry, pool[order], scores[order][np.newaxis], n)
+
+    @property
+    def audit(self) -> AuditResult:
+        """How the model's latest guesses, made before the measurements, turned out."""
+        return self._audit.result(self._told)
+
+    def _trusts(self) -> bool:
+        audit = self.audit
+        few = audit.outcomes < self._settings.audit_from
+        return few or audit.rank_correlation >= self._settings.trusted
+
+    def _moves(self, n: int, picked: list[int], rng: np.random.Generator) -> list[int]:
+        """Return up to `n` candidates without a model: neighbours of the best, then far ones."""
         if n < 1:
             return []
-        sample = self._sample(n * self._settings.start_pool, rng, exclude=picked)
-        return spread_out(self._geometry, sample, [*self.seen.tolist(), *picked], n)
+        barred = self._seen.union(picked)
+        near: list[int] = []
+        for best in self._working()[:3]:
+            around = [i for i in self.space.neighbors(best.index).tolist() if i not in barred]
+            near += [int(i) for i in rng.permutation(np.array(around, dtype=np.int64))]
+        near = list(dict.fromkeys(near))[: n // 2 + rng.integers(2) * (n % 2)]
+        picked = [*picked, *near]
+        sample = self._sample(max(n, self._settings.start_pool), rng, exclude=picked)
+        taken = [*self.seen.tolist(), *picked]
+        return near + spread_out(self._geometry, sample, taken, n - len(near))
 
-    def _model_picks(self, n: int, rng: np.random.Generator) -> list[int]:
-        """Return up to ``n`` candidates the model likes: of the whole space, and near the best."""
-        if n < 1:
-            return []
-        told = self.observations
-        indices = np.array([o.index for o in told], dtype=np.int64)
-        throughput = np.array([o.throughput for o in told])
-        self._model.fit(self._features.matrix(indices), throughput)
-        pool = self._ranker.best(self._model, self.seen, len(told), rng)
-        near = self._neighbors()
-        candidates = np.union1d(pool, near)
-        if not len(candidates):
-            return []
-        members = self._model.predict_members(self._features.matrix(candidates))
-        order = np.argsort(-self._acquisition(members), kind="stable")
-        ranked, scores = candidates[order], members[:, order]
-        neighbors = min(self._quota(self._settings.neighbor_share, n), n - 1)
-        front = slice(0, FRONT * n)
-        picked = pick_unlike(self._geometry, ranked[front], scores[:, front], n - neighbors)
-        nearby: IndexVector = ranked[np.isin(ranked, near) & ~np.isin(ranked, picked)]
-        return picked + [int(index) for index in nearby[: n - len(picked)]]
+    # -- beliefs ---------------------------------------------------------------------------
 
-    def _acquisition(self, members: FloatVector) -> FloatVector:
-        spread: FloatVector = members.std(axis=0)
-        mean: FloatVector = members.mean(axis=0)
-        return mean + self._settings.kappa * spread
+    def _update(self, rng: np.random.Generator) -> Belief:
+        """Return beliefs about the candidates worth judging, with all observations taken in."""
+        changed = self._surrogate.learn(self.observations, rng)
+        changed |= self._surrogate.drop_prior_if_it_hurts()
+        whole = self._candidates.whole()
+        if whole is None:
+            self._belief = self._search(rng)
+        elif self._belief is None:
+            self._belief = Belief(self._surrogate, whole)
+        else:
+            self._belief.update(changed)
+        return self._belief
 
-    def _neighbors(self) -> IndexVector:
-        """Return the unseen neighbours of the fastest candidates, ascending."""
-        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
-        fastest = working[: self._settings.incumbents]
-        around = {index for o in fastest for index in self.space.neighbors(o.index)}
-        return np.array(sorted(around - self._seen), dtype=np.int64)
+    def _search(self, rng: np.random.Generator) -> Belief:
+        """Return beliefs about a part of a large space, climbing to what promises most."""
+        best = [o.index for o in self._working()]
+        candidates = self._candidates.some(
+            best, self._trees.model, self.seen, len(self._told), rng
+        )
+        belief = Belief(self._surrogate, candidates)
+        for _ in range(self._settings.climbs):
+            gains = belief.gains(np.ones(len(candidates), dtype=bool))
+            top = candidates[np.argsort(-gains, kind="stable")[:16]]
+            around = self._candidates.around(top, self.seen)
+            candidates = np.union1d(candidates, around)
+            belief = Belief(self._surrogate, candidates)
+        return belief
+
+    def _free(self, belief: Belief) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.isin(belief.candidates, self.seen, invert=True)
+
+    def _working(self) -> list[Observation]:
+        """Return what worked, the fastest first."""
+        return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+
+    def expected_gain(self) -> float | None:
+        """Return the expected share of the best time that all further measurements would gain.
+
+        The mean, over joint samples of what is believed of the most promising candidates, of how
+        much the least of them betters the best time.
+        """
+        if not self._informed():
+            return None
+        rng = np.random.default_rng([self.seed, len(self._told), 1])
+        belief = self._update(rng)
+        return belief.expected_gain(self._free(belief), rng)

@@ -48,7 +48,7 @@ def proposals(name: str, order: str, hash_seed: str) -> list[list[int]]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["model", "random", "grid"])
+@pytest.mark.parametrize("name", ["model", "random", "grid", "genetic", "local", "optuna:tpe"])
 def test_two_processes_propose_the_same_also_when_told_in_another_order(name: str):
     one = proposals(name, "asked", hash_seed="1")
     other = proposals(name, "reversed", hash_seed="2")

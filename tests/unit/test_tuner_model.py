@@ -1,14 +1,18 @@
 """The model tuner's parts: ranking a space, keeping batches diverse, finding the optimum."""
 
+import math
+
 import numpy as np
 import pytest
 
 from autotune.cost_model.base import CostModel
+from autotune.tuner.audit import Audit, AuditResult
 from autotune.tuner.base import Observation
 from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
 from autotune.tuner.knob_features import KnobFeatures
 from autotune.tuner.model import ModelSettings, ModelTuner
 from autotune.tuner.ranking import RankingSettings, SpaceRanker
+from autotune.tuner.transfer import TransferPrior
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
 SMALL = RankingSettings(pool_share=0.1, pool_min=3, pool_max=50, always_rows=500, chunk_rows=64)
@@ -152,15 +156,90 @@ def test_knob_features_name_their_columns():
     assert matrix[:, source.names.index("how/is_1")].tolist() == [0, 1, 0, 1]
 
 
-def test_informed_batches_hold_the_best_scored_and_a_neighbour_of_the_incumbent():
-    space = grid_space(30, knobs=3)
-    settings = ModelSettings(explore_share=0.0, neighbor_share=0.25, incumbents=1)
-    tuner = ModelTuner(space, 0, Columns(space), lambda seed: SumModel(), settings)
-    told = [space.index_of({"k0": i, "k1": 3, "k2": 3}) for i in range(1, 17)]
-    tuner.tell(Observation(index, cost_s=1.0 + n) for n, index in enumerate(told))
-    asked = tuner.ask(4)
-    assert asked[0] == len(space) - 1
-    assert asked[3] in space.neighbors(told[0])
+def told_bowl(space: Space, tuner: ModelTuner, count: int) -> None:
+    """Tell a tuner of random configurations that are the faster the nearer to the middle."""
+    middle = len(space.knobs[0]) // 2
+    for index in space.sample(count, np.random.default_rng(0)).tolist():
+        far = np.abs(space.positions([index])[0] - middle).sum()
+        tuner.tell([Observation(index, cost_s=1.0 + far)])
+
+
+def test_proposals_go_where_the_measurements_point():
+    space = grid_space(20, knobs=3)
+    tuner = ModelTuner(space, 0)
+    told_bowl(space, tuner, 40)
+    far = np.abs(space.positions(tuner.ask(8)) - 10).sum(axis=1)
+    assert far.mean() < 8  # 15 for random ones
+
+
+def test_a_region_that_fails_is_left():
+    space = grid_space(20)
+    tuner = ModelTuner(space, 0)
+    for index in space.sample(60, np.random.default_rng(0)).tolist():
+        a, b = space.positions([index])[0].tolist()
+        failed = a >= 10
+        cost = None if failed else 20.0 - a + b
+        tuner.tell([Observation(index, cost, "launch" if failed else None)])
+    assert space.positions(tuner.ask(1))[0, 0] < 10
+
+
+def test_a_model_whose_guesses_mean_nothing_shares_with_moves_that_need_none():
+    space = grid_space(20, knobs=3)
+    tuner = ModelTuner(space, 0, settings=ModelSettings(trees=False))
+    rng = np.random.default_rng(1)
+    while tuner.audit.outcomes < 16:
+        tuner.tell(Observation(index, 1.0 + rng.random()) for index in tuner.ask(8))
+    assert abs(tuner.audit.rank_correlation) < 0.6
+    untrusting = ModelSettings(trees=False, audit_from=0, trusted=1.1)
+    other = ModelTuner(space, 0, settings=untrusting)
+    other.tell(tuner.observations)
+    best = min(tuner.observations, key=lambda o: o.order)
+    assert set(space.neighbors(best.index).tolist()) & set(other.ask(8))
+
+
+def test_the_audit_compares_guesses_with_outcomes():
+    audit = Audit()
+    audit.expect({index: float(index) for index in range(8)})
+    told = {i: Observation(i, math.exp(i)) for i in range(8)}
+    assert audit.result(told) == AuditResult(8, pytest.approx(1.0), 1.0)
+    told[3] = Observation(3, None, "launch")
+    assert audit.result(told).outcomes == 7
+    backwards = {i: Observation(i, math.exp(-i)) for i in range(8)}
+    assert audit.result(backwards) == AuditResult(8, pytest.approx(-1.0), 0.0)
+
+
+def test_the_expected_gain_falls_as_the_optimum_is_approached():
+    space = grid_space(12)
+    tuner = ModelTuner(space, 0)
+    assert tuner.expected_gain() is None
+    told_bowl(space, tuner, 10)
+    before = tuner.expected_gain()
+    told_bowl(space, tuner, 144)
+    after = tuner.expected_gain()
+    assert before is not None
+    assert before > 0.0
+    assert after == 0.0  # nothing is left
+
+
+def test_a_prior_proposes_first_and_is_dropped_when_it_hurts():
+    space = grid_space(15)
+
+    class Misleading(TransferPrior):
+        """Likes what is slow."""
+
+        def __init__(self) -> None:
+            pass
+
+        def at(self, indices: np.ndarray) -> np.ndarray:
+            return -space.positions(indices).sum(axis=1) / 7.0
+
+    tuner = ModelTuner(space, 0, prior=Misleading())
+    assert space.positions(tuner.ask(1)).sum() == 28
+    while len(tuner.observations) < 40:
+        asked = tuner.ask(1)
+        tuner.tell([Observation(i, 1.0 + space.positions([i]).sum()) for i in asked])
+    assert tuner.best is not None
+    assert tuner.best.cost_s == 1.0
 
 
 def test_the_optimum_of_a_space_with_a_cliff_is_found_in_few_measurements():

@@ -1,0 +1,45 @@
+"""Options that take several words: `--tuner model random` is `--tuner model --tuner random`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+LISTS = ("--tuner", "--transfer")
+"""Options of which every word counts, up to the next option."""
+
+FLAGS = ("--json", "--help")
+"""Options without a word of their own."""
+
+
+def expand_lists(args: list[str], arguments: int = 1) -> list[str]:
+    """Return the words with an option of several values repeated before each of them.
+
+    As long as fewer words than the command's arguments have come, an option takes one word only,
+    so that `--tuner model FILE` leaves the file to the command.
+
+    >>> expand_lists(["a.json", "--tuner", "model", "random", "--seed", "1"])
+    ['a.json', '--tuner', 'model', '--tuner', 'random', '--seed', '1']
+    """
+    expanded: list[str] = []
+    plain, current, taken = 0, "", 0
+    for word in args:
+        if word.startswith("-") and word != "-":
+            current, taken = "" if word in FLAGS else word, 0
+        elif current and taken and current in LISTS and plain >= arguments:
+            expanded.append(current)
+        elif current and not taken and "=" not in current:
+            taken = 1
+        else:
+            plain += 1
+        expanded.append(word)
+    return expanded
+
+
+class ListOptions(TyperCommand):
+    """A command whose list options take several words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat list options, then parse as usual."""
+        return super().parse_args(ctx, expand_lists(args))

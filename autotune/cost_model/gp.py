@@ -1,0 +1,258 @@
+"""A Gaussian process: from few measurements, a guess of every other one and how sure it is.
+
+NumPy only; exact, so for some hundred measurements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.cost_model.base import FloatVector, IndexVector
+
+JITTER = 1e-8
+"""Added to the kernel's diagonal for the sake of rounding."""
+
+
+@dataclass(frozen=True)
+class KernelPrior:
+    """What is believed of a kernel's parameters before there is data: normal in their logarithms.
+
+    Attributes
+    ----------
+    groups : int64 (d,)
+        Group of each coordinate; a group has one length scale.
+    log_lengths : float64 (g,)
+        Centres of the groups' length scales.
+    length_spread : float
+    log_noise, noise_spread : float
+        Of the variance of the noise, where that of the values is 1.
+    signal_spread : float
+        Of the variance of the signal, centred on 1.
+    log_trend, trend_spread : float
+        Of the variance of the weight that each linear trend has.
+    trends : int
+        Number of functions that the values may depend on linearly.
+    """
+
+    groups: IndexVector
+    log_lengths: FloatVector
+    length_spread: float = 1.0
+    log_noise: float = -3.9
+    noise_spread: float = 1.5
+    signal_spread: float = 1.0
+    log_trend: float = 0.0
+    trend_spread: float = 1.0
+    trends: int = 0
+
+
+class GaussianProcess:
+    """Regression with a Matérn 5/2 kernel, a length scale per group, and noise.
+
+    Values are standardised by the caller's own choice of `y`; the prior's mean is 0 and its
+    variance about 1. Parameters are those of greatest posterior density, found by resilient
+    propagation from the ones found last (Riedmiller and Braun, 1993).
+
+    Parameters
+    ----------
+    prior : KernelPrior
+    """
+
+    def __init__(self, prior: KernelPrior) -> None:
+        self.prior = prior
+        self._count = len(prior.log_lengths)
+        self._centre = np.concatenate(
+            [prior.log_lengths, [0.0, prior.log_noise], np.full(prior.trends, prior.log_trend)]
+        )
+        self._spread = np.concatenate(
+            [
+                np.full(self._count, prior.length_spread),
+                [prior.signal_spread, prior.noise_spread],
+                np.full(prior.trends, prior.trend_spread),
+            ]
+        )
+        self._theta = self._centre.copy()
+
+    # -- parameters ------------------------------------------------------------------------
+
+    def learn(
+        self, x: FloatVector, y: FloatVector, trends: FloatVector | None = None, steps: int = 20
+    ) -> None:
+        """Fit the parameters to data.
+
+        Parameters
+        ----------
+        x : float64 (n, d)
+        y : float64 (n,)
+            About standardised.
+        trends : float64 (n, t), optional
+            Functions of the inputs that `y` may depend on linearly; needed if the prior has any.
+        steps : int
+        """
+        basis = np.zeros((len(x), 0)) if trends is None else trends
+        distances = self._group_distances(x)
+        best, density = self._theta, -np.inf
+        theta = self._theta.copy()
+        step = np.full(theta.shape, 0.15)
+        before = np.zeros(theta.shape)
+        for _ in range(steps):
+            value, slope = self._posterior(theta, distances, y, basis)
+            if value > density:
+                best, density = theta, value
+            slope[np.abs(slope) < 1e-6] = 0.0  # not a sign that rounding decides
+            sign = np.sign(slope)
+            agree = sign * before
+            step = np.where(agree > 0, np.minimum(1.3 * step, 0.6), step)
+            step = np.where(agree < 0, 0.5 * step, step)
+            before = sign
+            theta = theta + sign * step
+        self._theta = best
+
+    def _group_distances(self, x: FloatVector) -> FloatVector:
+        """Return squared distances per group, float64 (g, n, n)."""
+        out = np.zeros((self._count, len(x), len(x)))
+        for column, group in zip(x.T, self.prior.groups, strict=True):
+            out[group] += np.square(column[:, None] - column[None, :])
+        return out
+
+    def _posterior(
+        self, theta: FloatVector, distances: FloatVector, y: FloatVector, basis: FloatVector
+    ) -> tuple[float, FloatVector]:
+        """Return the log density of parameters, up to a constant, and its slope."""
+        count, n = self._count, len(y)
+        weights = np.exp(-2.0 * theta[:count])
+        signal, noise, *tilts = np.exp(theta[count:])
+        root = np.sqrt(5.0 * np.tensordot(weights, distances, 1))
+        decay = np.exp(-root)
+        shape = (1.0 + root + root * root / 3.0) * decay
+        kernel = signal * shape + (basis * np.array(tilts)) @ basis.T
+        kernel[np.diag_indices(n)] += noise + JITTER
+        lower = np.linalg.cholesky(kernel)
+        half = np.linalg.inv(lower)
+        inverse = half.T @ half
+        weighted = inverse @ y
+        offset = (theta - self._centre) / self._spread
+        value = -0.5 * (y @ weighted) - np.log(np.diag(lower)).sum() - 0.5 * (offset @ offset)
+        outer = np.outer(weighted, weighted) - inverse
+        slope = np.zeros(theta.shape)
+        inner = (5.0 / 3.0) * signal * (1.0 + root) * decay * outer
+        slope[:count] = 0.5 * weights * (distances.reshape(count, -1) @ inner.ravel())
+        slope[count] = 0.5 * signal * (outer * shape).sum()
+        slope[count + 1] = 0.5 * noise * np.trace(outer)
+        slope[count + 2 :] = 0.5 * np.array(tilts) * ((basis.T @ outer).T * basis).sum(axis=0)
+        return float(value), slope - offset / self._spread
+
+    # -- the kernel with the parameters as they are ----------------------------------------
+
+    @property
+    def noise(self) -> float:
+        """Variance of the noise."""
+        return float(np.exp(self._theta[self._count + 1]))
+
+    @property
+    def trend_scales(self) -> FloatVector:
+        """Standard deviations of the weights of the trends, (t,)."""
+        out: FloatVector = np.exp(0.5 * self._theta[self._count + 2 :])
+        return out
+
+    def scaled(self, x: FloatVector) -> FloatVector:
+        """Return coordinates in units of their length scales, float64 (n, d)."""
+        out: FloatVector = x * np.exp(-self._theta[: self._count])[self.prior.groups]
+        return out
+
+    def kernel(self, one: FloatVector, other: FloatVector) -> FloatVector:
+        """Return the covariances of scaled coordinates (n, d) and (m, d): float64 (n, m)."""
+        squared = (one * one).sum(1)[:, None] + (other * other).sum(1)[None, :]
+        squared -= 2.0 * (one @ other.T)
+        root = np.sqrt(5.0 * np.maximum(squared, 0.0))
+        out: FloatVector = self.signal * (1.0 + root + root * root / 3.0) * np.exp(-root)
+        return out
+
+    @property
+    def signal(self) -> float:
+        """Variance of the signal."""
+        return float(np.exp(self._theta[self._count]))
+
+
+class Posterior:
+    """What a process says of fixed places, kept up to date as measurements come in.
+
+    A measurement costs time in proportion to the places and the measurements so far; only new
+    parameters need everything again.
+
+    Parameters
+    ----------
+    process : GaussianProcess
+    places : float64 (m, d)
+        Where to predict.
+    trends : float64 (m, t), optional
+        The trends' values there.
+    """
+
+    def __init__(
+        self, process: GaussianProcess, places: FloatVector, trends: FloatVector | None = None
+    ) -> None:
+        self._process = process
+        self._places = process.scaled(places)
+        self._basis = self._scaled_trends(trends, len(places))
+        self._x = np.zeros((0, places.shape[1]))
+        self._known_basis = np.zeros((0, self._basis.shape[1]))
+        self._lower = np.zeros((0, 0))
+        self._reduced = np.zeros((len(places), 0))
+        self._variance = process.signal + np.square(self._basis).sum(axis=1)
+
+    def _scaled_trends(self, trends: FloatVector | None, n: int) -> FloatVector:
+        if trends is None:
+            return np.zeros((n, 0))
+        out: FloatVector = trends * self._process.trend_scales
+        return out
+
+    def add(self, x: FloatVector, trends: FloatVector | None = None) -> None:
+        """Take in where something was measured, float64 (k, d), and the trends there (k, t)."""
+        kernel, known = self._process.kernel, len(self._lower)
+        scaled, basis = self._process.scaled(x), self._scaled_trends(trends, len(x))
+        cross = kernel(scaled, self._x) + basis @ self._known_basis.T
+        own = kernel(scaled, scaled) + basis @ basis.T
+        own[np.diag_indices(len(x))] += self._process.noise + JITTER
+        places = kernel(self._places, scaled) + self._basis @ basis.T
+        left = np.linalg.solve(self._lower, cross.T).T if known else cross
+        corner = np.linalg.cholesky(own - left @ left.T)
+        lower = np.zeros((known + len(x), known + len(x)))
+        lower[:known, :known] = self._lower
+        lower[known:, :known] = left
+        lower[known:, known:] = corner
+        fresh = np.linalg.solve(corner, (places - self._reduced @ left.T).T).T
+        self._lower = lower
+        self._x = np.concatenate([self._x, scaled])
+        self._known_basis = np.concatenate([self._known_basis, basis])
+        self._reduced = np.concatenate([self._reduced, fresh], axis=1)
+        self._variance = self._variance - np.square(fresh).sum(axis=1)
+
+    def predict(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Return mean and standard deviation at each place, given the values measured, (m,)."""
+        mean: FloatVector = self._reduced @ np.linalg.solve(self._lower, y)
+        return mean, self.deviation
+
+    @property
+    def deviation(self) -> FloatVector:
+        """Standard deviation of the signal at each place, (m,)."""
+        out: FloatVector = np.sqrt(np.maximum(self._variance, 1e-10))
+        return out
+
+    def covariance(self, rows: IndexVector) -> FloatVector:
+        """Return the covariances of some places, float64 (r, r)."""
+        part, basis, reduced = self._places[rows], self._basis[rows], self._reduced[rows]
+        out: FloatVector = self._process.kernel(part, part) + basis @ basis.T - reduced @ reduced.T
+        return out
+
+    def left_out(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Return mean and variance of each measurement as the other ones predict it, (k,).
+
+        Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.2.
+        """
+        half = np.linalg.inv(self._lower)
+        inverse = half.T @ half
+        variance = 1.0 / np.diag(inverse)
+        mean: FloatVector = y - (inverse @ y) * variance
+        return mean, variance

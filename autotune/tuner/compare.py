@@ -1,0 +1,145 @@
+"""Runs tuners on recorded files, each a number of times, on several processes if asked to."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotune.errors import UsageError
+from autotune.measure.replay import Recording, recordings
+from autotune.tuner.factory import make_tuner
+from autotune.tuner.replay import REPLAY_BATCH, Trace, replay
+from autotune.tuner.transfer import TransferPrior
+from records import Record
+from records.formats import read_any
+
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ...
+
+    Attributes
+    ----------
+    path : str
+        File of measurements.
+    name : str
+        Name of the recording in it; see :func:`~autotune.measure.replay.recordings`.
+    tuner : str
+    budget, repeats, seed, batch : int
+    patience : float or None
+    transfer : tuple of str
+        Files of measurements that the tuner may learn from beforehand.
+    """
+
+    path: str
+    name: str
+    tuner: str
+    budget: int
+    repeats: int
+    seed: int
+    batch: int = REPLAY_BATCH
+    patience: float | None = None
+    transfer: tuple[str, ...] = ()
+
+
+def short_name(path: str) -> str:
+    """Return a file's name without folder and suffixes: "a/b.json.gz" -> "b"."""
+    name = os.path.basename(path)
+    for suffix in (".gz", ".jsonl", ".json", ".log"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+@functools.lru_cache(maxsize=8)
+def load_records(path: str) -> tuple[Record, ...]:
+    """Return the measurements in a file; kept, as files do not change while they are replayed."""
+    return tuple(read_any(path))
+
+
+@functools.lru_cache(maxsize=8)
+def load_recordings(path: str) -> tuple[Recording, ...]:
+    """Return the recordings in a file, the largest first."""
+    return tuple(recordings(load_records(path), short_name(path)))
+
+
+def find_recording(path: str, name: str) -> Recording:
+    """Return the recording of this name in a file.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    found = load_recordings(path)
+    for recording in found:
+        if recording.name == name:
+            return recording
+    raise UsageError(f"{path} has no workload {name!r}: it has {', '.join(r.name for r in found)}")
+
+
+def run_job(job: ReplayJob) -> list[Trace]:
+    """Run a job here."""
+    recording = find_recording(job.path, job.name)
+    sources = [record for path in job.transfer for record in load_records(path)]
+    prior = TransferPrior.of(sources, recording.space) if job.transfer else None
+    return [
+        replay(
+            recording,
+            make_tuner(job.tuner, recording.space, job.seed + number, prior=prior),
+            job.budget,
+            job.batch,
+            job.patience,
+        )
+        for number in range(job.repeats)
+    ]
+
+
+def run_jobs(jobs: Sequence[ReplayJob], processes: int = 1) -> Iterator[list[Trace]]:
+    """Yield the traces of each job, in order; results do not depend on the number of processes."""
+    if processes <= 1 or len(jobs) <= 1:
+        yield from map(run_job, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with (
+        _environment(dict.fromkeys(_ONE_THREAD, "1")),
+        ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool,
+    ):
+        yield from pool.map(run_job, jobs)
+
+
+@contextmanager
+def _environment(changes: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes started meanwhile."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def distinct(recorded: Iterable[tuple[str, Recording]]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return (path, name) of recordings that differ, and a line per one that repeats another."""
+    seen: dict[object, str] = {}
+    kept: list[tuple[str, str]] = []
+    repeated: list[str] = []
+    for path, recording in recorded:
+        content = frozenset((i, r.costs_s) for i, r in recording.results.items())
+        key = (recording.space.fingerprint(), content)
+        if key in seen:
+            repeated.append(f"{path}: the same measurements as {seen[key]}")
+            continue
+        seen[key] = recording.name
+        kept.append((path, recording.name))
+    return kept, repeated

@@ -1,0 +1,261 @@
+"""Optuna's samplers as tuners: the one home of Optuna.
+
+The sampler proposes a position per knob. What breaks a constraint or was seen before is refused,
+and it proposes again; in the end the nearest configuration that is free takes its place.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.diversity import Geometry
+from search_spaces.knob import Knob
+from search_spaces.space import Space
+
+SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "tpe": ("TPESampler", {"multivariate": True, "group": True}),
+    "gp": ("GPSampler", {"deterministic_objective": True}),
+    "cmaes": ("CmaEsSampler", {}),
+    "nsgaii": ("NSGAIISampler", {"population_size": 20}),
+    "qmc": ("QMCSampler", {}),
+    "random": ("RandomSampler", {}),
+}
+"""Class and settings of each sampler that can be named."""
+
+_NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}
+"""What a sampler needs beside Optuna."""
+
+REFUSALS = 8
+"""Proposals refused in a row before the nearest free configuration is taken."""
+
+NEAREST_OF = 4096
+"""Free configurations among which the nearest is looked for."""
+
+SecondObjective = Callable[[int], float]
+"""Something else to minimise, known before a candidate is measured, such as its shared memory."""
+
+
+def check_sampler(name: str) -> None:
+    """Raise UsageError unless the sampler is known and what it needs is installed."""
+    if name not in SAMPLERS:
+        raise UsageError(
+            f"unknown Optuna sampler {name!r}: expected one of {', '.join(sorted(SAMPLERS))}"
+        )
+    import importlib.util
+
+    needed = _NEEDS.get(name)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        raise UsageError(
+            f"tuner optuna:{name} needs the package {needed}: pip install {needed}, "
+            "or choose optuna:tpe"
+        )
+
+
+class OptunaTuner(Tuner):
+    """Lets an Optuna sampler search the space; constraints hold, and nothing is proposed twice.
+
+    Parameters
+    ----------
+    space : Space
+    seed : int
+    sampler : str
+        One of :data:`SAMPLERS`.
+    second : callable, optional
+        A second objective to minimise beside the time, a function of a candidate's index.
+    storage : str, optional
+        URL of an Optuna storage, such as ``sqlite:///run.db``: every trial is mirrored there as
+        it happens, so that a dashboard shows the run. In memory by default.
+    study : str, optional
+        Name of the study in the storage.
+
+    Raises
+    ------
+    UsageError
+        If the sampler is unknown, lacks a package, or the storage cannot be used.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seed: int,
+        sampler: str = "tpe",
+        second: SecondObjective | None = None,
+        storage: str | None = None,
+        study: str | None = None,
+    ) -> None:
+        super().__init__(space, seed)
+        check_sampler(sampler)
+        self._second = second
+        self._geometry = Geometry(space)
+        with _quiet():
+            self._study = _make_study(sampler, seed, second is not None, storage, study)
+            self._distributions = _distributions(space)
+        self._running: dict[int, Any] = {}
+
+    @property
+    def study(self) -> Any:
+        """The Optuna study that holds the trials."""
+        return self._study
+
+    def pareto(self) -> list[Observation]:
+        """Return the observations that no other one betters in time and second objective.
+
+        Ordered by time. With one objective, the best alone.
+        """
+        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        second = self._second or (lambda index: 0.0)
+        front: list[Observation] = []
+        least = np.inf
+        for observation in working:
+            other = second(observation.index)
+            if other < least:
+                front.append(observation)
+                least = other
+        return front
+
+    def tell(self, observations: Iterable[Observation]) -> None:
+        """Take in measurements, and tell the study of them; see :meth:`Tuner.tell`."""
+        new = sorted(observations, key=lambda o: o.order)
+        super().tell(new)
+        with _quiet():
+            for index in sorted({o.index for o in new}):
+                self._finish(self._told[index])
+
+    def _finish(self, observation: Observation) -> None:
+        trial = self._running.pop(observation.index, None)
+        if trial is None:
+            if observation.ok:
+                self._study.add_trial(self._foreign(observation))
+        elif observation.ok:
+            self._study.tell(trial, self._values(observation))
+        else:
+            trial.set_user_attr("error", observation.error or "no time")
+            self._refuse(trial)
+
+    def _values(self, observation: Observation) -> list[float]:
+        values = [1.0 / observation.throughput]
+        if self._second is not None:
+            values.append(float(self._second(observation.index)))
+        return values
+
+    def _foreign(self, observation: Observation) -> Any:
+        """Return a finished trial for a measurement that nobody asked for."""
+        import optuna
+
+        return optuna.trial.create_trial(
+            params=self._params(observation.index),
+            distributions=self._distributions,
+            values=self._values(observation),
+            user_attrs={"index": observation.index},
+        )
+
+    def _refuse(self, trial: Any) -> None:
+        import optuna
+
+        # A pruned trial counts as a bad one; a study with two objectives knows failed ones only.
+        state = optuna.trial.TrialState
+        self._study.tell(trial, state=state.PRUNED if self._second is None else state.FAIL)
+
+    def _propose(self, n: int) -> list[int]:
+        picked: list[int] = []
+        with _quiet():
+            while len(picked) < n:
+                found = self._one()
+                if found is None:
+                    break
+                self._seen.add(found)
+                picked.append(found)
+        return picked
+
+    def _one(self) -> int | None:
+        """Return the next candidate and keep its trial; None where nothing is free."""
+        index = -1
+        for _ in range(REFUSALS):
+            trial = self._study.ask(self._distributions)
+            index = self._index(trial.params)
+            if index not in self._seen and bool(self.space.feasible([index])[0]):
+                return self._keep(trial, index)
+            trial.set_user_attr("refused", "seen" if index in self._seen else "infeasible")
+            self._refuse(trial)
+        nearest = self._nearest_free(index)
+        if nearest is None:
+            return None
+        self._study.enqueue_trial(self._params(nearest))
+        return self._keep(self._study.ask(self._distributions), nearest)
+
+    def _keep(self, trial: Any, index: int) -> int:
+        trial.set_user_attr("index", index)
+        self._running[index] = trial
+        return index
+
+    def _nearest_free(self, index: int) -> int | None:
+        free = self._sample(NEAREST_OF, self._generator())
+        if not free:
+            return None
+        (here,) = self._geometry.positions([index])
+        distances = self._geometry.distance(here, self._geometry.positions(free))
+        return min(zip(distances.tolist(), free, strict=True))[1]
+
+    def _index(self, params: Mapping[str, int]) -> int:
+        positions = [_order(knob)[params[knob.name]] for knob in self.space.knobs]
+        return int(self.space.indices_of(np.array([positions], dtype=np.int64))[0])
+
+    def _params(self, index: int) -> dict[str, int]:
+        (positions,) = self.space.positions([index]).tolist()
+        return {
+            knob.name: _order(knob).index(position)
+            for knob, position in zip(self.space.knobs, positions, strict=True)
+        }
+
+
+def _order(knob: Knob) -> list[int]:
+    """Return a knob's positions in order of value, if it is one number; as they are otherwise."""
+    if knob.numeric and len(knob.tables) == 1:
+        (column,) = knob.tables.values()
+        return [int(position) for position in np.argsort(column, kind="stable")]
+    return list(range(len(knob)))
+
+
+def _distributions(space: Space) -> dict[str, Any]:
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    return {
+        knob.name: IntDistribution(0, len(knob) - 1)
+        if knob.numeric
+        else CategoricalDistribution(list(range(len(knob))))
+        for knob in space.knobs
+    }
+
+
+def _make_study(
+    sampler: str, seed: int, two: bool, storage: str | None, study: str | None
+) -> Any:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    name, settings = SAMPLERS[sampler]
+    try:
+        return optuna.create_study(
+            sampler=getattr(optuna.samplers, name)(seed=seed, **settings),
+            directions=["minimize"] * (2 if two else 1),
+            storage=storage,
+            study_name=study,
+            load_if_exists=False,
+        )
+    except (ValueError, ImportError, optuna.exceptions.OptunaError) as error:
+        raise UsageError(f"cannot make an Optuna study: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Optuna's remarks about experimental samplers and fixed parameters to itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

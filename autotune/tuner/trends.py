@@ -1,0 +1,73 @@
+"""Functions that times may follow: what boosted trees read from features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
+from autotune.tuner.base import Observation
+
+FOLDS = 3
+"""A measured candidate is judged by a model that learned from the other folds."""
+
+
+class TreeTrend:
+    """The scores of a cost model, from the features of candidates.
+
+    Parameters
+    ----------
+    features : FeatureSource
+    make_model : callable
+        Makes an untrained model from a seed.
+    seed : int
+    """
+
+    def __init__(
+        self, features: FeatureSource, make_model: Callable[[int], CostModel], seed: int
+    ) -> None:
+        self._features = features
+        self._make_model = make_model
+        self._seed = seed
+        self._model: CostModel | None = None
+        self._judged: dict[int, float] = {}
+
+    @property
+    def model(self) -> CostModel | None:
+        """The model that learned from everything; None before it can learn anything."""
+        return self._model
+
+    def learn(self, told: Sequence[Observation]) -> None:
+        """Train on all observations, and on all but a fold for each fold."""
+        throughput = np.array([o.throughput for o in told])
+        indices = np.array([o.index for o in told], dtype=np.int64)
+        if len(told) < 4 * FOLDS or len(set(throughput.tolist())) < 3:
+            return
+        matrix = self._features.matrix(indices)
+        self._model = self._make_model(self._seed)
+        self._model.fit(matrix, throughput)
+        fold = np.random.default_rng([self._seed, len(told)]).permutation(len(told)) % FOLDS
+        self._judged = {}
+        for number in range(FOLDS):
+            rest = fold != number
+            if len(set(throughput[rest].tolist())) < 2:
+                continue
+            model = self._make_model(self._seed + 1 + number)
+            model.fit(matrix[rest], throughput[rest])
+            scores = -model.predict(matrix[~rest])
+            self._judged.update(zip(indices[~rest].tolist(), scores.tolist(), strict=True))
+
+    def fitted(self, indices: IndexVector) -> FloatVector:
+        """Return the scores of the models that did not learn from these candidates."""
+        values = self.at(indices)
+        judged = [self._judged.get(index) for index in indices.tolist()]
+        own = [v if j is None else j for v, j in zip(values.tolist(), judged, strict=True)]
+        return np.array(own)
+
+    def at(self, indices: IndexVector) -> FloatVector:
+        """Return the scores of candidates; 0 before the model has learned."""
+        if self._model is None:
+            return np.zeros(len(indices))
+        out: FloatVector = -self._model.predict(self._features.matrix(indices))
+        return out

@@ -1,0 +1,8 @@
+"""Measurements that other tools recorded, read as records: AutoTVM, T4, Kernel Tuner.
+
+Reading executes nothing.
+"""
+
+from records.formats.detect import FORMATS, parse_any, read_any
+
+__all__ = ["FORMATS", "parse_any", "read_any"]

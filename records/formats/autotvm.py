@@ -1,0 +1,81 @@
+"""AutoTVM's logs, one measurement per line, in the versions 0.1 and 0.2 that were ever written.
+
+The format is that of `tvm.autotvm.record`: target, task, arguments, knob values as [name, kind,
+value], and [costs in seconds, error number, seconds in all, Unix time].
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from records.errors import RecordError
+from records.record import Record
+
+_ERRORS = {
+    1: ("INSTANTIATION_ERROR", "instantiate"),
+    2: ("COMPILE_HOST", "compile"),
+    3: ("COMPILE_DEVICE", "compile"),
+    4: ("RUNTIME_DEVICE", "run"),
+    5: ("WRONG_ANSWER", "check"),
+    6: ("BUILD_TIMEOUT", "build"),
+    7: ("RUN_TIMEOUT", "run"),
+    8: ("UNKNOWN", "run"),
+}
+"""Error numbers of AutoTVM's `MeasureErrorNo`."""
+
+
+def is_entry(line: object) -> bool:
+    """Whether a parsed line is of version 0.1 (keys i, r, v) or 0.2 (input, config, result)."""
+    if not isinstance(line, dict):
+        return False
+    return {"i", "r"} <= line.keys() or {"input", "config", "result"} <= line.keys()
+
+
+def parse(text: str, name: str) -> list[Record]:
+    """Return the measurements in a log; lines that begin with # are comments.
+
+    Raises
+    ------
+    RecordError
+        If a line is no measurement.
+    """
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            entry = json.loads(line)
+            if not is_entry(entry):
+                raise ValueError("neither version 0.1 nor 0.2 of the format")
+            found.append(_record(entry))
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+            raise RecordError(f"{name}, line {number}: no AutoTVM measurement: {error}") from error
+    return found
+
+
+def _record(entry: dict[str, Any]) -> Record:
+    if "input" in entry:
+        target, task, args, kwargs = entry["input"][:4]
+        config, entities = entry["config"], entry["config"]["entity"]
+        index = config["index"]
+    else:
+        target, task, args, kwargs = entry["i"][:4]
+        config = entry["i"][5]
+        index, entities = config["i"], config["e"]
+    costs, error_number, all_s, timestamp = entry["result"] if "input" in entry else entry["r"]
+    values = {str(knob): value for knob, _, value in entities}
+    common: dict[str, Any] = {
+        "workload": {"template": str(task), "args": {"args": args, **kwargs}},
+        "target": str(target),
+        "config": {"index": int(index), "values": values},
+        "seed": 0,
+        "timestamp": float(timestamp),
+        "run_s": float(all_s),
+    }
+    if error_number == 0 and all(math.isfinite(cost) and cost > 0 for cost in costs):
+        return Record(**common, costs_s=tuple(costs))
+    code, stage = _ERRORS.get(error_number, _ERRORS[8])
+    message = " ".join(str(part) for part in costs) if error_number else "no positive time"
+    return Record(**common, error={"code": code, "stage": stage, "message": message})

@@ -1,0 +1,49 @@
+"""A space of exactly the configurations that a list holds, such as those that a file recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.constraints import FEASIBLE, Constraint, Verdicts
+from search_spaces.knob import IntArray, Knob
+from search_spaces.sampling import sample_pool
+from search_spaces.space import Space
+
+
+class ListedSpace(Space):
+    """The listed combinations of the knobs' values and no others.
+
+    The list is held in memory and may be evaluated whole, however many combinations there are.
+
+    Parameters
+    ----------
+    knobs : iterable of Knob
+    positions : integers (n, number of knobs)
+        The configurations, by knob positions; repeated ones count once.
+    """
+
+    def __init__(self, knobs: Iterable[Knob], positions: npt.ArrayLike) -> None:
+        super().__init__(knobs, [Constraint("listed", lambda _: True, "it is not in the list")])
+        rows = np.asarray(positions, dtype=np.int64).reshape(-1, len(self.knobs))
+        self._members = np.unique(self.indices_of(rows))
+        self._members.setflags(write=False)
+
+    def sample(self, n: int, rng: np.random.Generator, exclude: Iterable[int] = ()) -> IntArray:
+        """Draw `n` different listed indices, none in `exclude`; see :meth:`Space.sample`."""
+        return sample_pool(self._members, n, rng, np.fromiter(exclude, dtype=np.int64))
+
+    def _verdicts(self, indices: IntArray) -> Verdicts:
+        """Whether each index is listed; the one constraint stands for that and is not evaluated."""
+        listed = np.isin(indices, self._members)
+        return np.where(listed, FEASIBLE, 0).astype(np.int16)
+
+    @cached_property
+    def _whole(self) -> tuple[IntArray, IntArray]:
+        return self._members, np.array([len(self) - len(self._members)], dtype=np.int64)
+
+    def _check_enumerable(self, limit: int) -> None:
+        """Allow it: nothing has to be evaluated."""
