@@ -148,7 +148,10 @@ def points(name: str, dtype: str) -> Array:
     near_one = rng.normal(0, 1, count) * np.exp2(rng.uniform(-52, 0, count))
     ends = np.array([0.0, 1.0, 2.0**20, np.finfo(dtype).tiny, np.finfo(dtype).max], dtype)
     steps = [np.nextafter(ends, np.array(to, dtype)) for to in (-INF, INF)]
-    everything = np.concatenate([*parts, 1 + near_one, ends, *steps]).astype(dtype)
+    # Next to a zero of sine or cosine most digits of the argument cancel.
+    turns = np.concatenate([np.arange(64), rng.integers(0, 2**21, count // 4)])
+    zeros = turns * (np.longdouble("3.14159265358979323846264") / 2)
+    everything = np.concatenate([*parts, 1 + near_one, ends, *steps, zeros]).astype(dtype)
     return np.concatenate([everything, -everything])
 
 

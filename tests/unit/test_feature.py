@@ -53,6 +53,18 @@ def test_the_seed_s_gemm_table_comes_out_exactly():
     assert get_itervar_feature(*gemm()) == SEED
 
 
+def test_functions_count_nothing_but_their_arguments_do():
+    x = te.placeholder((64,), name="X")
+
+    def body(i):
+        whole = te.round(x[i]) + te.popcount(i).astype("float32")
+        return te.select(te.isnan(x[i]), te.erf(x[i] * 2), te.fmod(x[i] - 1, 3.0)) + whole
+
+    y = te.compute((64,), body, name="Y")
+    ((_, _, arithmetic, *_),) = get_itervar_feature(te.create_schedule(y.op), [x, y])
+    assert arithmetic == ("_arith_", 3, 1, 0)
+
+
 def test_flat_features_and_their_names_follow_the_rows():
     rows = get_itervar_feature(*gemm())
     names = get_flatten_name(rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from autotune.errors import IRError
@@ -10,6 +12,7 @@ from autotune.ir.expr import (
     Binary,
     Broadcast,
     Buffer,
+    Call,
     Expr,
     Knob,
     Load,
@@ -131,6 +134,23 @@ def test_a_store_whose_lanes_differ_is_refused() -> None:
 
 def test_a_condition_that_is_a_number_is_refused() -> None:
     refused(If(ops.const(1), Store(B, ops.const(0), ops.const(0.0))), "not a bool")
+
+
+F, WIDE, WHOLE = (Load(A, ops.const(0)), ops.const(1.0, "float64"), ops.const(3))
+CALLS: dict[str, Expr] = {
+    "2 operands of 'exp', which takes 1": Call("exp", (F, F), "float32"),
+    "operands of 'pow' differ in type": Call("pow", (F, WIDE), "float32"),
+    "'tanh' of int32, which takes floats": Call("tanh", (WHOLE,), "int32"),
+    "'popcount' of float32, which takes integers": Call("popcount", (F,), "float32"),
+    "'erf' of float32 as float64": Call("erf", (F,), "float64"),
+    "'isnan' of float32 as float32": Call("isnan", (F,), "float32"),
+}
+
+
+@pytest.mark.parametrize("problem", CALLS)
+def test_a_function_of_what_it_does_not_take_is_refused(problem: str) -> None:
+    value = ops.cast("float32", CALLS[problem])
+    refused(Store(B, ops.const(0), value), re.escape(f"{problem} in `{CALLS[problem]}`"))
 
 
 LANES = Ramp(ops.const(0), ops.const(1), 4)

@@ -42,7 +42,7 @@ def reduced(w: MathWriter, x: str, least: float) -> tuple[Pair, str]:
     n = w.define(f"trunc i128 {w.define(f'sub i128 {whole}, {below}')} to i64")
     flipped = w.define(f"xor i128 {fraction}, {below}")
     magnitude = w.define(f"sub i128 {flipped}, {below}")
-    r = pairs.product(w, _as_pair(w, magnitude), pairs.constant(w, series.pi() / 2))
+    r = pairs.product(w, _as_pair(w, magnitude), pairs.constant(w, series.half_pi()))
     # Both change their sign with x, and r also with the fraction.
     negative = w.int_op("ashr", w.as_int(x), w.integer(63))
     n = w.int_op("sub", w.int_op("xor", n, negative), negative)

@@ -136,4 +136,11 @@ def pi_digits(bits: int) -> int:
 @cache
 def pi() -> Decimal:
     """Pi to 60 digits."""
-    return _CONTEXT.divide(Decimal(pi_digits(220)), Decimal(2) ** 220)
+    with localcontext(_CONTEXT):
+        return Decimal(pi_digits(220)) / 2**220
+
+
+@cache
+def half_pi() -> Decimal:
+    """Pi / 2 to 60 digits."""
+    return _CONTEXT.divide(pi(), Decimal(2))

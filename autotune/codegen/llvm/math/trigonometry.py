@@ -59,7 +59,7 @@ def _periodic(w: MathWriter, x: str, name: str) -> str:
 def _reduced(w: MathWriter, x: str, dtype: str) -> tuple[Pair, str]:
     """Return (r, n) with x = n pi / 2 + r for |x| up to `_LIMIT`."""
     n, whole = w.nearest(w.mul(x, w.number(2 / math.pi)))
-    first, *parts = series.split(series.pi() / 2, _PARTS[dtype])
+    first, *parts = series.split(series.half_pi(), _PARTS[dtype])
     high, low = w.sub(x, w.mul(n, w.number(first))), w.number(0.0)
     for part in parts[:-1]:
         high, lost = pairs.exact_sum(w, high, w.mul(n, w.number(-part)))
