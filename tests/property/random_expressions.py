@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from autotune.ir import dtypes, ops
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Not, Select, Var
+from autotune.ir.simplify import Simplifier
 
 Array = npt.NDArray[Any]
 Ranges = Mapping[Var, tuple[int, int]]
@@ -240,3 +241,17 @@ class Grid:
         x, y = (int(np.abs(v).max(initial=0)) for v in (a, b))
         if (x * y if op == "*" else x + y) >= 2**62:
             raise TooLargeError
+
+
+def assert_sound(expr: Expr, ranges: Ranges) -> None:
+    """Check simplified values and bounds at every point; raise TooLargeError if they are."""
+    simplifier, grid = Simplifier(ranges), Grid.of(ranges)
+    after = simplifier.expr(expr)
+    before, values = np.broadcast_arrays(grid(expr), grid(after))
+    about = f"`{expr}` became `{after}` for {ranges}"
+    assert before.dtype == values.dtype, about
+    assert np.array_equal(before, values), about
+    if expr.dtype != "bool":
+        low, high = simplifier.bounds(expr)
+        assert low <= before.min(), about
+        assert before.max() <= high, about

@@ -1,6 +1,6 @@
 """Simplified random expressions against direct evaluation: indices, stored values, columns.
 
-`AUTOTUNE_EXAMPLES=100000` is the full count.
+`AUTOTUNE_EXAMPLES=100000` is the full count, with `-o timeout=7200`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_expressions import Array, Generator, Grid, TooLargeError
+from random_expressions import Array, Generator, Grid, TooLargeError, assert_sound
 
 from autotune.ir import dtypes, ops
 from autotune.ir.columns import ColumnProgram
@@ -51,16 +51,11 @@ def test_simplification_and_bounds_agree_with_direct_evaluation() -> None:
     rng, compared = random.Random(0), 0
     for _ in range(EXAMPLES or 3000):
         expr, ranges = drawn(rng)
-        simplifier, grid = Simplifier(ranges), Grid.of(ranges)
         try:
-            assert_same(expr, simplifier.expr(expr), grid, ranges)
+            assert_sound(expr, ranges)
         except TooLargeError:
             continue
         compared += 1
-        if expr.dtype != "bool":
-            low, high = simplifier.bounds(expr)
-            assert low <= grid(expr).min(), expr
-            assert grid(expr).max() <= high, expr
     assert compared > 0.99 * (EXAMPLES or 3000)
 
 
