@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir.canonical import Canonical
-from autotune.ir.expr import Buffer, Const, Expr, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store
 from autotune.ir.sum_bounds import ANYTHING, Bounds
+from autotune.ir.visitor import walk_expr
 from autotune.ir.wrapping import Wrapping
 
 
@@ -25,6 +26,7 @@ class Simplifier(Canonical):
     ) -> None:
         super().__init__(ranges, otherwise)
         self._values = Wrapping(self)
+        self._held: list[Expr] = []
 
     def forget(self) -> None:
         """Drop what was derived from the ranges known so far."""
@@ -47,13 +49,20 @@ class Simplifier(Canonical):
         return For(node.var, extent, node.kind, body, node.thread_tag)
 
     def visit_If(self, node: If) -> Stmt:
-        """Decide the condition if the ranges do."""
+        """Decide the condition if the ranges do, or the same one around it."""
         condition = self.expr(node.condition)
+        if any(condition is held for held in self._held):
+            return self.stmt(node.then)
         if isinstance(condition, Const):
             if condition.value:
                 return self.stmt(node.then)
             return Seq(()) if node.orelse is None else self.stmt(node.orelse)
-        then = self.stmt(node.then)
+        if not any(isinstance(part, Load) for part in walk_expr(condition)):
+            self._held.append(condition)
+            then = self.stmt(node.then)
+            self._held.pop()
+        else:
+            then = self.stmt(node.then)
         orelse = None if node.orelse is None else self.stmt(node.orelse)
         if all(branch is None or _is_empty(branch) for branch in (then, orelse)):
             return Seq(())

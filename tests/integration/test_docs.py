@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from autotune.schedule.annotations import Annotations
+from autotune.schedule.loops import LoopStructure
+from autotune.schedule.placement import Placement
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,6 +26,26 @@ def test_the_blocks_of_a_document_run(name: str) -> None:
         above = text[: block.start(1)].count("\n")
         code = compile("\n" * above + block[1], str(DOCS / name), "exec")
         exec(code, space)
+
+
+def test_the_page_of_schedules_is_what_its_generator_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    generator = importlib.import_module("generate_schedule")
+    assert (DOCS / "schedule.md").read_text() == generator.page(), (
+        "run python docs/generate_schedule.py"
+    )
+
+
+def test_every_primitive_has_a_section() -> None:
+    text = (DOCS / "schedule.md").read_text()
+    families = (LoopStructure, Annotations, Placement)
+    methods = [name for family in families for name in vars(family) if not name.startswith("_")]
+    primitives = {f"s[B].{name}" for name in methods}
+    primitives |= {"s.cache_read", "s.cache_write", "s.rfactor"}
+    for primitive in primitives:
+        assert f"### `{primitive}(" in text, primitive
 
 
 def test_links_between_documents_lead_somewhere() -> None:

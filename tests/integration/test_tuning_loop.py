@@ -350,7 +350,7 @@ def test_a_run_killed_in_the_middle_is_completed_by_the_same_command(
 ):
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
     with start(store) as first:
-        wait_for_lines(store, 5)
+        wait_for_lines(store, 6)  # the last line may be taken back: it is not synced yet
         assert len(workers_of(first.pid)) == 1
         os.killpg(first.pid, how)
         first.communicate()
