@@ -16,7 +16,7 @@ from autotune.schedule.placement import Placement
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["te.md"])
+@pytest.mark.parametrize("name", ["te.md", "dtypes.md"])
 def test_the_blocks_of_a_document_run(name: str) -> None:
     text = (DOCS / name).read_text()
     blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
