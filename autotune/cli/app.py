@@ -90,7 +90,7 @@ def _autotune(
     """
 
 
-@app.command()
+@app.command(cls=ListOptions)
 def run(
     template: _TemplateName,
     set_: _Set = None,
@@ -113,15 +113,25 @@ def run(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Seconds a candidate may build, and may run.")
     ] = 10.0,
+    patience: _Patience = None,
+    transfer: _Transfer = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Mirror trials to an Optuna storage, such as sqlite:///run.db, for its dashboard.",
+        ),
+    ] = None,
 ) -> None:
     """Search for the fastest configuration; log measurements.
 
     Run it again and nothing is measured twice; a larger --trials continues. Ctrl-C keeps what was
     measured.
     """
-    from autotune.cli.run import RunOptions, run_command
+    from autotune.cli.run import RunOptions, SearchOptions, run_command
 
-    run_command(RunOptions(template, set_ or [], target, trials, tuner, log, seed, timeout))
+    search = SearchOptions(tuner, patience, transfer or [], storage)
+    run_command(RunOptions(template, set_ or [], target, trials, search, log, seed, timeout))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from typer.core import TyperCommand
@@ -13,7 +14,9 @@ FLAGS = ("--json", "--help")
 """Options without a word of their own."""
 
 
-def expand_lists(args: list[str], arguments: int = 1) -> list[str]:
+def expand_lists(
+    args: list[str], arguments: int = 1, lists: Collection[str] = LISTS
+) -> list[str]:
     """Return the words with an option of several values repeated before each of them.
 
     As long as fewer words than the command's arguments have come, an option takes one word only,
@@ -27,7 +30,7 @@ def expand_lists(args: list[str], arguments: int = 1) -> list[str]:
     for word in args:
         if word.startswith("-") and word != "-":
             current, taken = "" if word in FLAGS else word, 0
-        elif current and taken and current in LISTS and plain >= arguments:
+        elif current and taken and current in lists and plain >= arguments:
             expanded.append(current)
         elif current and not taken and "=" not in current:
             taken = 1
@@ -42,4 +45,5 @@ class ListOptions(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat list options, then parse as usual."""
-        return super().parse_args(ctx, expand_lists(args))
+        several = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
+        return super().parse_args(ctx, expand_lists(args, lists=several.intersection(LISTS)))

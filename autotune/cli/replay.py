@@ -134,7 +134,7 @@ def _run(workloads: Sequence[tuple[str, str]], options: ReplayOptions) -> dict[s
     from autotune.tuner.factory import check_tuner
 
     for tuner in options.tuners:
-        check_tuner(tuner)
+        check_tuner(tuner, bool(options.transfer))
     optima = {(path, name): find_recording(path, name).optimum_s or 0.0 for path, name in workloads}
     common = (options.budget, options.repeats, options.seed, options.batch, options.patience)
     pairs = [(tuner, path, name) for tuner in options.tuners for path, name in optima]

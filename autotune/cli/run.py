@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from autotune.target import Target
     from autotune.task import Task
     from autotune.tuner.loop import TuneSummary
+    from autotune.tuner.transfer import TransferPrior
     from records import RecordStore
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search, as in `autotune run --help`."""
+
+    tuner: str
+    patience: float | None = None
+    transfer: Sequence[str] = ()
+    storage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class RunOptions:
     settings: Sequence[str]
     target: str
     trials: int
-    tuner: str
+    search: SearchOptions
     log: str | None
     seed: int | None
     timeout_s: float
@@ -85,8 +96,17 @@ def _run(options: RunOptions, begin: float) -> None:
 
 def _check(options: RunOptions) -> None:
     from autotune.tuner.factory import check_tuner
+    from autotune.tuner.patience import check_share
 
-    check_tuner(options.tuner)
+    search = options.search
+    check_tuner(search.tuner, bool(search.transfer), search.storage is not None)
+    if search.patience is not None:
+        check_share(search.patience)
+        if search.tuner != "model":
+            raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
+    for log in search.transfer:
+        if not Path(log).is_file():
+            raise UsageError(f"--transfer {log}: there is no such file")
     if not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
         raise UsageError(f"--timeout must be a number of seconds > 0, not {options.timeout_s:g}")
 
@@ -134,17 +154,46 @@ def _tune(
     from autotune.tuner.loop import tune
 
     progress = Progress(work)
-    tuner = make_tuner(options.tuner, task.space, seed, LazyTaskFeatures(task))
+    search = options.search
+    tuner = make_tuner(
+        search.tuner,
+        task.space,
+        seed,
+        LazyTaskFeatures(task),
+        _prior(search.transfer, task),
+        search.storage,
+    )
     try:
         with make_display(progress, say, width()) as display:
             summary = tune(
-                task, measurer, tuner, store, options.trials, seed, on_event=display.on_event
+                task,
+                measurer,
+                tuner,
+                store,
+                options.trials,
+                seed,
+                on_event=display.on_event,
+                patience=search.patience,
             )
     except KeyboardInterrupt as interrupt:
         raise _interrupted(progress, store, exit_code(interrupt)) from None
     summary = replace(summary, elapsed_s=time.monotonic() - begin)
+    if summary.stopped is not None:
+        say(f"stopped: {summary.stopped}")
     say(summary_line(summary, work))
     return summary
+
+
+def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
+    """Return what other logs say of the task's space; None if there are none."""
+    if not logs:
+        return None
+    from autotune.tuner.transfer import TransferPrior
+    from records.formats import read_any
+
+    prior = TransferPrior.of([record for log in logs for record in read_any(log)], task.space)
+    say(f"learned from {prior.measurements} measurements of {prior.sources} other workloads")
+    return prior
 
 
 def _interrupted(progress: Progress, store: RecordStore, code: int) -> StopError:

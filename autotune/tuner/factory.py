@@ -30,10 +30,11 @@ class TunerInputs:
     seed: int
     features: FeatureSource | None
     prior: TransferPrior | None
+    storage: str | None
 
 
 def _optuna(sampler: str) -> Callable[[TunerInputs], Tuner]:
-    return lambda given: OptunaTuner(given.space, given.seed, sampler)
+    return lambda given: OptunaTuner(given.space, given.seed, sampler, storage=given.storage)
 
 
 TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
@@ -47,14 +48,21 @@ TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
 """Makes each tuner that can be named."""
 
 
-def check_tuner(name: str) -> None:
-    """Raise UsageError, with advice, unless there is a tuner of this name that can run here."""
+def check_tuner(name: str, prior: bool = False, storage: bool = False) -> None:
+    """Raise UsageError, with advice, unless there is a tuner of this name that can run here.
+
+    `prior` and `storage` say that it is to use one.
+    """
     if name not in TUNERS:
         close = difflib.get_close_matches(name, TUNERS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(TUNERS)}"
         raise UsageError(f"unknown tuner {name!r}: {hint}")
     if name.startswith(OPTUNA):
         check_sampler(name.removeprefix(OPTUNA))
+    if prior and name != "model":
+        raise UsageError(f"tuner {name!r} cannot use --transfer: only the model tuner can")
+    if storage and not name.startswith(OPTUNA):
+        raise UsageError(f"tuner {name!r} has no use for --storage: choose {OPTUNA}tpe")
 
 
 def make_tuner(
@@ -63,6 +71,7 @@ def make_tuner(
     seed: int,
     features: FeatureSource | None = None,
     prior: TransferPrior | None = None,
+    storage: str | None = None,
 ) -> Tuner:
     """Return a new tuner.
 
@@ -78,13 +87,13 @@ def make_tuner(
         What a model reads of a candidate; the knob values by default.
     prior : TransferPrior, optional
         What other measurements say of this space; only the model tuner listens.
+    storage : str, optional
+        URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
 
     Raises
     ------
     UsageError
-        If there is no tuner of this name, it lacks a package, or it cannot use a prior.
+        If there is no tuner of this name, it lacks a package, or cannot use what is given.
     """
-    check_tuner(name)
-    if prior is not None and name != "model":
-        raise UsageError(f"tuner {name!r} cannot use --transfer: only the model tuner can")
-    return TUNERS[name](TunerInputs(space, seed, features, prior))
+    check_tuner(name, prior is not None, storage is not None)
+    return TUNERS[name](TunerInputs(space, seed, features, prior, storage))

@@ -20,6 +20,7 @@ from autotune.measure.replay import result_of
 from autotune.measure.result import MeasureInput, Measurer, MeasureResult
 from autotune.task import Task
 from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.patience import Patience
 from records import Journal, Record, RecordStore
 from search_spaces import SpaceError
 
@@ -78,6 +79,8 @@ class TuneSummary:
         Whether the tuner had nothing more to propose.
     elapsed_s : float
         Wall time of this run.
+    stopped : str or None
+        Why it ended before all trials were done, if patience said so.
     """
 
     trials: int
@@ -87,6 +90,7 @@ class TuneSummary:
     default_costs_s: tuple[float, ...] | None
     exhausted: bool
     elapsed_s: float
+    stopped: str | None = None
 
     @property
     def default_cost_s(self) -> float | None:
@@ -113,6 +117,7 @@ def tune(
     seed: int,
     on_event: Callable[[Event], None] | None = None,
     batch: int = BATCH,
+    patience: float | None = None,
 ) -> TuneSummary:
     """Measure until the log holds `trials` records of this workload and target.
 
@@ -138,16 +143,19 @@ def tune(
         Called with `Started`, `Measured` and `Finished` events, for display.
     batch : int
         Candidates asked for at once.
+    patience : float, optional
+        Stop when the tuner expects less than this share of gain from all further measurements.
 
     Raises
     ------
     UsageError
-        If `trials` is negative or `batch` less than 1, or the template cannot be measured.
+        If `trials` is negative or `batch` less than 1, the template cannot be measured, or
+        `patience` is asked of a tuner that cannot tell.
     """
     if trials < 0 or batch < 1:
         raise UsageError(f"trials must be >= 0 and batch >= 1, not {trials} and {batch}")
     run = _Run(task, measurer, tuner, store, trials, seed, on_event or _ignore)
-    return run.go(batch)
+    return run.go(batch, None if patience is None else Patience(tuner, patience))
 
 
 def _ignore(event: Event) -> None:
@@ -188,16 +196,18 @@ class _Run:
         self.best: Record | None = None
         self.measured = 0
 
-    def go(self, batch: int) -> TuneSummary:
+    def go(self, batch: int, patience: Patience | None) -> TuneSummary:
         """Run to the end."""
         self.tuner.tell(self._recall())
         self.on_event(Started(self.trials, len(self.records), self.best))
-        exhausted = False
+        exhausted, stopped = False, None
         while len(self.records) < self.trials and not exhausted:
+            if patience is not None and (stopped := patience.reason_to_stop()):
+                break
             indices = self.tuner.ask(min(batch, self.trials - len(self.records)))
             exhausted = not indices
             self.tuner.tell(self._measure(indices))
-        summary = self._summary(exhausted)
+        summary = self._summary(exhausted, stopped)
         self.on_event(Finished(summary))
         return summary
 
@@ -272,7 +282,7 @@ class _Run:
         trial = len(self.records)
         self.on_event(Measured(trial, max(self.trials, trial), record, result, self.best))
 
-    def _summary(self, exhausted: bool) -> TuneSummary:
+    def _summary(self, exhausted: bool, stopped: str | None) -> TuneSummary:
         failures = Counter(r.error["code"] for r in self.records if r.error is not None)
         return TuneSummary(
             trials=len(self.records),
@@ -281,6 +291,7 @@ class _Run:
             best=self.best,
             default_costs_s=self._default_costs(),
             exhausted=exhausted,
+            stopped=stopped,
             elapsed_s=time.monotonic() - self.begin,
         )
 

@@ -238,6 +238,7 @@ def _make_study(
     sampler: str, seed: int, two: bool, storage: str | None, study: str | None
 ) -> Any:
     import optuna
+    from sqlalchemy.exc import SQLAlchemyError  # what Optuna's storages raise
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     name, settings = SAMPLERS[sampler]
@@ -249,7 +250,7 @@ def _make_study(
             study_name=study,
             load_if_exists=False,
         )
-    except (ValueError, ImportError, optuna.exceptions.OptunaError) as error:
+    except (ValueError, ImportError, optuna.exceptions.OptunaError, SQLAlchemyError) as error:
         raise UsageError(f"cannot make an Optuna study: {error}") from error
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 from autotune.errors import UsageError
 from autotune.tuner.base import Tuner
 
 CALM = 8
-"""So many estimates in a row must be low: a model that knows little may be sure too early."""
+"""The estimate must stay low over so many measurements: a model may be sure too early."""
 
 
 class Patience:
@@ -29,25 +28,35 @@ class Patience:
     """
 
     def __init__(self, tuner: Tuner, share: float) -> None:
-        if not (math.isfinite(share) and 0.0 < share < 1.0):
-            raise UsageError(
-                f"patience is a share between 0 and 1, such as 0.01 for 1 %, not {share:g}"
-            )
+        check_share(share)
         if not tuner.estimates_gain:
             raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
         self._tuner = tuner
         self._share = share
-        self._estimates: deque[float] = deque(maxlen=CALM)
+        self._low_since: int | None = None
 
     def reason_to_stop(self) -> str | None:
         """Return why to stop now, with the estimate; None to go on. Asked before each proposal."""
         gain = self._tuner.expected_gain()
         if gain is None:
             return None
-        self._estimates.append(gain)
-        if len(self._estimates) < CALM or max(self._estimates) >= self._share:
+        known = len(self._tuner.observations)
+        if gain >= self._share:
+            self._low_since = None
+            return None
+        if self._low_since is None:
+            self._low_since = known
+        if known < self._low_since + CALM:
             return None
         return (
-            f"further measurements are expected to gain {100 * max(self._estimates):.2g} %, "
+            f"further measurements are expected to gain {100 * gain:.2g} %, "
             f"less than the {100 * self._share:g} % asked for"
+        )
+
+
+def check_share(share: float) -> None:
+    """Raise UsageError unless patience is a share."""
+    if not (math.isfinite(share) and 0.0 < share < 1.0):
+        raise UsageError(
+            f"patience is a share between 0 and 1, such as 0.01 for 1 %, not {share:g}"
         )

@@ -89,6 +89,12 @@ MISTAKES: list[tuple[list[str], str]] = [
     ([*MATMUL, "--tuner", "modle"], "did you mean 'model'"),
     ([*MATMUL, "--tuner", "oracle"], "model, random, grid"),
     ([*MATMUL, "--tuner", ""], "unknown tuner ''"),
+    ([*MATMUL, "--tuner", "model", "grid"], "grid"),
+    ([*MATMUL, "--tuner", "grid", "--patience", "0.1"], "use --tuner model"),
+    ([*MATMUL, "--patience", "3"], "between 0 and 1"),
+    ([*MATMUL, "--transfer", "missing.jsonl"], "missing.jsonl: there is no such file"),
+    ([*MATMUL, "--tuner", "local", "--transfer", "x.jsonl"], "only the model tuner"),
+    ([*MATMUL, "--storage", "sqlite:///x.db"], "no use for --storage"),
     # arguments of the template
     (["run", "matmul", "--set"], "--set"),
     (["run", "matmul", "--set", "m"], "NAME=VALUE"),

@@ -17,6 +17,7 @@ from autotune.report.replay import (
     score,
     shares,
 )
+from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.compare import ReplayJob, distinct, run_jobs
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.patience import Patience
@@ -221,10 +222,34 @@ def test_a_large_space_is_judged_in_part():
     def cost(index: int) -> float:
         return float(1 + np.abs(space.positions([index])[0] - 6).sum())
 
-    from autotune.tuner.base import Observation
+
 
     while len(tuner.observations) < 32:
         tuner.tell([Observation(index, cost(index)) for index in tuner.ask(8)])
     assert tuner.best is not None
     # Of 300 random candidates the best costs about 12.
     assert cost(tuner.best.index) <= 11.0
+
+
+def test_patience_waits_until_the_estimate_has_stayed_low():
+    class Sure(Tuner):
+        """Expects what it is told to expect."""
+
+        estimates_gain = True
+        gain: float | None = None
+
+        def _propose(self, n: int) -> list[int]:
+            return self._sample(n, self._generator())
+
+        def expected_gain(self) -> float | None:
+            return self.gain
+
+    tuner = Sure(bowl().space, 0)
+    rule = Patience(tuner, 0.02)
+    said = []
+    for gain in [None, 0.5, 0.01, 0.03, 0.01, 0.01, 0.001]:
+        tuner.gain = gain
+        said.append(rule.reason_to_stop())
+        tuner.tell(Observation(index, 1.0) for index in tuner.ask(4))
+    assert said[:6] == [None] * 6
+    assert said[6] == "further measurements are expected to gain 0.1 %, less than the 2 % asked for"
