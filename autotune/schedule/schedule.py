@@ -92,9 +92,12 @@ class Schedule:
         stage.op = op
         self._stage_of[op] = stage
 
-    def _add_stage(self, op: ComputeOp, scope: str, position: int) -> Stage:
+    def _add_stage(self, op: ComputeOp, scope: str, position: int, beside: Stage) -> Stage:
+        """Add a stage, computed in the loop in which `beside` is, which it reads or is read by."""
         stage = Stage(op, self._label(op.name), self, is_output=False)
         stage.scope = scope
+        if beside.attach is Attach.AT:
+            stage.attach, stage.attach_point = beside.attach, beside.attach_point
         self.stages.insert(position, stage)
         self._stage_of[op] = stage
         return stage
@@ -132,7 +135,7 @@ class Schedule:
         )
         body = Read(tensor, tuple(a.var for a in axis))
         op = ComputeOp(f"{tensor.name}.{scope}", axis, (body,))
-        self._add_stage(op, scope, self.stages.index(producer) + 1).note(
+        self._add_stage(op, scope, self.stages.index(producer) + 1, beside=producer).note(
             "cache_read", producer, tensor.value_index, scope, *reader_stages
         )
         redirect = _Redirect(tensor, op.output())
@@ -168,7 +171,8 @@ class Schedule:
         mapping = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
         body = tuple(substitute(value, mapping) for value in op.body)
         cache = ComputeOp(f"{op.name}.{scope}", axis, body)
-        self._add_stage(cache, scope, self.stages.index(stage)).note("cache_write", stage, scope)
+        new = self._add_stage(cache, scope, self.stages.index(stage), beside=stage)
+        new.note("cache_write", stage, scope)
         indices = tuple(a.var for a in op.axis)
         self._set_op(stage, op.with_body(tuple(Read(t, indices) for t in cache.outputs)))
         stage.reset_axes()
@@ -195,7 +199,9 @@ class Schedule:
         """
         stage = self[tensor]
         factored = factor(stage, axis, factor_axis)
-        new = self._add_stage(factored.partial, stage.scope, self.stages.index(stage))
+        new = self._add_stage(
+            factored.partial, stage.scope, self.stages.index(stage), beside=stage
+        )
         new.note("rfactor", stage, axis, factor_axis)
         self._set_op(stage, factored.combined)
         stage.relations.clear()

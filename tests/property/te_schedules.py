@@ -232,9 +232,9 @@ class _Scheduler:
 
     def do_cache_read(self, stage: Stage) -> None:
         tensors: list[Tensor] = stage.op.input_tensors
-        if tensors and stage.attach is Attach.ROOT:
+        if tensors:
             tensor = self.pick(tensors)
-            if self.schedule[tensor].attach is not Attach.ROOT:
+            if self.schedule[tensor].attach is Attach.INLINE:
                 return
             self.schedule.cache_read(tensor, self.pick(("local", "global")), [stage.op])
 
@@ -249,8 +249,7 @@ class _Scheduler:
             or self.attached_to.intersection(stage.leaf_axes)
         ):
             return
-        if stage.attach is Attach.ROOT:
-            self.schedule.cache_write(stage.outputs[0], self.pick(("local", "global")))
+        self.schedule.cache_write(stage.outputs[0], self.pick(("local", "global")))
 
     def do_rfactor(self, stage: Stage) -> None:
         spatial = [a for a in stage.leaf_axes if a.kind is AxisKind.SPATIAL]

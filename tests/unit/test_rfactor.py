@@ -155,6 +155,38 @@ def test_cached_results_of_a_tuple_reduction() -> None:
     assert_computes(s, [A, *outputs])
 
 
+def test_partial_results_are_computed_where_the_reduction_was() -> None:
+    A = te.placeholder((4, 12), name="A")
+    X = te.compute((4, 12), lambda i, j: A[i, j] * 2, name="X")
+    k = te.reduce_axis((0, 12), "k")
+    Y = te.compute((4,), lambda i: te.sum(X[i, k], axis=k), name="Y")
+    Z = te.compute((4,), lambda i: Y[i] + 1, name="Z")
+    s = te.create_schedule(Z.op)
+    row = Z.op.axis[0]
+    s[Y].compute_at(s[Z], row)
+    s[X].compute_at(s[Z], row)
+    outer, _ = s[Y].split(k, 4)
+    partial = s.rfactor(Y, outer)
+    assert s[partial].attach_point == s[Y].attach_point
+    assert_computes(s, [A, Z])
+
+
+def test_copies_stand_where_what_they_copy_is_computed() -> None:
+    A = te.placeholder((4, 12), name="A")
+    X = te.compute((4, 12), lambda i, j: A[i, j] * 2, name="X")
+    Y = te.compute((4, 12), lambda i, j: X[i, 11 - j] + 1, name="Y")
+    Z = te.compute((4, 12), lambda i, j: Y[i, j] + 1, name="Z")
+    s = te.create_schedule(Z.op)
+    for stage in (Y, X):
+        s[stage].compute_at(s[Z], Z.op.axis[0])
+    s.cache_read(X, "local", [Y])
+    s.cache_write(Y, "local")
+    assert {stage.attach_point for stage in s.stages if stage.attach_point is not None} == {
+        s[Y].attach_point
+    }
+    assert_computes(s, [A, Z])
+
+
 Prepare = Callable[[Schedule, Tensor], tuple[IterVar, Any]]
 
 
