@@ -126,6 +126,19 @@ def test_division_by_zero_gives_zero_and_does_not_trap(dtype: str, kind: LoopKin
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.NUMBERS)
+def test_functions_without_rounding_are_exact_on_every_type(dtype: str, kind: LoopKind) -> None:
+    functions = [te.abs, te.floor, te.round, te.isnan, lambda a: -a]
+    if dtypes.is_integer(dtype):
+        functions.append(te.popcount)
+    values = padded(edges(dtype))
+    absolute, whole, *_ = results(functions, [values], kind)
+    with np.errstate(over="ignore"):
+        assert_same(absolute, np.abs(values))
+        assert_same(whole, np.floor(values).astype(values.dtype))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 def test_values_are_chosen_and_constants_stored(dtype: str, kind: LoopKind) -> None:
     x, y = map(padded, pairs(dtype))
@@ -267,6 +280,20 @@ def test_any_integer_type_indexes(dtype: str) -> None:
     read = te.compute((n,), lambda i: x[w[i] * 3], name="read")
     (result,) = run([read], [x, w], [table, where])
     assert_same(result, table[where * np.array(3, dtype)])
+
+
+@pytest.mark.parametrize("dtype", dtypes.HALVES)
+def test_sums_in_a_half_type_round_after_every_step(dtype: str) -> None:
+    data = np.random.default_rng(3).random((2 * LANES, 100)).astype(dtypes.numpy_dtype(dtype))
+    x, k = te.placeholder(data.shape, dtype, name="X"), te.reduce_axis((0, 100), "k")
+    total = te.compute(
+        (2 * LANES,), lambda i: te.sum(x[i, k] * x[i, k], axis=k, dtype=dtype), name="total"
+    )
+    (sums,) = run([total], [x], [data])
+    expected = np.zeros(2 * LANES, data.dtype)
+    for column in data.T:
+        expected = expected + column * column
+    assert_same(sums, expected)
 
 
 @pytest.mark.parametrize("dtype", dtypes.NUMBERS)
