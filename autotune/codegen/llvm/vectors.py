@@ -93,22 +93,25 @@ class Vectors(Indices):
         self.remember(key, found, self.first)
         return found
 
-    def offsets(self, index: Expr) -> tuple[Linear, list[int]] | None:
+    def offsets(self, index: Expr) -> tuple[Linear, Sequence[int]] | None:
         """Return (base, offsets) of lanes that differ by constants: lane i is base + offsets[i].
 
-        None where they differ otherwise, or differ by what is read from memory.
+        The offsets are a range where they can be. None where lanes differ otherwise, or differ by
+        what is read from memory.
         """
         if isinstance(index, Ramp):
             stride = self.form(index.stride)
             if stride.is_const:
-                return self.form(index.base), [stride.const * i for i in range(index.lanes)]
+                return self.form(index.base), _progression(stride.const, index.lanes)
         if not self.is_index(index):
             return None
         forms = self.lanes(index)
         base, key = forms[0], forms[0].key
         if any(form.key != key for form in forms[1:]):
             return None
-        return base, [form.const - base.const for form in forms]
+        offsets = [form.const - base.const for form in forms]
+        steps = _progression(offsets[1], len(offsets))
+        return base, steps if offsets == list(steps) else offsets
 
     def wide(self, expr: Expr) -> str:
         """Vector of 64-bit integers: every lane of an integer expression, computed exactly."""
@@ -183,6 +186,11 @@ class Vectors(Indices):
             if not all(within(form, low, high) for form in self.lanes(node)):
                 return False
         return True
+
+
+def _progression(stride: int, lanes: int) -> Sequence[int]:
+    """Multiples of a stride, as a range where that has them."""
+    return range(0, stride * lanes, stride) if stride else [0] * lanes
 
 
 def constants(scalar: str, values: Sequence[object]) -> str:
