@@ -13,7 +13,8 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Broadcast, Cast, Expr, Load, Ramp
 from autotune.ir.visitor import walk_expr
 
-_TESTS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
+#: Comparisons of signed integers, by their name in LLVM.
+SIGNED_TESTS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Vectors(Indices):
             if self._fits(a) and self._fits(b):
                 return None
             kind = vector_of("i64", a.lanes)
-            return self.define(f"icmp {_TESTS[op]} {kind} {self.wide(a)}, {self.wide(b)}")
+            return self.define(f"icmp {SIGNED_TESTS[op]} {kind} {self.wide(a)}, {self.wide(b)}")
         difference = known[0] - other[0]
         # The scalar part of a - b against, in each lane, what is left of the other side.
         limits = [
@@ -175,7 +176,7 @@ class Vectors(Indices):
             ref = self.define(f"trunc i64 {ref} to i32")
         lanes = len(limits)
         kind, value = vector_of(scalar, lanes), self._repeated(ref, scalar, lanes)
-        return self.define(f"icmp {_TESTS[op]} {kind} {value}, {constants(scalar, limits)}")
+        return self.define(f"icmp {SIGNED_TESTS[op]} {kind} {value}, {constants(scalar, limits)}")
 
     def _fits(self, expr: Expr) -> bool:
         """Whether no lane of any part of an index expression leaves its own type."""
