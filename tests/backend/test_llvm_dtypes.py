@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import autotune
 from autotune import te
 from autotune.ir import dtypes, ops
 from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
@@ -221,6 +223,19 @@ def test_sums_of_products_round_after_every_operation(dtype: str) -> None:
     a, b, c = (rng.standard_normal(64).astype(dtypes.numpy_dtype(dtype)) for _ in range(3))
     (result,) = results([lambda x, y, z: x * y + z], [a, b, c], LoopKind.VECTORIZED)
     assert_same(result, a * b + c)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="saving is for x86-64")
+@pytest.mark.parametrize("target", TARGETS)
+def test_saved_functions_convert_half_floats_by_themselves(target: str, tmp_path: Path) -> None:
+    x = te.placeholder((LANES,), "float16", name="X")
+    y = te.compute((LANES,), lambda i: (x[i] * 3).astype("bfloat16"), name="Y")
+    built = autotune.build(te.create_schedule(y.op), [x, y], target)
+    built.save(tmp_path / "scaled.so")
+    values = np.linspace(-2, 2, LANES, dtype=np.float16)
+    result = np.zeros(LANES, dtypes.numpy_dtype("bfloat16"))
+    autotune.load(tmp_path / "scaled.so")(values, result)
+    assert_same(result, converted(values * np.float16(3), "bfloat16"))
 
 
 # -- tensors -------------------------------------------------------------------------------------
