@@ -17,7 +17,7 @@ from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq
 from autotune.ir.visitor import Rewriter, free_vars, substitute, walk_expr
 from autotune.lowering.bounds import Bounds, at_least_one, loop_path
 from autotune.lowering.double_buffer import double_buffer
-from autotune.schedule.relations import Fuse, Split
+from autotune.schedule.relations import Fuse, Split, is_over_knobs
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
@@ -415,45 +415,57 @@ class _Lowering:
         op = stage.op
         assert isinstance(op, ComputeOp)
         guards = []
-        for axis, value in self._split_values(stage):
+        for axis, value, exact in self._split_values(stage):
             if skip_reduce and axis.kind is AxisKind.REDUCE:
                 continue
-            guards.append(_below(value, self.bounds.ranges[axis].extent))
+            guards.append(binary("or", exact, _below(value, self.bounds.ranges[axis].extent)))
         for axis in op.axis:
             span, dom = self.bounds.ranges[axis], axis.dom
             assert dom is not None
-            if span.min is not dom.min or span.extent is not dom.extent:
-                value = values[axis.var]
-                guards.append(binary("<=", const(0), value))
-                guards.append(_below(value, dom.extent))
+            whole = binary("and", _same(span.min, dom.min), _same(span.extent, dom.extent))
+            value = values[axis.var]
+            guards.append(binary("or", whole, binary("<=", const(0), value)))
+            guards.append(binary("or", whole, _below(value, dom.extent)))
         return [g for g in guards if not isinstance(g, Const) or not g.value]
 
-    def _split_values(self, stage: Stage) -> list[tuple[IterVar, Expr]]:
-        """Return the axes whose loops may overshoot, with their values counted from 0."""
+    def _split_values(self, stage: Stage) -> list[tuple[IterVar, Expr, Expr]]:
+        """Return the values of axes counted from 0, and when their loops surely do not overshoot.
+
+        The latter are conditions over knobs, so that a guard is there for just those values for
+        which it would be if they were plain numbers.
+        """
         ranges = self.bounds.ranges
         values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
-        loose: dict[IterVar, bool] = dict.fromkeys(stage.leaf_axes, False)
+        exact: dict[IterVar, Expr] = dict.fromkeys(stage.leaf_axes, const(True))
         for relation in reversed(stage.relations):
             if isinstance(relation, Split):
                 outer = binary("*", values[relation.outer], self.bounds.stride(relation))
                 values[relation.parent] = binary("+", outer, values[relation.inner])
-                exact = relation.divides(ranges[relation.parent].extent)
-                loose[relation.parent] = (
-                    loose[relation.outer] or loose[relation.inner] or not exact
-                )
+                parts = binary("and", exact[relation.outer], exact[relation.inner])
+                divides = relation.exact(ranges[relation.parent].extent)
+                exact[relation.parent] = binary("and", parts, divides)
             else:
                 assert isinstance(relation, Fuse)
                 fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
                 values[relation.outer] = binary("//", fused, inner)
                 values[relation.inner] = binary("%", fused, inner)
                 # A guard on the fused axis keeps both of these within their extents.
-                loose[relation.outer] = loose[relation.inner] = False
-        return [(axis, values[axis]) for axis in stage.all_axes if loose[axis]]
+                exact[relation.outer] = exact[relation.inner] = const(True)
+        return [(axis, values[axis], exact[axis]) for axis in stage.all_axes]
 
 
 def _loads(store: Store, buffer: Buffer) -> bool:
     """Whether the value of a store is computed from a buffer."""
     return any(isinstance(e, Load) and e.buffer is buffer for e in walk_expr(store.value))
+
+
+def _same(size: Expr, other: Expr) -> Expr:
+    """Return the condition over knobs under which two sizes are equal; False if unknown."""
+    if size is other:
+        return const(True)
+    if not (is_over_knobs(size) and is_over_knobs(other)):
+        return const(False)
+    return binary("==", size, other)
 
 
 def _below(value: Expr, extent: Expr) -> Expr:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.ir.expr import Const, Expr, SizeVar
+from autotune.ir.expr import Const, Expr, Knob, SizeVar
 from autotune.ir.itervar import IterVar
-from autotune.ir.ops import binary
+from autotune.ir.ops import binary, const
 from autotune.ir.visitor import free_vars
 from autotune.te.compute import ceildiv
 
@@ -49,6 +49,14 @@ class Split:
             return int(extent.value) % int(self.given.value) == 0
         return isinstance(self.given, Const) and self.given.value == 1
 
+    def exact(self, extent: Expr) -> Expr:
+        """Return the condition over knobs under which no remainder is left; False if unknown."""
+        if self.divides(extent):
+            return const(True)
+        if not (is_over_knobs(extent) and is_over_knobs(self.given)):
+            return const(False)
+        return binary("==", binary("%", extent, self.given), 0)
+
 
 @dataclass(frozen=True, eq=False)
 class Fuse:
@@ -60,3 +68,8 @@ class Fuse:
 
 
 Relation = Split | Fuse
+
+
+def is_over_knobs(size: Expr) -> bool:
+    """Whether a size is a number once the knobs have values."""
+    return all(isinstance(var, Knob) for var in free_vars(size))

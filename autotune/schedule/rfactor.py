@@ -156,8 +156,7 @@ class _Loops:
                     "+", binary("*", values[relation.outer], stride), values[relation.inner]
                 )
                 values[relation.parent] = value
-                if not relation.divides(extent):
-                    guards.append(binary("<", value, extent))
+                guards.append(binary("or", relation.exact(extent), binary("<", value, extent)))
             else:
                 inner = self.extents[relation.inner]
                 if isinstance(inner, Const) and inner.value == 0:

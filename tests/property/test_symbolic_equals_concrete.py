@@ -2,14 +2,12 @@
 
 Random small templates over three computations: splits that do not divide, splits of splits,
 fusions, orders, places of attachment and caches chosen by knobs, branches and loops on knobs.
-
-Two things may differ. A guard of a split whose piece was fused stays where it is implied by the
-guard of the fused loop. Where pieces of one axis are fused again, with symbolic sizes between them,
-a region may come out larger than it need be: such programs are only checked to compute right.
+`AUTOTUNE_EXAMPLES=300` compares about 1,000 (template, configuration) pairs.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +29,7 @@ from autotune.trace.knobs import Knobs
 from autotune.trace.sources import ConcreteValues, KnobTable
 from autotune.trace.structures import Structures
 
+EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 TARGET = Target.of("llvm")
 
 
@@ -198,8 +197,8 @@ def _expected(recipe: Recipe, arrays: list[Any]) -> Any:
 
 @given(recipes, st.integers(0, 2**32 - 1))
 @settings(
-    max_examples=40,
-    derandomize=True,
+    max_examples=EXAMPLES or 40,
+    derandomize=not EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -218,12 +217,10 @@ def test_substituting_knobs_in_a_trace_equals_running_the_template(
                 _assert_refused(attempt, values)
             continue
         traced, concrete = structures.instantiate(values), _concrete(recipe, values)
-        if not recipe.fuse_own_pieces:
-            assert _loops(traced) == _loops(concrete)
-            assert set(_guards(traced)) >= set(_guards(concrete))
-        if "fuse" not in recipe.actions:
-            assert str(traced) == str(concrete)
-            assert code_hash(finalise(traced)) == code_hash(finalise(concrete))
+        assert _loops(traced) == _loops(concrete)
+        assert _guards(traced) == _guards(concrete)
+        assert str(traced) == str(concrete)
+        assert code_hash(finalise(traced)) == code_hash(finalise(concrete))
         arrays = _run(finalise(traced), seed)
         np.testing.assert_array_equal(arrays[-1], _expected(recipe, arrays))
 

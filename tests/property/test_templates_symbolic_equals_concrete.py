@@ -1,40 +1,64 @@
-"""Every template of ours: traced and substituted is the template run on the plain values.
+"""Templates of ours and of the tests: traced and substituted is run on the plain values.
 
-Compared are the listing (loop extents, allocation sizes, remaining guards), the features and the
-results, for random legal configurations of small sizes, dividing and not.
+Compared are listings (loop extents, allocation sizes, remaining guards), code, features and
+results, for random legal configurations of small sizes: dividing, prime and 1.
+`AUTOTUNE_EXAMPLES=1000` compares that many (template, configuration) pairs.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from autotune.ir.interpreter import interpret
+from autotune.ir.stmt import Allocate, For, Function, If
 from autotune.ir.verify import verify
+from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.lowering.to_loop_nest import LoopNestPlan
+from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
 from autotune.task import Task
 from autotune.template import Knobs
+from autotune.trace.identity import code_hash
 from autotune.trace.sources import ConcreteValues, KnobTable
 from features import itervar_rows
 from features.itervar import itervar_matrix
 
+OWN = f"{Path(__file__).with_name('structure_templates.py')}:"
 WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("broadcast_add", {"n": 64}),
     ("broadcast_add", {"n": 37}),
+    ("broadcast_add", {"n": 1}),
     ("matmul", {"m": 32, "n": 128, "k": 16}),
     ("matmul", {"m": 17, "n": 35, "k": 7}),
+    ("matmul", {"m": 1, "n": 13, "k": 1}),
     ("matmul", {"m": 16, "n": 32, "k": 8, "dtype": "float64"}),
     ("softmax", {"m": 9, "n": 256}),
     ("softmax", {"m": 5, "n": 71}),
+    ("softmax", {"m": 1, "n": 1}),
     ("conv2d_nchw", {"n": 1, "c": 3, "h": 8, "w": 14, "o": 32, "kh": 3, "kw": 3, "pad": 1}),
     ("conv2d_nchw", {"n": 2, "c": 2, "h": 9, "w": 11, "o": 5, "kh": 3, "kw": 2, "stride": 2}),
+    ("conv2d_nchw", {"n": 1, "c": 1, "h": 7, "w": 1, "o": 8, "kh": 1, "kw": 1}),
+    (f"{OWN}packed_fused", {"m": 6, "n": 16, "k": 4}),
+    (f"{OWN}packed_fused", {"m": 7, "n": 13, "k": 5}),
+    (f"{OWN}packed_fused", {"m": 1, "n": 5, "k": 1}),
+    (f"{OWN}fused_blur", {"h": 8, "w": 8}),
+    (f"{OWN}fused_blur", {"h": 7, "w": 11}),
+    (f"{OWN}fused_blur", {"h": 1, "w": 1}),
+    (f"{OWN}factored_rows", {"m": 4, "n": 6, "p": 4}),
+    (f"{OWN}factored_rows", {"m": 7, "n": 5, "p": 3}),
+    (f"{OWN}argmax_rows", {"m": 4, "n": 28}),
+    (f"{OWN}argmax_rows", {"m": 5, "n": 11}),
 ]
-CONFIGS = 12
+PAIRS = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 6 * len(WORKLOADS)
+CONFIGS = -(-PAIRS // len(WORKLOADS))
+TARGET = "llvm -mcpu=x86-64-v3"
 
 
 def run_concretely(task: Task, index: int) -> Any:
@@ -45,34 +69,60 @@ def run_concretely(task: Task, index: int) -> Any:
     return lower_schedule(schedule, tensors)
 
 
-@pytest.fixture(params=WORKLOADS, ids=lambda w: f"{w[0]}-{'-'.join(map(str, w[1].values()))}")
+def named(workload: tuple[str, dict[str, Any]]) -> str:
+    name, args = workload
+    return f"{name.removeprefix(OWN)}-{'-'.join(map(str, args.values()))}"
+
+
+@pytest.fixture(scope="module", params=WORKLOADS, ids=named)
 def task(request: pytest.FixtureRequest) -> Task:
     name, args = request.param
-    return Task.from_reference(name, args, "llvm -mcpu=x86-64-v3")
+    return Task.from_reference(name, args, TARGET)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def indices(task: Task) -> list[int]:
     return [int(i) for i in task.space.sample(CONFIGS, np.random.default_rng(7))]
 
 
-def test_listings_agree(task: Task, indices: list[int]) -> None:
+def extents(function: Function) -> list[str]:
+    """Extents of loops and sizes of allocations, in order."""
+    found = []
+    for stmt in walk(function.body):
+        if isinstance(stmt, For):
+            found.append(f"{stmt.kind} {stmt.var.name} {stmt.extent}")
+        elif isinstance(stmt, Allocate):
+            found.append(f"{stmt.buffer.name} {' * '.join(map(str, stmt.buffer.shape))}")
+    return found
+
+
+def guards(function: Function) -> list[str]:
+    return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
+
+
+def test_listings_and_code_agree(task: Task, indices: list[int]) -> None:
     for index in indices:
+        about = task.space.config(index)
         traced = verify(task.function(index))
         concrete = verify(analyse(run_concretely(task, index)))
-        assert str(traced) == str(concrete), task.space.config(index)
+        assert extents(traced) == extents(concrete), about
+        assert guards(traced) == guards(concrete), about
+        assert str(traced) == str(concrete), about
+        assert code_hash(finalise(traced)) == code_hash(finalise(concrete)), about
 
 
 def test_features_of_the_trace_are_those_of_the_concrete_run(
     task: Task, indices: list[int]
 ) -> None:
+    plans: dict[Any, LoopNestPlan] = {}
     for index in indices:
         structure = task.structure(index)
         assert structure.function is not None
-        plan = LoopNestPlan(structure.function)
-        columns = task.space.columns([index])
-        names, traced = itervar_matrix(plan.nest(columns), 1)
-        concrete_plan = LoopNestPlan(analyse(run_concretely(task, index)))
+        plan = plans.get(structure)
+        if plan is None:
+            plan = plans[structure] = LoopNestPlan(structure.function)
+        names, traced = itervar_matrix(plan.nest(task.space.columns([index])), 1)
+        concrete_plan = LoopNestPlan(run_concretely(task, index))
         concrete_names, concrete = itervar_matrix(concrete_plan.nest(), 1)
         assert names == concrete_names
         np.testing.assert_array_equal(traced, concrete, err_msg=str(task.space.config(index)))
@@ -88,9 +138,10 @@ def test_interpreter_and_llvm_give_the_reference(task: Task, indices: list[int])
     assert reference is not None
     expected = reference(*inputs)
     (output,) = [a for a in task.arguments if a.is_output]
-    for index in indices[:4]:
+    for index in indices if "AUTOTUNE_EXAMPLES" in os.environ else indices[:2]:
         final = verify(finalise(task.function(index)))
-        for run in (lambda *arrays, f=final: interpret(f, arrays), compile_function(final, "llvm")):
-            result = np.full(output.shape, np.nan, output.dtype)
+        compiled = compile_function(final, TARGET, cache=ObjectCache(None))
+        for run in (lambda *arrays, f=final: interpret(f, arrays), compiled):
+            result = np.full(output.shape, 99, output.dtype)
             run(*inputs, result)
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
