@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.ir import ops
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import For, Function, LoopKind, Stmt
@@ -86,3 +87,16 @@ def agree(function: Function, inputs: Sequence[Array], out: Array) -> CompiledFu
 def serial_loops(kernel: CompiledFunction) -> list[str]:
     """Names of the loops that are left."""
     return [stmt.var.name for stmt in walk(kernel.function.body) if isinstance(stmt, For)]
+
+
+def random_index(rng: np.random.Generator, leaves: list[Expr], depth: int) -> Expr:
+    """Integer arithmetic over `leaves`; divisors are constants of either sign or a size."""
+    if depth == 0 or rng.random() < 0.15:
+        return leaves[rng.integers(len(leaves))] if rng.random() < 0.8 else i32(rng.integers(-9, 9))
+    a, b = (random_index(rng, leaves, depth - 1) for _ in range(2))
+    op = ["+", "-", "*", "//", "%", "min", "max"][rng.integers(7)]
+    if op in ("//", "%"):
+        b = leaves[-1] if rng.random() < 0.2 else i32(int(rng.choice([-5, -2, 1, 2, 3, 4, 7, 16])))
+    if op == "*":
+        b = i32(int(rng.integers(-4, 5)))
+    return ops.binary(op, a, b)

@@ -198,7 +198,7 @@ class Posterior:
         self._basis = self._scaled_trends(trends, len(places))
         self._x = np.zeros((0, places.shape[1]))
         self._known_basis = np.zeros((0, self._basis.shape[1]))
-        self._lower = np.zeros((0, 0))
+        self._whitener = np.zeros((0, 0))  # inverse of the kernel's Cholesky factor
         self._reduced = np.zeros((len(places), 0))
         self._variance = process.signal + np.square(self._basis).sum(axis=1)
 
@@ -210,20 +210,20 @@ class Posterior:
 
     def add(self, x: FloatVector, trends: FloatVector | None = None) -> None:
         """Take in where something was measured, float64 (k, d), and the trends there (k, t)."""
-        kernel, known = self._process.kernel, len(self._lower)
+        kernel, known = self._process.kernel, len(self._whitener)
         scaled, basis = self._process.scaled(x), self._scaled_trends(trends, len(x))
         cross = kernel(scaled, self._x) + basis @ self._known_basis.T
         own = kernel(scaled, scaled) + basis @ basis.T
         own[np.diag_indices(len(x))] += self._process.noise + JITTER
         places = kernel(self._places, scaled) + self._basis @ basis.T
-        left = np.linalg.solve(self._lower, cross.T).T if known else cross
-        corner = np.linalg.cholesky(own - left @ left.T)
-        lower = np.zeros((known + len(x), known + len(x)))
-        lower[:known, :known] = self._lower
-        lower[known:, :known] = left
-        lower[known:, known:] = corner
-        fresh = np.linalg.solve(corner, (places - self._reduced @ left.T).T).T
-        self._lower = lower
+        left = cross @ self._whitener.T
+        corner = np.linalg.inv(np.linalg.cholesky(own - left @ left.T))
+        whitener = np.zeros((known + len(x), known + len(x)))
+        whitener[:known, :known] = self._whitener
+        whitener[known:, :known] = -corner @ left @ self._whitener
+        whitener[known:, known:] = corner
+        fresh = (places - self._reduced @ left.T) @ corner.T
+        self._whitener = whitener
         self._x = np.concatenate([self._x, scaled])
         self._known_basis = np.concatenate([self._known_basis, basis])
         self._reduced = np.concatenate([self._reduced, fresh], axis=1)
@@ -231,7 +231,7 @@ class Posterior:
 
     def predict(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
         """Return mean and standard deviation at each place, given the values measured, (m,)."""
-        mean: FloatVector = self._reduced @ np.linalg.solve(self._lower, y)
+        mean: FloatVector = self._reduced @ (self._whitener @ y)
         return mean, self.deviation
 
     @property
@@ -251,8 +251,7 @@ class Posterior:
 
         Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.2.
         """
-        half = np.linalg.inv(self._lower)
-        inverse = half.T @ half
+        inverse = self._whitener.T @ self._whitener
         variance = 1.0 / np.diag(inverse)
         mean: FloatVector = y - (inverse @ y) * variance
         return mean, variance

@@ -184,8 +184,9 @@ def _integer(value: int, dtype: str) -> Const | None:
     What that is depends on where it stands: exact in an index, wrapped in a stored value.
     """
     if not dtypes.is_index(dtype):
-        value = dtypes.wrapped(value, dtype)
-    return Const(value, dtype) if dtypes.fits(value, dtype) else None
+        return Const(dtypes.wrapped(value, dtype), dtype)
+    fits = dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype)
+    return Const(value, dtype) if fits else None
 
 
 def _fold_integer(op: str, x: Expr, y: Expr) -> Expr | None:

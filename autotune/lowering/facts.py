@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Load, Not, Read, Select
 from autotune.ir.ops import binary, const, fold, if_then_else, likely, logical_not, select
-from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, seq
-from autotune.ir.visitor import Rewriter, stmt_exprs, walk_expr
+from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, Store, seq
+from autotune.ir.visitor import Rewriter, walk, walk_expr
 
 NOTHING = Seq(())
 
@@ -23,30 +23,29 @@ def operands(node: Expr, op: str) -> Iterator[Expr]:
         yield node
 
 
-def extremum(op: str, node: Expr, at_most_zero: Callable[[Expr], bool]) -> Expr:
-    """Return a chain of min or of max without operands that others make superfluous.
+def extremum(node: Expr, at_most_zero: Callable[[Expr], bool]) -> Expr:
+    """Return a smallest or largest of integers without those that others make superfluous.
 
     Parameters
     ----------
-    op : str
-        "min" or "max".
     node : Expr
-        Integers connected by it; also chains of the other operation among them are shortened.
+        Integers connected by min and max.
     at_most_zero : callable
         Whether an integer is known to be at most 0.
     """
-    other = "max" if op == "min" else "min"
+    if not isinstance(node, Binary) or node.op not in ("min", "max"):
+        return node
+    op = node.op
 
     def excludes(a: Expr, b: Expr) -> bool:
         return at_most_zero(binary("-", a, b) if op == "min" else binary("-", b, a))
 
     kept: list[Expr] = []
     for operand in operands(node, op):
-        if isinstance(operand, Binary) and operand.op == other:
-            operand = extremum(other, operand, at_most_zero)
-        if not any(excludes(known, operand) for known in kept):
-            kept = [known for known in kept if not excludes(operand, known)]
-            kept.append(operand)
+        simple = extremum(operand, at_most_zero)
+        if not any(excludes(known, simple) for known in kept):
+            kept = [known for known in kept if not excludes(simple, known)]
+            kept.append(simple)
     return reduce(partial(binary, op), kept)
 
 
@@ -86,16 +85,28 @@ def _is_exact(node: Expr) -> bool:
 
 
 class Choices:
-    """Finds the conditions on which statements choose between values, each expression once."""
+    """Finds the conditions that statements test, each expression looked at once."""
 
     def __init__(self) -> None:
         self._found: dict[Expr, tuple[Expr, ...]] = {}
+        self._parts: dict[Expr, dict[Expr, Expr | None]] = {}
 
-    def of(self, stmt: Stmt) -> list[Expr]:
-        """Return the conditions that a statement itself evaluates."""
+    def of(self, stmt: Stmt) -> Sequence[Expr]:
+        """Return the conditions that a statement itself tests, to branch or to choose a value."""
         if isinstance(stmt, If):
-            return [stmt.condition]
-        return [condition for expr in stmt_exprs(stmt) for condition in self._in(expr)]
+            return (stmt.condition,)
+        if isinstance(stmt, Store):
+            return (*self._in(stmt.index), *self._in(stmt.value))
+        return ()
+
+    def parts(self, stmt: Stmt) -> Iterator[tuple[Expr, Expr | None]]:
+        """Yield the conjuncts of the conditions, each with its excess."""
+        for condition in self.of(stmt):
+            parts = self._parts.get(condition)
+            if parts is None:
+                parts = {part: excess(part) for part in conjuncts(condition)}
+                self._parts[condition] = parts
+            yield from parts.items()
 
     def _in(self, expr: Expr) -> tuple[Expr, ...]:
         found = self._found.get(expr)
@@ -107,6 +118,12 @@ class Choices:
                 or (isinstance(part, Call) and part.name == "if_then_else")
             )
         return found
+
+
+def has_conditions(stmt: Stmt) -> bool:
+    """Whether a statement tests anything."""
+    choices = Choices()
+    return any(choices.of(inner) for inner in walk(stmt))
 
 
 def is_empty(stmt: Stmt | None) -> bool:
@@ -121,10 +138,13 @@ class Assuming(Rewriter):
     ----------
     known : mapping of Expr to bool
         Truth of conditions, which are recognised wherever they stand.
+    choices : Choices
+        Finds the statements that have conditions; others are not looked into.
     """
 
-    def __init__(self, known: Mapping[Expr, bool]) -> None:
+    def __init__(self, known: Mapping[Expr, bool], choices: Choices) -> None:
         super().__init__()
+        self._choices = choices
         self._memo.update({condition: const(truth) for condition, truth in known.items()})
 
     def visit_Binary(self, node: Binary) -> Expr:
@@ -155,6 +175,10 @@ class Assuming(Rewriter):
             return if_then_else(*children)
         return node.with_children(children)
 
+    def visit_Store(self, node: Store) -> Stmt:
+        """Rewrite what chooses between values."""
+        return self.rebuild_stmt(node) if self._choices.of(node) else node
+
     def visit_If(self, node: If) -> Stmt:
         """Keep one branch if the condition is known."""
         condition, then = self.expr(node.condition), self.stmt(node.then)
@@ -169,8 +193,12 @@ class Assuming(Rewriter):
 
     def visit_For(self, node: For) -> Stmt:
         """Drop a loop that does nothing."""
-        loop = self.rebuild_stmt(node)
-        return NOTHING if isinstance(loop, For) and is_empty(loop.body) else loop
+        body = self.stmt(node.body)
+        if is_empty(body):
+            return NOTHING
+        if body is node.body:
+            return node
+        return For(node.var, node.extent, node.kind, body, node.thread_tag)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         """Drop an allocation that nothing uses."""

@@ -10,9 +10,9 @@ from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
 from autotune.ir.sum_bounds import Bounds
 from autotune.ir.visitor import StmtRewriter
+from autotune.lowering.facts import has_conditions
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
-from autotune.lowering.prove import prove_guards
 from autotune.lowering.storage import share_storage
 from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
@@ -55,9 +55,10 @@ def finalise(function: Function) -> Function:
     others stand as far out as they can, loops are split where guards change, vectors are explicit.
     """
     flat = function.with_body(_DropMarks().stmt(listing(mark_unrolled(function)).body))
-    guarded = hoist_guards(prove_guards(share_storage(flat)))
-    split = shorten(hoist_guards(partition(guarded)))
-    return vectorize(prove_guards(split))
+    result = share_storage(flat)
+    if has_conditions(result.body):
+        result = shorten(hoist_guards(partition(hoist_guards(result))))
+    return vectorize(result)
 
 
 class _DropUnitLoops(StmtRewriter):

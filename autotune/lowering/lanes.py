@@ -56,7 +56,11 @@ def pair(index: Expr, var: Var) -> Expr:
 
 
 class _Lanes(Rewriter):
-    """`masked` says whether the statement stands under a guard that not every iteration passes."""
+    """Rewrites statements and expressions.
+
+    `masked` says whether a statement stands under a guard that not every iteration passes; `own`
+    maps buffers that each iteration allocates to one that holds those of all lanes.
+    """
 
     def __init__(self, var: Var, start: Expr, lanes: int, suffix: str) -> None:
         super().__init__()
@@ -68,7 +72,6 @@ class _Lanes(Rewriter):
         one = Const(1, var.dtype)
         self._memo[var] = Ramp(start, one, lanes)
         self._memo[self.lane] = Ramp(Const(0, var.dtype), one, lanes)
-        self.masked = False
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -78,8 +81,6 @@ class _Lanes(Rewriter):
         if index.lanes == 1:
             if value.lanes > 1:
                 raise Refusal(f"all iterations write one element of {node.buffer.name}")
-            if self.masked:
-                raise Refusal(f"some iterations write one element of {node.buffer.name}")
             if self.masked:
                 raise Refusal(f"some iterations write one element of {node.buffer.name}")
             if any(isinstance(e, Load) and e.buffer is node.buffer for e in walk_expr(value)):

@@ -42,12 +42,10 @@ from autotune.ir.visitor import (
 from autotune.lowering.facts import (
     NOTHING,
     Assuming,
-    Choices,
-    conjuncts,
-    excess,
     extremum,
     is_empty,
 )
+from autotune.lowering.prove import Prover
 
 #: Copies may together have as many nodes as the function, or this many: a few tens of statements.
 #: Beyond, guards stay, for compile time grows with the code and copies are for the rare cases.
@@ -60,21 +58,32 @@ _THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
 
 def partition(function: Function) -> Function:
     """Return the function with loops split where guards change, as far as copies are allowed."""
-    return function.with_body(_Partition(function.body).result())
+    return function.with_body(_Partition(function.body).stmt(function.body))
 
 
 def shorten(function: Function) -> Function:
     """Return the function with loops of constant length ended where a guard ends them."""
-    return function.with_body(_Shorten(function.body).result())
+    return function.with_body(_Shorten(function.body).stmt(function.body))
 
 
-def size(stmt: Stmt) -> int:
-    """Count the nodes of a statement, each as often as unrolling writes it out."""
-    own = 1 + sum(sum(1 for _ in walk_expr(expr)) for expr in stmt_exprs(stmt))
-    inner = sum(map(size, child_stmts(stmt)))
-    if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
-        inner *= int(stmt.extent.value)
-    return own + inner
+class Sizes:
+    """Counts the nodes of statements, each as often as unrolling writes it out."""
+
+    def __init__(self) -> None:
+        self._exprs: dict[Expr, int] = {}
+
+    def of(self, stmt: Stmt) -> int:
+        """Return the number of nodes of a statement."""
+        total = 1 + sum(map(self.of, child_stmts(stmt)))
+        if isinstance(stmt, For):
+            if stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
+                total *= int(stmt.extent.value)
+            return total
+        for expr in stmt_exprs(stmt):
+            if expr not in self._exprs:
+                self._exprs[expr] = sum(1 for _ in walk_expr(expr))
+            total += self._exprs[expr]
+        return total
 
 
 @dataclass
@@ -98,10 +107,6 @@ class Guards:
     is_exact: bool = True
     is_here: bool = True
 
-    def known(self, truth: bool) -> dict[Expr, bool]:
-        """Return the truth of the conditions where the number is at most 0, or where it is not."""
-        return dict.fromkeys(self.conditions, truth) if truth or self.is_exact else {}
-
 
 @dataclass(frozen=True)
 class Part:
@@ -117,7 +122,7 @@ class Part:
         return isinstance(self.low, Const) and isinstance(self.high, Const)
 
 
-class _Splitter(StmtRewriter):
+class _Splitter(Prover):
     """Finds the guards of a loop and splits it, innermost loops first.
 
     Attributes
@@ -128,24 +133,20 @@ class _Splitter(StmtRewriter):
 
     def __init__(self, body: Stmt) -> None:
         super().__init__()
-        self.body = body
-        self.simplifier = Simplifier()
         self.threads: set[Var] = set()
-        self.choices = Choices()
-        conditions = {c: None for stmt in walk(body) for c in self.choices.of(stmt)}
-        self.tested = {var for condition in conditions for var in free_vars(condition)}
-
-    def result(self) -> Stmt:
-        """Return the body, rewritten if it tests anything."""
-        return self.stmt(self.body) if self.tested else self.body
+        self._variables = {
+            over: free_vars(over)
+            for stmt in walk(body)
+            for _, over in self.choices.parts(stmt)
+            if over is not None
+        }
+        self.tested = {var for variables in self._variables.values() for var in variables}
 
     def visit_For(self, node: For) -> Stmt:
         """Split the loops inside, then this one."""
-        high = self.simplifier.bounds(node.extent)[1]
-        self.simplifier.bind(node.var, 0, max(0.0, high - 1))
         if node.kind in _THREADS:
             self.threads.add(node.var)
-        loop = self.rebuild_stmt(node)
+        loop = super().visit_For(node)
         return self.split(loop) if isinstance(loop, For) and loop.var in self.tested else loop
 
     def split(self, loop: For) -> Stmt:
@@ -158,17 +159,23 @@ class _Splitter(StmtRewriter):
         """Return the guards to deal with at a loop, those that keep vectors from being first."""
         found: dict[Expr, Guards] = {}
         for stmt, inner in _inside(loop.body, {}):
-            for condition in self.choices.of(stmt):
-                for part in conjuncts(condition):
-                    self._collect(loop, part, inner, found)
+            for part, over in self.choices.parts(stmt):
+                if over is not None:
+                    self._collect(loop, part, over, inner, found)
         return sorted(found.values(), key=lambda guards: guards.is_exact)
 
     def _collect(
-        self, loop: For, condition: Expr, inner: Mapping[Var, For], found: dict[Expr, Guards]
+        self,
+        loop: For,
+        condition: Expr,
+        over: Expr,
+        inner: Mapping[Var, For],
+        found: dict[Expr, Guards],
     ) -> None:
-        over = excess(condition)
-        variables = [] if over is None else free_vars(over)
-        if over is None or not any(var is loop.var for var in variables):
+        variables = self._variables.get(over)
+        if variables is None:
+            variables = self._variables[over] = free_vars(over)
+        if not any(var is loop.var for var in variables):
             return
         within = [inner[var] for var in variables if var in inner]
         if any(x.kind not in _FIXED for x in within) or not self.threads.isdisjoint(variables):
@@ -206,8 +213,7 @@ class _Splitter(StmtRewriter):
         return any(
             part in guards.conditions
             for inner in walk(stmt)
-            for condition in self.choices.of(inner)
-            for part in conjuncts(condition)
+            for part, _ in self.choices.parts(inner)
         )
 
     def smallest(self, stmt: Stmt, guards: Guards) -> Stmt:
@@ -221,6 +227,18 @@ class _Splitter(StmtRewriter):
             case _:
                 return stmt
 
+    def within(self, guards: Guards, stmt: Stmt) -> Stmt:
+        """Return a statement for where some guards hold, whatever the loops further in do."""
+        return Assuming(dict.fromkeys(guards.conditions, True), self.choices).stmt(stmt)
+
+    def without(self, guards: Guards, stmt: Stmt) -> Stmt:
+        """Return a statement for where some guards do not hold throughout."""
+        if guards.is_exact:
+            stmt = Assuming(dict.fromkeys(guards.conditions, False), self.choices).stmt(stmt)
+        prover = Prover(self)
+        prover.facts.append(binary("-", const(1), guards.excess))
+        return prover.stmt(stmt)
+
     # -- parts -----------------------------------------------------------------------------
 
     def cut(self, var: Var, part: Part, guards: Guards) -> tuple[Part, Part] | None:
@@ -232,8 +250,8 @@ class _Splitter(StmtRewriter):
         if factor is None:
             return None
         at_zero = substitute(guards.excess, {var: const(0)})
-        rest = Assuming(guards.known(False)).stmt(part.body)
-        body = Assuming(guards.known(True)).stmt(part.body)
+        rest = self.without(guards, part.body)
+        body = self.within(guards, part.body)
         if factor > 0:  # factor * var + at_zero <= 0
             last = binary("//", binary("-", const(0), at_zero), const(factor))
             end = self._within(binary("+", last, const(1)), part)
@@ -244,13 +262,9 @@ class _Splitter(StmtRewriter):
 
     def _within(self, bound: Expr, part: Part) -> Expr:
         """Return a bound as it is among the iterations of a part."""
-        below = extremum("min", binary("min", bound, part.high), self._at_most_zero)
-        return self.simplifier.expr(
-            extremum("max", binary("max", part.low, below), self._at_most_zero)
-        )
-
-    def _at_most_zero(self, node: Expr) -> bool:
-        return self.simplifier.sum_bounds(self.simplifier.form(node))[1] <= 0
+        within = binary("max", part.low, binary("min", bound, part.high))
+        simple = self.simplifier.expr(within)
+        return extremum(simple, self.at_most_zero)
 
     def loop_over(self, loop: For, part: Part) -> Stmt:
         """Return the loop over some of its iterations."""
@@ -281,7 +295,8 @@ class _Partition(_Splitter):
 
     def __init__(self, body: Stmt) -> None:
         super().__init__(body)
-        self.allowance = max(SMALL, size(body)) if self.tested else 0
+        self.sizes = Sizes()
+        self.allowance = max(SMALL, self.sizes.of(body))
 
     def split(self, loop: For) -> Stmt:
         if loop.kind in (LoopKind.VECTORIZED, *_THREADS) or _has_threads(loop.body):
@@ -292,8 +307,12 @@ class _Partition(_Splitter):
         for guards in self.guards(loop):
             if not self.mentions(main.body, guards):  # decided with others
                 continue
+            if self.at_most_zero(guards.excess):
+                main = replace(main, body=self.within(guards, main.body))
+                continue
             # A copy of the loop is a copy also of what has nothing to do with the guards.
-            most = 2 * size(self.smallest(main.body, guards)) >= size(main.body)
+            within = self.sizes.of(self.smallest(main.body, guards))
+            most = 2 * within >= self.sizes.of(main.body)
             pair = self.cut(loop.var, main, guards) if most else None
             if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
                 continue
@@ -319,7 +338,7 @@ class _Partition(_Splitter):
 
     def _may_copy(self, stmt: Stmt) -> bool:
         """Whether a copy is within the allowance, which it then uses."""
-        nodes = size(stmt)
+        nodes = self.sizes.of(stmt)
         if nodes > self.allowance or _allocates(stmt):
             return False
         self.allowance -= nodes
@@ -328,10 +347,10 @@ class _Partition(_Splitter):
     def _versions(self, body: Stmt, guards: Guards) -> Stmt:
         """Choose between the smallest statement with the guards and that without, by a test."""
         whole = self.smallest(body, guards)
-        rest = Assuming(guards.known(False)).stmt(whole)
+        rest = self.without(guards, whole)
         if not self._may_copy(rest):
             return body
-        then = Assuming(guards.known(True)).stmt(whole)
+        then = self.within(guards, whole)
         chosen = If(likely(self._test(guards)), then, None if is_empty(rest) else rest)
         return _Exchanged(whole, chosen).stmt(body)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial, reduce
 
 from autotune.ir.expr import Binary, Call, Const, Expr
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import For, Function, If, Stmt, Store
+from autotune.ir.stmt import For, If, Stmt, Store
 from autotune.ir.sums import INF, Sum, add, scaled
 from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.facts import (
     NOTHING,
     Assuming,
     Choices,
-    conjuncts,
-    excess,
     extremum,
     is_empty,
     operands,
@@ -26,35 +25,36 @@ from autotune.lowering.facts import (
 STEPS = 2
 
 
-def prove_guards(function: Function) -> Function:
-    """Return the function without conditions that what is around them decides."""
-    return function.with_body(Prover().stmt(function.body))
-
-
 class Prover(StmtRewriter):
-    """Decides conditions by the loops and guards around them.
+    """Rewrites statements without the conditions that the loops and guards around them decide.
+
+    Parameters
+    ----------
+    around : Prover, optional
+        One that has arrived where the statements stand.
 
     Attributes
     ----------
     simplifier : Simplifier
         Knows the ranges of the loops' variables.
+    choices : Choices
+        Finds the conditions.
     facts : list of Expr
         Integers known to be at most 0.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, around: Prover | None = None) -> None:
         super().__init__()
-        self.simplifier = Simplifier()
-        self.facts: list[Expr] = []
-        self._choices = Choices()
+        self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
+        self.choices: Choices = Choices() if around is None else around.choices
+        self.facts: list[Expr] = [] if around is None else list(around.facts)
 
     # -- proofs ----------------------------------------------------------------------------
 
-    def decide(self, condition: Expr) -> bool | None:
-        """Return the truth of a condition where it is known, else None."""
+    def decide(self, condition: Expr, over: Expr | None) -> bool | None:
+        """Return the truth of a condition of some excess where it is known, else None."""
         if isinstance(condition, Const):
             return bool(condition.value)
-        over = excess(condition)
         if over is None:
             return None
         if self.at_most_zero(over):
@@ -64,6 +64,8 @@ class Prover(StmtRewriter):
 
     def at_most_zero(self, node: Expr) -> bool:
         """Whether an integer is provably at most 0."""
+        if isinstance(node, Const):
+            return node.value <= 0
         goal = self.simplifier.form(node)
         facts = [form for form in map(self.simplifier.form, self.facts) if form.terms]
         return self._below(goal, 1, [*facts, *self._divisions(goal)], STEPS)
@@ -110,17 +112,17 @@ class Prover(StmtRewriter):
 
     def visit_For(self, node: For) -> Stmt:
         """Know in the body that the variable is below each of the extent's bounds."""
-        extent = node.extent
-        if isinstance(extent, Binary) and extent.op in ("min", "max"):
-            extent = extremum(extent.op, extent, self.at_most_zero)
+        extent = extremum(node.extent, self.at_most_zero)
+        if self.at_most_zero(extent):
+            return NOTHING
         self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
         known = len(self.facts)
         if not isinstance(extent, Const):
             beyond = binary("+", node.var, const(1))
-            self.facts += [binary("-", beyond, end) for end in operands(extent, "min")]
+            self.facts += [binary("-", beyond, end) for end in _ends(extent)]
         body = self.stmt(node.body)
         del self.facts[known:]
-        if is_empty(body) or (isinstance(extent, Const) and extent.value <= 0):
+        if is_empty(body):
             return NOTHING
         if extent is node.extent and body is node.body:
             return node
@@ -129,15 +131,15 @@ class Prover(StmtRewriter):
     def visit_If(self, node: If) -> Stmt:
         """Decide the condition's parts one by one; know in each branch what led there."""
         known = len(self.facts)
-        open_parts: list[Expr] = []
-        for part in conjuncts(node.condition):
-            truth = self.decide(part)
+        open_parts: list[tuple[Expr, Expr | None]] = []
+        for part, over in self.choices.parts(node):
+            truth = self.decide(part, over)
             if truth is False:
                 del self.facts[known:]
                 return NOTHING if node.orelse is None else self.stmt(node.orelse)
             if truth is None:
-                open_parts.append(part)
-                self._learn(part, True)
+                open_parts.append((part, over))
+                self._learn(over, True)
         then = self.stmt(node.then)
         del self.facts[known:]
         if not open_parts:
@@ -145,22 +147,20 @@ class Prover(StmtRewriter):
         orelse = None
         if node.orelse is not None:
             if len(open_parts) == 1:
-                self._learn(open_parts[0], False)
+                self._learn(open_parts[0][1], False)
             orelse = self.stmt(node.orelse)
             del self.facts[known:]
         if is_empty(then) and is_empty(orelse):
             return NOTHING
-        condition = open_parts[0]
-        for part in open_parts[1:]:
-            condition = binary("and", condition, part)
+        condition = reduce(partial(binary, "and"), (part for part, _ in open_parts))
         if isinstance(node.condition, Call) and node.condition.name == "likely":
             condition = likely(condition)
         if condition is node.condition and then is node.then and orelse is node.orelse:
             return node
         return If(condition, then, orelse)
 
-    def _learn(self, condition: Expr, truth: bool) -> None:
-        over = excess(condition)
+    def _learn(self, over: Expr | None, truth: bool) -> None:
+        """Note that a condition of some excess holds, or not."""
         if over is not None:
             self.facts.append(over if truth else binary("-", const(1), over))
 
@@ -168,11 +168,20 @@ class Prover(StmtRewriter):
         """Decide the choices between values."""
         known = {
             part: truth
-            for condition in self._choices.of(node)
-            for part in conjuncts(condition)
-            if (truth := self.decide(part)) is not None
+            for part, over in self.choices.parts(node)
+            if (truth := self.decide(part, over)) is not None
         }
-        return Assuming(known).stmt(node) if known else node
+        return Assuming(known, self.choices).stmt(node) if known else node
+
+
+def _ends(extent: Expr) -> Iterator[Expr]:
+    """Yield what the variable of a loop is below, if the loop runs at all."""
+    if isinstance(extent, Binary) and extent.op == "max":
+        if isinstance(extent.a, Const) and extent.a.value <= 0:
+            return _ends(extent.b)
+        if isinstance(extent.b, Const) and extent.b.value <= 0:
+            return _ends(extent.a)
+    return operands(extent, "min")
 
 
 def _multiples(goal: Sum, fact: Sum) -> Iterator[tuple[int, int]]:

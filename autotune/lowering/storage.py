@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar
@@ -86,8 +87,6 @@ class Slot:
     def buffer(self, simplifier: Simplifier) -> Buffer:
         """Return one buffer for all."""
         first = self.members[0].buffer
-        if len(self.members) == 1:
-            return first
         total = elements(first)
         for member in self.members[1:]:
             total = binary("max", total, elements(member.buffer))
@@ -119,28 +118,37 @@ class _Regions(StmtRewriter):
     def region(self, body: Stmt) -> Stmt:
         """Return the body of a region with its allocations outermost, some of them shared."""
         inner = self.stmt(body)
-        slots = self._slots(_Lifetimes(inner).found.values())
-        if not slots:
+        own = [buffer for buffer in _allocated(inner) if _is_free(buffer)]
+        if not own:
             return inner
-        own = [slot.buffer(self.simplifier) for slot in slots]
-        result = _Unallocated({m.buffer for slot in slots for m in slot.members}).stmt(inner)
-        shared = {
-            member.buffer: buffer
-            for slot, buffer in zip(slots, own, strict=True)
-            for member in slot.members
-            if member.buffer is not buffer
-        }
-        if shared:
-            result = _Moved(shared).stmt(result)
+        result = _Unallocated(frozenset(own)).stmt(inner)
+        if any(self._may_share(a, b) for a, b in combinations(own, 2)):
+            shared = self._shared(inner)
+            result = _Moved(shared).stmt(result) if shared else result
+            own = list(dict.fromkeys(shared.get(buffer, buffer) for buffer in own))
         for buffer in reversed(own):
             result = Allocate(buffer, result)
         return result
+
+    def _shared(self, body: Stmt) -> dict[Buffer, Buffer]:
+        """Return what takes the place of the temporaries that share storage."""
+        shared = {}
+        for slot in self._slots(_Lifetimes(body).found.values()):
+            if len(slot.members) > 1:
+                buffer = slot.buffer(self.simplifier)
+                shared.update({member.buffer: buffer for member in slot.members})
+        return shared
 
     def _slots(self, lifetimes: Iterable[Lifetime]) -> list[Slot]:
         """Give each temporary, in order of first use, the free storage that fits it best."""
         slots: list[Slot] = []
         for lifetime in sorted(lifetimes, key=lambda one: one.first):
-            free = [slot for slot in slots if self._fits(slot, lifetime)]
+            free = [
+                slot
+                for slot in slots
+                if slot.last < lifetime.first
+                and self._may_share(slot.members[0].buffer, lifetime.buffer)
+            ]
             if free:
                 wanted = _constant_size(lifetime.buffer)
                 min(free, key=lambda slot: _misfit(slot, wanted)).members.append(lifetime)
@@ -148,13 +156,11 @@ class _Regions(StmtRewriter):
                 slots.append(Slot([lifetime]))
         return slots
 
-    def _fits(self, slot: Slot, lifetime: Lifetime) -> bool:
-        held, buffer = slot.members[0].buffer, lifetime.buffer
+    def _may_share(self, a: Buffer, b: Buffer) -> bool:
         return (
-            slot.last < lifetime.first
-            and held.dtype == buffer.dtype
-            and held.scope == buffer.scope
-            and all(_is_large(b) and b.name not in self.streamed for b in (held, buffer))
+            a.dtype == b.dtype
+            and a.scope == b.scope
+            and all(_is_large(buffer) and buffer.name not in self.streamed for buffer in (a, b))
         )
 
 
@@ -215,6 +221,15 @@ class _Lifetimes:
         for child in child_stmts(stmt):
             self._visit(child, loops, is_own)
         span[1] = self._number
+
+
+def _allocated(stmt: Stmt) -> Iterator[Buffer]:
+    """Yield the temporaries of a region in textual order, without those of regions inside."""
+    if isinstance(stmt, Allocate):
+        yield stmt.buffer
+    if not (isinstance(stmt, For) and stmt.kind in _REGIONS):
+        for child in child_stmts(stmt):
+            yield from _allocated(child)
 
 
 def _is_free(buffer: Buffer) -> bool:

@@ -32,9 +32,13 @@ class Options:
 
     Attributes
     ----------
-    level, codegen_level : int
-        Optimisation levels of LLVM's middle end and of its code generator. On scheduled kernels
-        3 takes a fifth longer than 2 to compile and was never faster.
+    level : int or None
+        Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2.
+        On scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither
+        was faster.
+    codegen_level : int
+        Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives
+        at the same loops in another order of instructions, which was no faster.
     loop_vectorizer : bool or None
         Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
     unroller : bool or None
@@ -42,8 +46,8 @@ class Options:
         Vectorised kernels compile in up to half the time without it and run no slower.
     """
 
-    level: int = 2
-    codegen_level: int = 2
+    level: int | None = None
+    codegen_level: int = 1
     loop_vectorizer: bool | None = None
     unroller: bool | None = None
 
@@ -196,7 +200,7 @@ def _is_known(cpu: str) -> bool:
         return b"not a recognized processor" not in caught.read()
 
 
-def _new_machine(mcpu: str, level: int = 2) -> Any:
+def _new_machine(mcpu: str, level: int = 1) -> Any:
     cpu, features = cpu_and_features(mcpu)
     return _initialised().create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
@@ -214,8 +218,9 @@ def _optimised(source: str, machine: Any, options: Options) -> Any:
         module.verify()
     except RuntimeError as error:
         raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
-    tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
-    plain = re.search(r"<\d+ x (float|double|i\d+)>", source) is None
+    plain = re.search(r"<\d+ x \w+>", source) is None
+    level = (2 if plain else 1) if options.level is None else options.level
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     vectorize = plain if options.loop_vectorizer is None else options.loop_vectorizer
     tuning.loop_vectorization = tuning.loop_interleaving = vectorize
     tuning.slp_vectorization = False

@@ -27,7 +27,7 @@ MANY_CATEGORIES = 64
 
 @dataclass(frozen=True)
 class _Axis:
-    """One group of coordinates, with one length scale: its table is float64 (len(knob), width)."""
+    """Coordinates with one length scale: a table of their values, float64 (len(knob), width)."""
 
     knob: int
     table: FloatVector
@@ -37,9 +37,9 @@ class _Axis:
 class Coordinates:
     """Coordinates of the configurations of a space.
 
-    A size gives its logarithm and, unless all are powers of two, how often two divides it; one
-    with few values also a category. A category gives a corner of a simplex. A tuple gives the
-    coordinates of its members.
+    A size gives its logarithm and, unless all are powers of two, how often two divides it and
+    whether it is one; one with few values also a category. A category gives a corner of a
+    simplex. A tuple gives the coordinates of its members.
 
     Parameters
     ----------
@@ -101,6 +101,8 @@ def _size_axes(number: int, column: FloatVector) -> list[_Axis]:
     whole = bool(np.all(column == np.round(column)))
     if whole and len(distinct) > 4 and not _powers_of_two(distinct):
         axes.append(_Axis(number, _unit(_twos(column))[:, None], PATTERN_LENGTH))
+        powers = np.array([_powers_of_two(value) for value in column], dtype=np.float64)
+        axes.append(_Axis(number, _unit(powers)[:, None], PATTERN_LENGTH))
     if 3 <= len(distinct) <= FEW_VALUES:
         axes.append(_category(number, column.tolist()))
     return axes
@@ -116,6 +118,7 @@ def _category(number: int, values: Sequence[object]) -> _Axis:
 
 
 def _powers_of_two(values: FloatVector) -> bool:
+    """Whether all of some whole numbers are powers of two, or below 1."""
     powers = np.log2(np.maximum(values, 1.0))
     return bool(np.all(powers == np.round(powers)))
 

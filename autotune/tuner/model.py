@@ -30,6 +30,9 @@ from search_spaces.space import Space
 PRIOR_POOL = 20_000
 """Random candidates of a large space among which a prior chooses the first ones."""
 
+KEPT, CLIMBERS = 1024, 16
+"""In a large space: candidates kept for the next climb, and those it climbs from."""
+
 
 @dataclass(frozen=True)
 class ModelSettings:
@@ -208,11 +211,10 @@ class ModelTuner(Tuner):
         )
         belief = Belief(self._surrogate, candidates)
         for _ in range(self._settings.climbs):
-            gains = belief.gains(np.ones(len(candidates), dtype=bool))
-            top = candidates[np.argsort(-gains, kind="stable")[:16]]
-            around = self._candidates.around(top, self.seen)
-            candidates = np.union1d(candidates, around)
-            belief = Belief(self._surrogate, candidates)
+            gains = belief.gains(np.ones(len(belief.candidates), dtype=bool))
+            top = belief.candidates[np.argsort(-gains, kind="stable")[:KEPT]]
+            around = self._candidates.around(top[:CLIMBERS], self.seen)
+            belief = Belief(self._surrogate, np.union1d(top, around))
         return belief
 
     def _free(self, belief: Belief) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -12,6 +12,9 @@ from autotune.tuner.base import Observation
 FOLDS = 3
 """A measured candidate is judged by a model that learned from the other folds."""
 
+GROWTH = 1.2
+"""The models are trained again when so many times as much is known."""
+
 
 class TreeTrend:
     """The scores of a cost model, from the features of candidates.
@@ -32,6 +35,7 @@ class TreeTrend:
         self._seed = seed
         self._model: CostModel | None = None
         self._judged: dict[int, float] = {}
+        self._learned = 0
 
     @property
     def model(self) -> CostModel | None:
@@ -39,11 +43,13 @@ class TreeTrend:
         return self._model
 
     def learn(self, told: Sequence[Observation]) -> None:
-        """Train on all observations, and on all but a fold for each fold."""
+        """Train on all observations, and on all but a fold for each fold, if many are new."""
         throughput = np.array([o.throughput for o in told])
         indices = np.array([o.index for o in told], dtype=np.int64)
-        if len(told) < 4 * FOLDS or len(set(throughput.tolist())) < 3:
+        few = len(told) < 4 * FOLDS or len(set(throughput.tolist())) < 3
+        if few or len(told) < GROWTH * self._learned:
             return
+        self._learned = len(told)
         matrix = self._features.matrix(indices)
         self._model = self._make_model(self._seed)
         self._model.fit(matrix, throughput)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from vector_kernels import random_index
 
 from autotune.errors import CodegenError
 from autotune.ir import ops
@@ -714,19 +715,6 @@ def test_streamed_stores_write_the_same(dtype: str, offset: int) -> None:
     kernel(x, out)
     np.testing.assert_array_equal(out, x)
     assert ("!nontemporal !1" in kernel.source) == (dtype != "bool")
-
-
-def random_index(rng: np.random.Generator, leaves: list[Expr], depth: int) -> Expr:
-    """Integer arithmetic over `leaves`; divisors are constants of either sign or a size."""
-    if depth == 0 or rng.random() < 0.15:
-        return leaves[rng.integers(len(leaves))] if rng.random() < 0.8 else i32(rng.integers(-9, 9))
-    a, b = (random_index(rng, leaves, depth - 1) for _ in range(2))
-    op = ["+", "-", "*", "//", "%", "min", "max"][rng.integers(7)]
-    if op in ("//", "%"):
-        b = leaves[-1] if rng.random() < 0.2 else i32(int(rng.choice([-5, -2, 1, 2, 3, 4, 7, 16])))
-    if op == "*":
-        b = i32(int(rng.integers(-4, 5)))
-    return ops.binary(op, a, b)
 
 
 @pytest.mark.parametrize("kind", [SERIAL, UNROLLED, VECTORIZED, PARALLEL])

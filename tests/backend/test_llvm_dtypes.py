@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import autotune
 from autotune import te
 from autotune.ir import dtypes, ops
 from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
@@ -126,6 +128,19 @@ def test_division_by_zero_gives_zero_and_does_not_trap(dtype: str, kind: LoopKin
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.NUMBERS)
+def test_functions_without_rounding_are_exact_on_every_type(dtype: str, kind: LoopKind) -> None:
+    functions = [te.abs, te.floor, te.round, te.isnan, lambda a: -a]
+    if dtypes.is_integer(dtype):
+        functions.append(te.popcount)
+    values = padded(edges(dtype))
+    absolute, whole, *_ = results(functions, [values], kind)
+    with np.errstate(over="ignore"):
+        assert_same(absolute, np.abs(values))
+        assert_same(whole, np.floor(values).astype(values.dtype))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 def test_values_are_chosen_and_constants_stored(dtype: str, kind: LoopKind) -> None:
     x, y = map(padded, pairs(dtype))
@@ -210,6 +225,19 @@ def test_sums_of_products_round_after_every_operation(dtype: str) -> None:
     assert_same(result, a * b + c)
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="saving is for x86-64")
+@pytest.mark.parametrize("target", TARGETS)
+def test_saved_functions_convert_half_floats_by_themselves(target: str, tmp_path: Path) -> None:
+    x = te.placeholder((LANES,), "float16", name="X")
+    y = te.compute((LANES,), lambda i: (x[i] * 3).astype("bfloat16"), name="Y")
+    built = autotune.build(te.create_schedule(y.op), [x, y], target)
+    built.save(tmp_path / "scaled.so")
+    values = np.linspace(-2, 2, LANES, dtype=np.float16)
+    result = np.zeros(LANES, dtypes.numpy_dtype("bfloat16"))
+    autotune.load(tmp_path / "scaled.so")(values, result)
+    assert_same(result, converted(values * np.float16(3), "bfloat16"))
+
+
 # -- tensors -------------------------------------------------------------------------------------
 
 
@@ -267,6 +295,20 @@ def test_any_integer_type_indexes(dtype: str) -> None:
     read = te.compute((n,), lambda i: x[w[i] * 3], name="read")
     (result,) = run([read], [x, w], [table, where])
     assert_same(result, table[where * np.array(3, dtype)])
+
+
+@pytest.mark.parametrize("dtype", dtypes.HALVES)
+def test_sums_in_a_half_type_round_after_every_step(dtype: str) -> None:
+    data = np.random.default_rng(3).random((2 * LANES, 100)).astype(dtypes.numpy_dtype(dtype))
+    x, k = te.placeholder(data.shape, dtype, name="X"), te.reduce_axis((0, 100), "k")
+    total = te.compute(
+        (2 * LANES,), lambda i: te.sum(x[i, k] * x[i, k], axis=k, dtype=dtype), name="total"
+    )
+    (sums,) = run([total], [x], [data])
+    expected = np.zeros(2 * LANES, data.dtype)
+    for column in data.T:
+        expected = expected + column * column
+    assert_same(sums, expected)
 
 
 @pytest.mark.parametrize("dtype", dtypes.NUMBERS)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from vector_kernels import agree, buffer, i32, loop, serial_loops
+from vector_kernels import agree, buffer, i32, loop, random_index, serial_loops
 
-from autotune.ir import ops
+from autotune.ir import dtypes, ops
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
 from autotune.ir.stmt import Allocate, Function, If, LoopKind, Stmt, Store, seq
 
 SERIAL = LoopKind.SERIAL
-DTYPES = ("float32", "float64", "int32", "int64", "bool")
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 ZERO = Const(0.0, "float32")
 
 
@@ -23,7 +24,8 @@ def values(dtype: str, n: int, seed: int = 0) -> npt.NDArray[Any]:
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.integers(0, 2, n).astype(bool)
-    return rng.integers(-20, 20, n).astype(dtype)
+    low = 0 if dtypes.is_unsigned(dtype) else -20
+    return rng.integers(low, 20, n).astype(dtypes.numpy_dtype(dtype))
 
 
 def also(*conditions: Expr) -> Expr:
@@ -155,6 +157,35 @@ def test_a_guard_may_read_what_it_guards() -> None:
     assert serial_loops(kernel) == []
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_random_guards_and_what_they_guard_agree_with_the_interpreter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, count = SizeVar("n"), 6
+    table, out = buffer("T", "int32", n), buffer("out", "int32", count, 40)
+
+    def number(i: Var, v: Var) -> Expr:
+        return random_index(rng, [i, v, i * 8 + v, n], 3)
+
+    def condition(i: Var, v: Var) -> Expr:
+        op = ["<", "<=", ">", ">=", "==", "!="][rng.integers(6)]
+        test = ops.binary(op, number(i, v), number(i, v))
+        if rng.random() < 0.3:
+            test = ops.binary(["and", "or"][rng.integers(2)], test, condition(i, v))
+        return ops.logical_not(test) if rng.random() < 0.2 else test
+
+    def element(k: int, i: Var, v: Var) -> Stmt:
+        at = k * 40 + i * 8 + v
+        found = ops.if_then_else(condition(i, v), Load(table, number(i, v) % n), number(i, v))
+        return If(condition(i, v), Store(out, at, found), Store(out, at, Load(out, at) + 1))
+
+    def row(i: Var) -> Stmt:
+        return seq(*(loop(8, partial(element, k, i)) for k in range(count)))
+
+    function = Function("random", (table, out), frozenset([out]), loop(5, row, SERIAL, "i"), (n,))
+    kernel = agree(function, [values("int32", 13)], values("int32", count * 40).reshape(count, 40))
+    assert set(serial_loops(kernel)) == {"i"}
+
+
 def test_a_guard_that_no_lane_depends_on_stays_a_branch() -> None:
     n = SizeVar("n")
     a, out = buffer("A", "float32", n), buffer("out", "float32", 16)
@@ -210,7 +241,7 @@ def test_strided_loads_are_few_wide_loads_and_shuffles(stride: int, dtype: str) 
     start = 0 if stride > 0 else n - 1
     body = loop(lanes, lambda v: Store(out, v, Load(a, v * stride + start)))
     function = Function("strided", (a, out), frozenset([out]), body)
-    kernel = agree(function, [values(dtype, n)], np.zeros(lanes, dtype))
+    kernel = agree(function, [values(dtype, n)], values(dtype, lanes, 1))
     loads = [line for line in kernel.source.splitlines() if " load " in line]
     assert len(loads) == -(-n // lanes)
     assert "insertelement" not in kernel.source

@@ -18,7 +18,7 @@ from autotune.ir.visitor import walk
 from autotune.lowering import partition as module
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
-from autotune.lowering.partition import partition, shorten, size
+from autotune.lowering.partition import Sizes, partition, shorten
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 N = SizeVar("n")
@@ -52,6 +52,10 @@ def _variables(stmt: Stmt) -> set[Var]:
     from autotune.ir.visitor import free_vars, stmt_exprs
 
     return {var for expr in stmt_exprs(stmt) for var in free_vars(expr)}
+
+
+def size(stmt: Stmt) -> int:
+    return Sizes().of(stmt)
 
 
 def guards(function: Function) -> list[str]:
@@ -95,8 +99,15 @@ def test_bounds_known_only_at_run_time_are_split_too() -> None:
     main, rest = (s for s in walk(after.body) if isinstance(s, For) and s.kind is not VECTOR)
     assert not any(isinstance(s, If) for s in walk(main.body))
     assert len(guards(after)) == 1
-    assert str(main.extent) == "min(floordiv(n, 8), floordiv((n + 7), 8))"
+    assert str(main.extent) == "floordiv(n, 8)"
     assert rest.var is not main.var
+
+
+def test_what_only_runs_where_the_guard_holds_is_not_copied_for_the_rest() -> None:
+    last = loop(Y, 4, If(likely(X * 4 + Y < 10), store(X * 4 + Y)))
+    after = split(loop(X, 5, seq(If(likely(X < 3), store(X)), If(likely(X < 3), store(X)), last)))
+    assert guards(after) == []
+    assert loops(shorten(after)) == ["x<3", "y<min((10 - (x*4)), 4)"]
 
 
 def test_a_choice_is_split_into_before_within_and_after() -> None:
@@ -167,7 +178,7 @@ def test_code_does_not_grow_beyond_the_allowance(monkeypatch: pytest.MonkeyPatch
     written_out = loop(Z, 4, body, UNROLLED)
     assert size(written_out) > 3 * size(body)
     assert size(split(written_out).body) <= 2 * size(written_out)
-    monkeypatch.setattr(module, "size", lambda stmt: 1 if stmt is body else 10)
+    monkeypatch.setattr(Sizes, "of", lambda _, stmt: 1 if stmt is body else 10)
     assert split(body).body is body
 
 

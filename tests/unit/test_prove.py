@@ -16,7 +16,7 @@ from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
-from autotune.lowering.prove import prove_guards
+from autotune.lowering.prove import Prover
 
 X, Y = Var("x"), Var("y")
 N = SizeVar("n")
@@ -34,7 +34,7 @@ def store(index: Expr, value: int | Expr = 1) -> Store:
 def proved(body: Stmt) -> Function:
     """Prove, check that every size still computes the same, and return the function."""
     function = verify(Function("f", (OUT,), frozenset({OUT}), body, (N,)))
-    after = verify(prove_guards(function))
+    after = verify(function.with_body(Prover().stmt(body)))
     for n in (0, 1, 7, 30):
         results = [np.zeros(64, "int32"), np.zeros(64, "int32")]
         for form, out in zip((function, after), results, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.codegen.llvm.linear import (
+    Atom,
     Linear,
     constant,
     non_negative,
@@ -44,6 +45,7 @@ class Indices(Writer):
         self.env: dict[Var, Linear] = {}
         self.buffers: dict[Buffer, str] = {}
         self._index_only: dict[Expr, bool] = {}
+        self._parts_of: dict[Expr, tuple[dict[Expr, int], int]] = {}
 
     def value(self, expr: Expr) -> str:
         """Operand text of any expression."""
@@ -79,17 +81,56 @@ class Indices(Writer):
         """Return the linear form of lane `lane` of an integer expression."""
         if isinstance(expr, Var):
             return self._variable(expr)
-        if isinstance(expr, Const):
-            return constant(int(expr.value))
+        parts, const = self._parts(expr)
+        if parts.get(expr) == 1:
+            return self._part(expr, lane)
+        terms: dict[Atom, int] = {}
+        for part, coefficient in parts.items():
+            form = self.form(part, lane)
+            const += coefficient * form.const
+            for atom, c in form.terms.items():
+                total = terms.pop(atom, 0) + coefficient * c
+                if total:
+                    terms[atom] = total
+        return Linear(terms, const)
+
+    def _parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:
+        """Return ({part: coefficient}, constant) of which an integer expression is the sum.
+
+        This holds in every lane and wherever the expression stands. What is no sum is its own part.
+        """
+        known = self._parts_of.get(expr)
+        if known is None:
+            self._parts_of[expr] = known = self._find_parts(expr)
+        return known
+
+    def _find_parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:
+        match expr:
+            case Const() if dtypes.is_integer(expr.dtype):
+                return {}, int(expr.value)
+            case Cast() if dtypes.is_index(expr.a.dtype):
+                return self._parts(expr.a)
+            case Broadcast():
+                return self._parts(expr.value)
+            case Binary(op="+" | "-" | "*" as op):
+                (a, x), (b, y) = self._parts(expr.a), self._parts(expr.b)
+                if op != "*":
+                    sign = 1 if op == "+" else -1
+                    return _combined(a, 1, b, sign), x + sign * y
+                if not a or not b:
+                    return _combined(a, y, b, x), x * y
+        return {expr: 1}, 0
+
+    def _part(self, expr: Expr, lane: int) -> Linear:
+        """Linear form of what is no sum."""
+        if not self.is_index(expr):
+            return self._form(expr, lane)
         key = (expr, lane)
-        if self.is_index(expr):
-            found = self.recall(key)
-            if isinstance(found, Linear):
-                return found
-            result = self._form(expr, lane)
-            self.remember(key, result)
-            return result
-        return self._form(expr, lane)
+        found = self.recall(key)
+        if not isinstance(found, Linear):
+            found = self._form(expr, lane)
+            self.remember(key, found)
+        return found
 
     def lanes(self, expr: Expr) -> list[Linear]:
         """Linear form of every lane of an integer expression."""
@@ -99,10 +140,6 @@ class Indices(Writer):
         match expr:
             case Ramp():
                 return self.form(expr.base) + self.form(expr.stride).scaled(lane)
-            case Broadcast():
-                return self.form(expr.value)
-            case Cast() if dtypes.is_index(expr.a.dtype):
-                return self.form(expr.a, lane)
             case Binary() if expr.op in ARITHMETIC:
                 return self._arithmetic(expr.op, self.form(expr.a, lane), self.form(expr.b, lane))
             case Select() if self.is_index(expr):
@@ -135,10 +172,6 @@ class Indices(Writer):
 
     def _arithmetic(self, op: str, a: Linear, b: Linear) -> Linear:
         match op:
-            case "+":
-                return a + b
-            case "-":
-                return a - b
             case "*":
                 return self._product(a, b)
             case "//" | "%":
@@ -256,3 +289,13 @@ class Indices(Writer):
         )
         self.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
         return towards_zero - fix if op == "//" else rest + self._product(fix, divisor)
+
+
+def _combined(a: dict[Expr, int], m: int, b: dict[Expr, int], n: int) -> dict[Expr, int]:
+    """Coefficients of `m` times one sum plus `n` times another."""
+    result = {part: m * c for part, c in a.items() if m}
+    for part, c in b.items():
+        total = result.pop(part, 0) + n * c
+        if total:
+            result[part] = total
+    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.linear import Linear, constant, within
@@ -102,7 +102,7 @@ class Memory(Conversions):
             base, offsets = self.address(buffer, known[0]), constants("i64", known[1])
         return self.define(f"getelementptr {kind}, ptr {base}, <{lanes} x i64> {offsets}", "p")
 
-    def is_private(self, buffer: Buffer, base: Linear, offsets: list[int]) -> bool:
+    def is_private(self, buffer: Buffer, base: Linear, offsets: Sequence[int]) -> bool:
         """Whether these elements exist and only this function's code can touch them.
 
         Reading inactive lanes, or writing them back, does no harm then; and memory that no masked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autotune.codegen.llvm.linear import Linear, constant
 from autotune.codegen.llvm.memory import Memory
 from autotune.codegen.llvm.types import const_text, llvm_type, memory_suffix, memory_type
@@ -26,11 +28,12 @@ class Transfers(Memory):
         base, offsets = known
         if not any(offsets):
             return self.splat(self._load_uniform(load, base), load.dtype, lanes)
+        consecutive = offsets == range(lanes)
         if self.mask is None or self.is_private(load.buffer, base, offsets):
+            if consecutive:
+                return self._load_unmasked(load.buffer, base, lanes)
             return self._shuffled(load, base, offsets)
-        if offsets == list(range(lanes)):
-            return self._masked_load(load, base, self.mask.ref)
-        return self._gather(load)
+        return self._masked_load(load, base, self.mask.ref) if consecutive else self._gather(load)
 
     def load_lane(self, load: Load, lane: int) -> str:
         """Operand text of lane `lane` of what is loaded."""
@@ -65,7 +68,7 @@ class Transfers(Memory):
         self.remember(key, found, self.first)
         return found
 
-    def _shuffled(self, load: Load, base: Linear, offsets: list[int]) -> str:
+    def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
         """Load elements at constant distances as few vectors, or one by one where they lie far.
 
         Only what lies between two elements that are asked for is read beside them.
@@ -141,49 +144,47 @@ class Transfers(Memory):
 
     def store(self, buffer: Buffer, index: Expr, value: str) -> None:
         """Store the value (as it is in memory) at a scalar or vector index."""
-        known = self.offsets(index) if index.lanes > 1 else (self.form(index), [0])
-        self._store(buffer, index, value, known)
+        lanes, mask = index.lanes, self.mask.ref if self.mask else ""
+        order: Sequence[int] = range(lanes)
+        known = self.offsets(index) if lanes > 1 else (self.form(index), order)
+        if known is not None and known[1] != order and sorted(known[1]) == list(
+            range(min(known[1]), min(known[1]) + lanes)
+        ):
+            low = min(known[1])
+            picks = constants("i32", [list(known[1]).index(low + i) for i in order])
+            value = self._permuted(memory_type(buffer.dtype, lanes), value, lanes, picks)
+            mask = mask and self._permuted(f"<{lanes} x i1>", mask, lanes, picks)
+            known = known[0] + constant(low), order
+        if known is None or known[1] != order:
+            self._scatter(buffer, index, value, known)
+        else:
+            self._store(buffer, known[0], value, lanes, mask)
         self.writes[buffer] = self.writes.get(buffer, 0) + 1
 
-    def _store(
-        self, buffer: Buffer, index: Expr, value: str, known: tuple[Linear, list[int]] | None
-    ) -> None:
-        lanes, dtype = index.lanes, buffer.dtype
-        kind = memory_type(dtype, lanes)
-        order = list(range(lanes))
-        if known is None or sorted(o - min(known[1]) for o in known[1]) != order:
-            self._scatter(buffer, index, value, known)
-            return
-        base, offsets = known
-        base, positions = base + constant(min(offsets)), [o - min(offsets) for o in offsets]
-        mask = self.mask.ref if self.mask else ""
-        if positions != order:
-            picks = constants("i32", [positions.index(i) for i in order])
-            value = self._permuted(kind, value, lanes, picks)
-            mask = mask and self._permuted(f"<{lanes} x i1>", mask, lanes, picks)
-        pointer, align = self.address(buffer, base), self.alignment(buffer, base)
-        if mask and self.is_private(buffer, base, order):
+    def _store(self, buffer: Buffer, index: Linear, value: str, lanes: int, mask: str) -> None:
+        """Store consecutive elements, those in `mask` if there is one."""
+        dtype = buffer.dtype
+        kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
+        pointer, align = self.address(buffer, index), self.alignment(buffer, index)
+        if mask and self.is_private(buffer, index, range(lanes)):
             old = self.define(f"load {kind}, ptr {pointer}, align {align}")
-            value = self.define(f"select <{lanes} x i1> {mask}, {kind} {value}, {kind} {old}")
+            value = self.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
             mask = ""
-        if mask:
-            name, _ = self._masked("store", dtype, lanes)
-            self.declare(
-                name, f"declare void @{name}({kind}, ptr, i32 immarg, <{lanes} x i1>)"
-            )
-            self.line(
-                f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, "
-                f"<{lanes} x i1> {mask})"
-            )
+        if not mask:
+            hint = self.store_hint(buffer, lanes)
+            self.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
             return
-        hint = self.store_hint(buffer, lanes)
-        self.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
+        name, _ = self._masked("store", dtype, lanes)
+        self.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, {masks})")
+        self.line(
+            f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {masks} {mask})"
+        )
 
     def _permuted(self, kind: str, value: str, lanes: int, picks: str) -> str:
         return self.define(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> {picks}")
 
     def _scatter(
-        self, buffer: Buffer, index: Expr, value: str, known: tuple[Linear, list[int]] | None
+        self, buffer: Buffer, index: Expr, value: str, known: tuple[Linear, Sequence[int]] | None
     ) -> None:
         """Store lanes wherever they belong, in their order."""
         name, kind = self._masked("scatter", buffer.dtype, index.lanes)

@@ -6,6 +6,7 @@ from autotune.codegen.llvm.linear import Linear
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS, function_name
 from autotune.codegen.llvm.transfers import Transfers
 from autotune.codegen.llvm.types import const_text, llvm_type, suffix, vector_of
+from autotune.codegen.llvm.vectors import SIGNED_TESTS
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
@@ -34,7 +35,6 @@ FAST_OPS = {
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul"}
 _BOOL_OPS = {"and": "and", "or": "or", "+": "or", "*": "and", "min": "and", "max": "or"}
 _FLOAT_TESTS = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
-_INT_TESTS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 
 #: Intrinsics that processors have an instruction for, by their name in LLVM.
 _NATIVE = {
@@ -234,7 +234,7 @@ class Values(Transfers):
         kind = llvm_type(a.dtype, expr.lanes)
         if dtypes.is_float(a.dtype):
             return self.define(f"fcmp {_FLOAT_TESTS[op]} {kind} {self.value(a)}, {self.value(b)}")
-        test = _INT_TESTS[op]
+        test = SIGNED_TESTS[op]
         if a.dtype == dtypes.BOOL or dtypes.is_unsigned(a.dtype):
             test = test.replace("s", "u")
         return self.define(f"icmp {test} {kind} {self.value(a)}, {self.value(b)}")
@@ -252,7 +252,7 @@ class Values(Transfers):
         if any(decided):
             return "true" if decided[0] else "false"
         left, right = self.materialise(a), self.materialise(b)
-        return self.define(f"icmp {_INT_TESTS[op]} i64 {left}, {right}")
+        return self.define(f"icmp {SIGNED_TESTS[op]} i64 {left}, {right}")
 
     # -- choices -------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Broadcast, Cast, Expr, Load, Ramp
 from autotune.ir.visitor import walk_expr
 
-_TESTS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
+#: Comparisons of signed integers, by their name in LLVM.
+SIGNED_TESTS = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,25 @@ class Vectors(Indices):
         self.remember(key, found, self.first)
         return found
 
-    def offsets(self, index: Expr) -> tuple[Linear, list[int]] | None:
+    def offsets(self, index: Expr) -> tuple[Linear, Sequence[int]] | None:
         """Return (base, offsets) of lanes that differ by constants: lane i is base + offsets[i].
 
-        None where they differ otherwise, or differ by what is read from memory.
+        The offsets are a range where they can be. None where lanes differ otherwise, or differ by
+        what is read from memory.
         """
         if isinstance(index, Ramp):
             stride = self.form(index.stride)
             if stride.is_const:
-                return self.form(index.base), [stride.const * i for i in range(index.lanes)]
+                return self.form(index.base), _progression(stride.const, index.lanes)
         if not self.is_index(index):
             return None
         forms = self.lanes(index)
         base, key = forms[0], forms[0].key
         if any(form.key != key for form in forms[1:]):
             return None
-        return base, [form.const - base.const for form in forms]
+        offsets = [form.const - base.const for form in forms]
+        steps = _progression(offsets[1], len(offsets))
+        return base, steps if offsets == list(steps) else offsets
 
     def wide(self, expr: Expr) -> str:
         """Vector of 64-bit integers: every lane of an integer expression, computed exactly."""
@@ -153,7 +157,7 @@ class Vectors(Indices):
             if self._fits(a) and self._fits(b):
                 return None
             kind = vector_of("i64", a.lanes)
-            return self.define(f"icmp {_TESTS[op]} {kind} {self.wide(a)}, {self.wide(b)}")
+            return self.define(f"icmp {SIGNED_TESTS[op]} {kind} {self.wide(a)}, {self.wide(b)}")
         difference = known[0] - other[0]
         # The scalar part of a - b against, in each lane, what is left of the other side.
         limits = [
@@ -172,7 +176,7 @@ class Vectors(Indices):
             ref = self.define(f"trunc i64 {ref} to i32")
         lanes = len(limits)
         kind, value = vector_of(scalar, lanes), self._repeated(ref, scalar, lanes)
-        return self.define(f"icmp {_TESTS[op]} {kind} {value}, {constants(scalar, limits)}")
+        return self.define(f"icmp {SIGNED_TESTS[op]} {kind} {value}, {constants(scalar, limits)}")
 
     def _fits(self, expr: Expr) -> bool:
         """Whether no lane of any part of an index expression leaves its own type."""
@@ -183,6 +187,11 @@ class Vectors(Indices):
             if not all(within(form, low, high) for form in self.lanes(node)):
                 return False
         return True
+
+
+def _progression(stride: int, lanes: int) -> Sequence[int]:
+    """Multiples of a stride, as a range where that has them."""
+    return range(0, stride * lanes, stride) if stride else [0] * lanes
 
 
 def constants(scalar: str, values: Sequence[object]) -> str:

@@ -40,13 +40,13 @@ class Scope:
     there now is visible until that one ends.
     """
 
-    __slots__ = ("code", "depth", "first", "memo")
+    __slots__ = ("code", "depth", "first", "keys")
 
     def __init__(self, code: Code, depth: int, first: int) -> None:
         self.code = code
         self.depth = depth
         self.first = first
-        self.memo: dict[Hashable, object] = {}
+        self.keys: list[Hashable] = []
 
 
 class Writer:
@@ -54,6 +54,7 @@ class Writer:
 
     def __init__(self) -> None:
         self.scopes = [Scope(Code("entry"), 0, 0)]
+        self._memo: dict[Hashable, object] = {}
         self._names = 0
 
     @property
@@ -88,15 +89,12 @@ class Writer:
 
     def recall(self, key: Hashable) -> object | None:
         """Return what was remembered under `key` in a scope that is still open."""
-        for scope in reversed(self.scopes):
-            found = scope.memo.get(key)
-            if found is not None:
-                return found
-        return None
+        return self._memo.get(key)
 
     def remember(self, key: Hashable, value: object, depth: int = -1) -> None:
-        """Remember `value` until the scope at `depth` ends."""
-        self.scopes[depth].memo[key] = value
+        """Remember `value`, which was not remembered yet, until the scope at `depth` ends."""
+        self._memo[key] = value
+        self.scopes[depth].keys.append(key)
 
     @contextmanager
     def region(self, label: str | None = None) -> Iterator[Code]:
@@ -109,7 +107,8 @@ class Writer:
         try:
             yield code
         finally:
-            self.scopes.pop()
+            for key in self.scopes.pop().keys:
+                self._memo.pop(key, None)
 
     def atom(self, ref: str, low: int | None, high: int | None, depth: int = -1) -> Linear:
         """Linear form of the 64-bit value `ref` defined in the scope at `depth`."""

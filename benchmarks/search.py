@@ -1,0 +1,196 @@
+"""How few measurements our tuners need, beside the references: recorded spaces, one run.
+
+    python benchmarks/search.py --data DIR [--jobs 2] [--repeats 10] [--save]
+
+DIR holds recorded spaces (Kernel Tuner caches, T4 results, our logs). Kernel Tuner's strategies
+run beside ours where the package is installed, on the caches among them. `--transfer` tunes on
+each card with what the other cards measured of the same kernel. `--thinking` times a proposal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import kernel_tuner_baseline
+import numpy as np
+from common import Row, parser, report, row
+
+from autotune.report.replay import CHECKPOINTS, Score, mean_score, score, score_table
+from autotune.tuner.base import Observation
+from autotune.tuner.compare import (
+    ReplayJob,
+    distinct,
+    find_recording,
+    load_recordings,
+    load_records,
+    run_jobs,
+)
+from autotune.tuner.factory import make_tuner
+from records import RecordError
+from search_spaces import ChoiceKnob, Constraint, Space
+
+OURS = ("model", "local", "genetic", "random", "optuna:tpe")
+AIMS = {25: 0.90, 50: 0.95, 100: 0.98, 200: 0.995}
+BUDGET = 200
+
+Scores = dict[str, Score]
+
+
+def find_workloads(folder: str) -> list[tuple[str, str]]:
+    """Return (file, workload) of every recorded space in a folder in which something works."""
+    recorded = []
+    for path in sorted(Path(folder).iterdir()):
+        try:
+            recorded += [(str(path), r) for r in load_recordings(str(path)) if r.optimum_s]
+        except RecordError as error:
+            print(f"left out: {error}", file=sys.stderr)
+    return distinct(recorded)[0]
+
+
+def ours(
+    tuner: str,
+    workloads: Sequence[tuple[str, str]],
+    repeats: int,
+    seed: int,
+    processes: int,
+    sources: dict[str, tuple[str, ...]] | None = None,
+) -> Scores:
+    """Return the scores of one of our tuners, by space; with `sources`, of transfer from them."""
+    jobs = [
+        ReplayJob(
+            path, name, tuner, BUDGET, repeats, seed, transfer=(sources or {}).get(path, ())
+        )
+        for path, name in workloads
+    ]
+    found = {}
+    for job, traces in zip(jobs, run_jobs(jobs, processes), strict=True):
+        optimum = find_recording(job.path, job.name).optimum_s
+        assert optimum is not None
+        found[job.name] = score(traces, optimum, BUDGET)
+    return found
+
+
+def references(
+    workloads: Sequence[tuple[str, str]], repeats: int, seed: int
+) -> Iterable[tuple[str, Scores]]:
+    """Yield the scores of Kernel Tuner's strategies."""
+    caches = {name: kernel_tuner_baseline.load_cache(path) for path, name in workloads}
+    for strategy in kernel_tuner_baseline.strategies():
+        found = {}
+        for path, name in workloads:
+            cache, optimum = caches[name], find_recording(path, name).optimum_s
+            if cache is not None and optimum is not None:
+                traces = [
+                    kernel_tuner_baseline.simulate(cache, strategy, seed + number, BUDGET)
+                    for number in range(repeats)
+                ]
+                found[name] = score(traces, optimum, BUDGET)
+        if found:
+            yield f"kernel_tuner:{strategy}", found
+
+
+def other_cards(workloads: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return, per file, the files with the same kernel measured on other cards."""
+    kernels = {path: load_records(path)[0].template for path, _ in workloads}
+    return {
+        path: tuple(other for other in kernels if other != path and kernels[other] == kernel)
+        for path, kernel in kernels.items()
+    }
+
+
+def thinking_rows() -> list[Row]:
+    """Time of a proposal of 8, after 100 measurements, from 10^6 and 10^9 configurations."""
+    rows = []
+    for knobs, aim in ((6, 2.0), (9, 10.0)):
+        sizes = [ChoiceKnob(f"k{i}", [2**j for j in range(10)]) for i in range(knobs)]
+        rule = Constraint("threads", lambda c: c["k0"] * c["k1"] <= 4096)
+        space = Space(sizes, [rule])
+        tuner = make_tuner("model", space, 0)
+        rng = np.random.default_rng(0)
+        for index in space.sample(96, rng).tolist():
+            far = np.abs(space.positions([index])[0] - 5).sum()
+            tuner.tell([Observation(index, float(1.0 + far + rng.random()))])
+        seconds = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            asked = tuner.ask(8)
+            seconds.append(time.perf_counter() - begin)
+            tuner.tell(
+                Observation(i, float(1.0 + np.abs(space.positions([i])[0] - 5).sum()))
+                for i in asked
+            )
+        name = f"proposal of 8 from 10^{knobs}"
+        rows.append(row(f"{name}, first", seconds[0], "s", aim, lower_is_better=True))
+        later = statistics.median(seconds[1:])
+        rows.append(row(f"{name}, later", later, "s", aim, lower_is_better=True))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    rows.append(row("memory of the process", peak, "GiB", 2.0, lower_is_better=True))
+    return rows
+
+
+def score_rows(name: str, total: Score, aims: bool) -> list[Row]:
+    """Return the figures of one tuner; only the model tuner has aims."""
+    rows = [
+        row(f"{name}: share after {count}", total.share[count] or 0.0, "share", AIMS[count])
+        if aims
+        else row(f"{name}: share after {count}", total.share[count] or 0.0, "share")
+        for count in CHECKPOINTS
+    ]
+    rows.append(row(f"{name}: within 5 %", total.within, "share", 0.95 if aims else None))
+    near = 20.0 if aims else None
+    rows.append(row(f"{name}: to 5 %", total.to_near, "runs", near, lower_is_better=True))
+    return rows
+
+
+def main() -> None:
+    found = parser(__doc__ or "")
+    found.add_argument("--data", help="folder of recorded spaces")
+    found.add_argument("--tuner", nargs="+", default=list(OURS), help="our tuners to run")
+    found.add_argument("--repeats", type=int, default=10, help="runs per space")
+    found.add_argument("--seed", type=int, default=0)
+    found.add_argument("--jobs", type=int, default=1, help="processes")
+    found.add_argument("--no-references", action="store_true", help="without Kernel Tuner")
+    found.add_argument("--transfer", action="store_true", help="leave-one-card-out as well")
+    found.add_argument("--thinking", action="store_true", help="time proposals as well")
+    options = found.parse_args()
+    totals: dict[str, Score] = {}
+    rows: list[Row] = []
+    details: dict[str, Scores] = {}
+    if options.data is None:
+        print("no --data DIR of recorded spaces: only proposals are timed", file=sys.stderr)
+    else:
+        workloads = find_workloads(options.data)
+        runs = (options.repeats, options.seed, options.jobs)
+        for tuner in options.tuner:
+            details[tuner] = ours(tuner, workloads, *runs)
+        if options.transfer:
+            sources = other_cards(workloads)
+            some = [(path, name) for path, name in workloads if sources[path]]
+            details["model, same spaces"] = {n: details["model"][n] for _, n in some}
+            details["model --transfer"] = ours("model", some, *runs, sources)
+        if kernel_tuner_baseline.installed() and not options.no_references:
+            baselines = references(workloads, options.repeats, options.seed)
+            details |= dict(baselines)
+        totals = {name: mean_score(list(scores.values())) for name, scores in details.items()}
+        rows += itertools.chain.from_iterable(
+            score_rows(name, total, name == "model") for name, total in totals.items()
+        )
+    if options.thinking or options.data is None:
+        rows += thinking_rows()
+    if totals and not options.json:
+        print(score_table("tuner", totals, 100))
+        for name, scores in details.items():
+            print()
+            print(score_table(name, scores, 100))
+        print()
+    report("search", rows, options.json, options.save)
+
+
+if __name__ == "__main__":
+    main()
