@@ -278,6 +278,33 @@ def test_lanes_far_apart_are_loaded_one_by_one(stride: int) -> None:
     assert kernel.source.count("load float") == 8
 
 
+def test_lanes_at_distances_of_a_size_are_loaded_and_stored_one_by_one() -> None:
+    """No gather: the addresses of the rows of a panel leave the loop over its columns."""
+    n = SizeVar("n")
+    a, out = buffer("A", "float32", 6, n), buffer("out", "float32", n, 6)
+
+    def row(o: Expr, v: Expr) -> Expr:
+        return ops.binary("min", o * 4 + v, 5)
+
+    body = loop(
+        2,
+        lambda o: loop(
+            n,
+            lambda k: loop(4, lambda v: Store(out, k * 6 + row(o, v), Load(a, row(o, v) * n + k))),
+            SERIAL,
+            "k",
+        ),
+        SERIAL,
+        "o",
+    )
+    function = Function("panel", (a, out), frozenset([out]), body, (n,))
+    x = values("float32", 18).reshape(6, 3)
+    kernel = agree(function, [x], np.zeros((3, 6), "float32"))
+    assert "masked" not in kernel.source
+    assert kernel.source.count("load float") == 4
+    assert kernel.source.count("store float") == 4
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3, -1, -2])
 @pytest.mark.parametrize("guarded", [False, True])
 def test_padding_and_strides_touch_nothing_outside(stride: int, guarded: bool) -> None:

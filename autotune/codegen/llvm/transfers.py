@@ -24,7 +24,8 @@ class Transfers(Memory):
             return self._load_uniform(load, self.form(load.index))
         known = self.offsets(load.index)
         if known is None:
-            return self._gather(load)
+            apart = self.mask is None and self.is_index(load.index)
+            return self._one_by_one(load) if apart else self._gather(load)
         base, offsets = known
         if not any(offsets):
             return self.splat(self._load_uniform(load, base), load.dtype, lanes)
@@ -110,6 +111,15 @@ class Transfers(Memory):
             pair = f"{kind} {result}, {kind} {chunk}"
         return self.define(f"shufflevector {pair}, <{lanes} x i32> {constants('i32', picks)}")
 
+    def _one_by_one(self, load: Load) -> str:
+        """Load lanes at distances that loops and sizes tell: scalars, whose addresses hoist."""
+        kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
+        result = "poison"
+        for lane, form in enumerate(self.lanes(load.index)):
+            one = self._load_unmasked(load.buffer, form, 1)
+            result = self.define(f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}")
+        return result
+
     def _masked_load(self, load: Load, index: Linear, mask: str) -> str:
         name, kind = self._masked("load", load.dtype, load.lanes)
         lanes = f"<{load.lanes} x i1>"
@@ -122,7 +132,7 @@ class Transfers(Memory):
         return self.from_memory(loaded, load.dtype, load.lanes)
 
     def _gather(self, load: Load) -> str:
-        """Load elements at distances that are known when it runs."""
+        """Load elements that memory tells, or that a mask chooses."""
         name, kind = self._masked("gather", load.dtype, load.lanes)
         masks, pointers = f"<{load.lanes} x i1>", f"<{load.lanes} x ptr>"
         self.declare(name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})")
@@ -156,7 +166,7 @@ class Transfers(Memory):
             mask = mask and self._permuted(f"<{lanes} x i1>", mask, lanes, picks)
             known = known[0] + constant(low), order
         if known is None or known[1] != order:
-            self._scatter(buffer, index, value, known)
+            self._scatter(buffer, index, value)
         else:
             self._store(buffer, known[0], value, lanes, mask)
         self.writes[buffer] = self.writes.get(buffer, 0) + 1
@@ -183,25 +193,23 @@ class Transfers(Memory):
     def _permuted(self, kind: str, value: str, lanes: int, picks: str) -> str:
         return self.define(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> {picks}")
 
-    def _scatter(
-        self, buffer: Buffer, index: Expr, value: str, known: tuple[Linear, Sequence[int]] | None
-    ) -> None:
+    def _scatter(self, buffer: Buffer, index: Expr, value: str) -> None:
         """Store lanes wherever they belong, in their order."""
         name, kind = self._masked("scatter", buffer.dtype, index.lanes)
         align = dtypes.itemsize(buffer.dtype)
-        if self.mask is not None or known is None:
-            masks, pointers = f"<{index.lanes} x i1>", f"<{index.lanes} x ptr>"
-            mask = self.mask.ref if self.mask else const_text(True, dtypes.BOOL, index.lanes)
-            self.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
-            self.line(
-                f"call void @{name}({kind} {value}, {pointers} {self.pointers(buffer, index)}, "
-                f"i32 {align}, {masks} {mask})"
-            )
+        if self.mask is None and self.is_index(index):
+            for lane, form in enumerate(self.lanes(index)):
+                one = self.define(f"extractelement {kind} {value}, i64 {lane}")
+                pointer = self.address(buffer, form)
+                self.line(f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}")
             return
-        for lane, offset in enumerate(known[1]):
-            one = self.define(f"extractelement {kind} {value}, i64 {lane}")
-            pointer = self.address(buffer, known[0] + constant(offset))
-            self.line(f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}")
+        masks, pointers = f"<{index.lanes} x i1>", f"<{index.lanes} x ptr>"
+        mask = self.mask.ref if self.mask else const_text(True, dtypes.BOOL, index.lanes)
+        self.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
+        self.line(
+            f"call void @{name}({kind} {value}, {pointers} {self.pointers(buffer, index)}, "
+            f"i32 {align}, {masks} {mask})"
+        )
 
     def store_hint(self, buffer: Buffer, lanes: int) -> str:
         """Metadata of a store of `lanes` consecutive elements."""
