@@ -279,7 +279,7 @@ def test_lanes_far_apart_are_loaded_one_by_one(stride: int) -> None:
 
 
 def test_lanes_at_distances_of_a_size_are_loaded_and_stored_one_by_one() -> None:
-    """No gather: the addresses of the rows of a panel leave the loop over its columns."""
+    """The addresses of the rows of a panel leave the loop over its columns."""
     n = SizeVar("n")
     a, out = buffer("A", "float32", 6, n), buffer("out", "float32", n, 6)
 
@@ -374,20 +374,22 @@ def test_gathers_read_what_the_index_says(case: str, guarded: bool, index_dtype:
     if guarded:
         w[11:] = 1_000_000_000  # what inactive lanes would read is far away
     kernel = agree(function, [values("float32", 48), w], np.zeros(16, "float32"))
-    assert "masked.gather" in kernel.source
+    assert ("masked.gather" in kernel.source) == guarded
     assert serial_loops(kernel) == []
 
 
-def test_a_gathered_index_is_computed_in_64_bits() -> None:
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_gathered_index_is_computed_in_64_bits(guarded: bool) -> None:
     table, where = buffer("T", "float32", 8), buffer("W", "int32", 8)
     out = buffer("out", "float32", 8)
-    # (w - 10**9) * 3 + 3 * 10**9 = 3 w, beyond 32 bits on the way.
-    body = loop(
-        8,
-        lambda v: Store(
-            out, v, Load(table, (Load(where, v) - 1_000_000_000) * 3 + ops.const(3_000_000_000))
-        ),
-    )
+
+    def element(v: Var) -> Stmt:
+        # (w - 10**9) * 3 + 3 * 10**9 = 3 w, beyond 32 bits on the way.
+        index = (Load(where, v) - 1_000_000_000) * 3 + ops.const(3_000_000_000)
+        store = Store(out, v, Load(table, index))
+        return If(v < 7, store) if guarded else store
+
+    body = loop(8, element)
     function = Function("far", (table, where, out), frozenset([out]), body)
     agree(
         function,
@@ -424,7 +426,7 @@ def test_scatters_write_lanes_in_their_order(guarded: bool) -> None:
     function = Function("put", (a, where, out), frozenset([out]), loop(16, element))
     w = np.random.default_rng(0).integers(0, 9, 16).astype("int32")
     kernel = agree(function, [values("float32", 16), w], values("float32", 9, 1))
-    assert "masked.scatter" in kernel.source
+    assert ("masked.scatter" in kernel.source) == guarded
     assert serial_loops(kernel) == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotune.codegen.llvm.linear import Linear, constant
 from autotune.codegen.llvm.memory import Memory
 from autotune.codegen.llvm.types import const_text, llvm_type, memory_suffix, memory_type
-from autotune.codegen.llvm.vectors import constants
+from autotune.codegen.llvm.vectors import Mask, constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
 
@@ -24,8 +24,7 @@ class Transfers(Memory):
             return self._load_uniform(load, self.form(load.index))
         known = self.offsets(load.index)
         if known is None:
-            apart = self.mask is None and self.is_index(load.index)
-            return self._one_by_one(load) if apart else self._gather(load)
+            return self._one_by_one(load) if self.mask is None else self._gather(load, self.mask)
         base, offsets = known
         if not any(offsets):
             return self.splat(self._load_uniform(load, base), load.dtype, lanes)
@@ -34,7 +33,9 @@ class Transfers(Memory):
             if consecutive:
                 return self._load_unmasked(load.buffer, base, lanes)
             return self._shuffled(load, base, offsets)
-        return self._masked_load(load, base, self.mask.ref) if consecutive else self._gather(load)
+        if consecutive:
+            return self._masked_load(load, base, self.mask)
+        return self._gather(load, self.mask)
 
     def load_lane(self, load: Load, lane: int) -> str:
         """Operand text of lane `lane` of what is loaded."""
@@ -112,7 +113,10 @@ class Transfers(Memory):
         return self.define(f"shufflevector {pair}, <{lanes} x i32> {constants('i32', picks)}")
 
     def _one_by_one(self, load: Load) -> str:
-        """Load lanes at distances that loops and sizes tell: scalars, whose addresses hoist."""
+        """Load lanes at distances that only the running program knows.
+
+        Gathers were a fifth slower on the processors tried (Zen 4), and addresses hoist like this.
+        """
         kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
         result = "poison"
         for lane, form in enumerate(self.lanes(load.index)):
@@ -120,26 +124,25 @@ class Transfers(Memory):
             result = self.define(f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}")
         return result
 
-    def _masked_load(self, load: Load, index: Linear, mask: str) -> str:
+    def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
         name, kind = self._masked("load", load.dtype, load.lanes)
         lanes = f"<{load.lanes} x i1>"
         self.declare(name, f"declare {kind} @{name}(ptr, i32 immarg, {lanes}, {kind})")
         pointer, align = self.address(load.buffer, index), self.alignment(load.buffer, index)
         loaded = self.define(
-            f"call {kind} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask}, "
+            f"call {kind} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask.ref}, "
             f"{kind} zeroinitializer)"
         )
         return self.from_memory(loaded, load.dtype, load.lanes)
 
-    def _gather(self, load: Load) -> str:
-        """Load elements that memory tells, or that a mask chooses."""
+    def _gather(self, load: Load, mask: Mask) -> str:
+        """Load the active lanes from wherever they are."""
         name, kind = self._masked("gather", load.dtype, load.lanes)
         masks, pointers = f"<{load.lanes} x i1>", f"<{load.lanes} x ptr>"
         self.declare(name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})")
-        mask = self.mask.ref if self.mask else const_text(True, dtypes.BOOL, load.lanes)
         loaded = self.define(
             f"call {kind} @{name}({pointers} {self.pointers(load.buffer, load.index)}, "
-            f"i32 {dtypes.itemsize(load.dtype)}, {masks} {mask}, {kind} zeroinitializer)"
+            f"i32 {dtypes.itemsize(load.dtype)}, {masks} {mask.ref}, {kind} zeroinitializer)"
         )
         return self.from_memory(loaded, load.dtype, load.lanes)
 
@@ -197,18 +200,17 @@ class Transfers(Memory):
         """Store lanes wherever they belong, in their order."""
         name, kind = self._masked("scatter", buffer.dtype, index.lanes)
         align = dtypes.itemsize(buffer.dtype)
-        if self.mask is None and self.is_index(index):
+        if self.mask is None:
             for lane, form in enumerate(self.lanes(index)):
                 one = self.define(f"extractelement {kind} {value}, i64 {lane}")
                 pointer = self.address(buffer, form)
                 self.line(f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}")
             return
         masks, pointers = f"<{index.lanes} x i1>", f"<{index.lanes} x ptr>"
-        mask = self.mask.ref if self.mask else const_text(True, dtypes.BOOL, index.lanes)
         self.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
         self.line(
             f"call void @{name}({kind} {value}, {pointers} {self.pointers(buffer, index)}, "
-            f"i32 {align}, {masks} {mask})"
+            f"i32 {align}, {masks} {self.mask.ref})"
         )
 
     def store_hint(self, buffer: Buffer, lanes: int) -> str:
