@@ -47,9 +47,10 @@ from autotune.lowering.facts import (
 )
 from autotune.lowering.prove import Prover
 
-#: Copies may together have as many nodes as the function, or this many: a few tens of statements.
-#: Beyond, guards stay, for compile time grows with the code and copies are for the rare cases.
-SMALL = 2000
+#: Nodes that all copies may have together: so many times the function's (five are what guards
+#: on three axes of an unrolled tile take), but some tens of statements in any case, and not so many
+#: that compiling takes seconds. Beyond, guards stay.
+TIMES, AT_LEAST, AT_MOST = 6, 2_000, 20_000
 
 _FIXED = (LoopKind.VECTORIZED, LoopKind.UNROLLED)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
@@ -296,7 +297,7 @@ class _Partition(_Splitter):
     def __init__(self, body: Stmt) -> None:
         super().__init__(body)
         self.sizes = Sizes()
-        self.allowance = max(SMALL, self.sizes.of(body))
+        self.allowance = max(AT_LEAST, min(TIMES * self.sizes.of(body), AT_MOST))
 
     def split(self, loop: For) -> Stmt:
         if loop.kind in (LoopKind.VECTORIZED, *_THREADS) or _has_threads(loop.body):

@@ -171,14 +171,15 @@ def test_the_main_part_of_several_guards_has_none_of_them() -> None:
     assert guards(after) == ["likely((z < 3))"]
 
 
-def test_code_does_not_grow_beyond_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_stay_within_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = loop(Y, 16, If(likely(X * 16 + Y < 37), store(X * 16 + Y)), VECTOR)
-    body = loop(X, 3, inner)
-    monkeypatch.setattr(module, "SMALL", 0)
-    written_out = loop(Z, 4, body, UNROLLED)
-    assert size(written_out) > 3 * size(body)
-    assert size(split(written_out).body) <= 2 * size(written_out)
-    monkeypatch.setattr(Sizes, "of", lambda _, stmt: 1 if stmt is body else 10)
+    body = loop(Z, 2, loop(X, 3, inner), PARALLEL)
+    whole = split(body)
+    assert size(body) < size(whole.body) <= size(body) + module.AT_LEAST
+    monkeypatch.setattr(module, "AT_LEAST", 0)
+    monkeypatch.setattr(module, "TIMES", 1)
+    assert size(body) < size(split(body).body) <= 2 * size(body)
+    monkeypatch.setattr(module, "AT_MOST", size(inner) - 1)
     assert split(body).body is body
 
 
