@@ -51,7 +51,7 @@ class Placement(StageCore):
                 f"it would be computed inside itself{through}; give a stage that reads it and is "
                 "not inside it",
             )
-        parent._leaf("compute_at", axis)
+        parent._leaf(f"compute_at of {self.name!r}", axis)
         self.attach, self.attach_point = Attach.AT, AttachPoint(parent, axis)
         self.note("compute_at", parent, axis)
 

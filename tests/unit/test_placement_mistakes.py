@@ -89,8 +89,8 @@ PLACE = [
     refused(
         "compute at an axis of another stage",
         lambda p: p.sC.compute_at(p.sD, p.x),
-        "compute_at on stage 'D', axis 'x': it belongs to stage 'C'; give one of the loops of 'D': "
-        "y",
+        "compute_at of 'C' on stage 'D', axis 'x': it belongs to stage 'C'; give one of the loops "
+        "of 'D': y",
     ),
     refused(
         "compute at a stage of another schedule",
@@ -100,14 +100,14 @@ PLACE = [
     refused(
         "compute at a loop that was split",
         lambda p: [p.sD.split(p.y, factor=2), p.sC.compute_at(p.sD, p.y)],
-        "compute_at on stage 'D', axis 'y': it was split or fused before; give one of the loops of "
-        "'D': y.outer, y.inner",
+        "compute_at of 'C' on stage 'D', axis 'y': it was split or fused before; give one of the "
+        "loops of 'D': y.outer, y.inner",
     ),
     refused(
         "compute at an inlined stage",
         lambda p: [p.sB.compute_inline(), p.s.cache_read(p.A, "local", [p.B])]
         and p.s[p.s.stages[1].outputs[0]].compute_at(p.sB, p.i),
-        f"compute_at on stage 'B': {INLINED}",
+        f"compute_at of 'A.local' on stage 'B': {INLINED}",
     ),
     refused(
         "compute where a reader is outside",
