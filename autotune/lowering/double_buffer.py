@@ -67,18 +67,18 @@ class _DoubleBuffer(StmtRewriter):
         return _ahead(loop, buffers)
 
     def _check(self, loop: For, buffers: list[Buffer]) -> None:
-        stage = self.stages[buffers[0]]
-        where = f"stage {stage!r} is double-buffered in loop {loop.var.name!r}"
-        if loop.kind not in _IN_ORDER:
-            raise LoweringError(
-                f"{where}, which is {loop.kind}: its iterations do not run one after another; "
-                "compute it at a serial loop"
-            )
-        written = {id(part): _stored(part) for part in _parts(loop.body)}
-        for part in _parts(loop.body):
-            if not written[id(part)].intersection(buffers):
+        parts = [(part, _stored(part)) for part in _parts(loop.body)]
+        for part, written in parts:
+            own = written.intersection(buffers)
+            if not own:
                 continue
-            others = {b for other, found in written.items() if other != id(part) for b in found}
+            where = f"stage {self.stages[own.pop()]!r} is double-buffered in loop {loop.var.name!r}"
+            if loop.kind not in _IN_ORDER:
+                raise LoweringError(
+                    f"{where}, which is {loop.kind}: its iterations do not run one after another; "
+                    "compute it at a serial loop"
+                )
+            others = {buffer for other, stored in parts if other is not part for buffer in stored}
             for read in _loaded(part):
                 if read in others:
                     raise LoweringError(

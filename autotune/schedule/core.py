@@ -128,7 +128,13 @@ class StageCore:
         )
         if not same or self.loop_kinds or self.bindings or self.pragmas:
             self.fail(primitive, f"its loops were changed already; {primitive} it first")
+        self.refuse_ahead(primitive)
         self.refuse_guests(primitive)
+
+    def refuse_ahead(self, primitive: str) -> None:
+        """Refuse to give a stage that is computed an iteration ahead a source in the same loop."""
+        if self.double_buffered:
+            self.fail(primitive, f"it is double-buffered already; {primitive} it first")
 
     def refuse_guests(self, primitive: str, axis: IterVar | None = None) -> None:
         """Refuse to take an axis (or all) away under a stage that is computed at it."""

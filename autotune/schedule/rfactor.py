@@ -89,6 +89,7 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
     if not isinstance(op, ComputeOp) or not op.reduce_axis:
         stage.fail("rfactor", "it does not reduce; factor a stage whose body is a reduction")
     stage._leaf("rfactor", axis)
+    stage.refuse_ahead("rfactor")
     stage.refuse_guests("rfactor")
     if axis.kind is not AxisKind.REDUCE:
         stage.fail(

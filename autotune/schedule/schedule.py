@@ -251,6 +251,10 @@ def create_schedule(
                 f"create_schedule: {op!r} is no operation to compute; give some, as in "
                 "create_schedule(C.op)"
             )
+    if isinstance(steps, str) or not isinstance(steps, Iterable):
+        raise ScheduleError(
+            f"create_schedule: steps are a list, not {steps!r}; give what to_json gave"
+        )
     schedule = Schedule(listed)
     replay(schedule, steps)
     return schedule

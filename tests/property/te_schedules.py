@@ -246,6 +246,7 @@ class _Scheduler:
             or stage.loop_kinds
             or stage.bindings
             or stage.pragmas
+            or stage.double_buffered
             or self.attached_to.intersection(stage.leaf_axes)
         ):
             return
@@ -254,7 +255,8 @@ class _Scheduler:
     def do_rfactor(self, stage: Stage) -> None:
         spatial = [a for a in stage.leaf_axes if a.kind is AxisKind.SPATIAL]
         changed = spatial != list(stage.op.axis) or stage.loop_kinds or stage.bindings
-        changed = changed or stage.pragmas or stage.alignments or stage.store_predicate is not None
+        changed = changed or stage.pragmas or stage.alignments or stage.double_buffered
+        changed = changed or stage.store_predicate is not None
         axes = [a for a in self.free(stage) if a.kind is AxisKind.REDUCE]
         if axes and not changed and not self.attached_to.intersection(stage.leaf_axes):
             position = self.pick(range(len(spatial) + 1))

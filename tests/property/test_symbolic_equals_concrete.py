@@ -46,6 +46,8 @@ class Recipe:
     reorder: bool
     annotate: bool
     fuse_own_pieces: bool = False
+    padded: bool = False
+    ahead: bool = False
 
 
 def _compute(recipe: Recipe, cfg: Knobs) -> tuple[list[Any], Any, Any]:
@@ -88,9 +90,16 @@ def _template(recipe: Recipe, cfg: Knobs) -> tuple[Any, list[Any]]:
         order = cfg.define_reorder(f"order{len(few)}", [f"l{i}" for i in range(len(few))])
         loops[: len(few)] = order.apply(stage, few)
     at = loops[te.min(cfg.define_knob("at", [1, 0, 2]), len(loops) - 1)]
-    for other in (cache, middle):
+    for other in (middle, cache):
         if other is not None:
             s[other].compute_at(stage, at)
+            if recipe.padded:
+                s[other].storage_align(s[other].op.axis[0], numbers[0] + 1, te.min(numbers[0], 2))
+                s[other].pragma(s[other].op.axis[0], "auto_unroll_max_step", numbers[-1] * 4)
+    if recipe.ahead and not recipe.cache_read and not recipe.annotate:
+        first = cache if middle is None else middle
+        if first is not None:
+            s[first].double_buffer()
     if cache is not None:
         inner = s[cache].op.axis[-1]
         if recipe.kind == "matmul":
@@ -153,6 +162,8 @@ recipes = st.builds(
     reorder=st.booleans(),
     annotate=st.booleans(),
     fuse_own_pieces=st.booleans(),
+    padded=st.booleans(),
+    ahead=st.booleans(),
 )
 
 

@@ -32,12 +32,6 @@ def reader_outside(p: Program) -> None:
     p.lower()
 
 
-def copy_outside(p: Program) -> None:
-    p.sC.compute_at(p.sD, p.y)
-    p.s.cache_read(p.C, "local", [p.D])
-    p.lower()
-
-
 def two_readers(p: Program) -> None:
     E = te.compute((8,), lambda e: p.C[e] + p.D[e], name="E")
     s = te.create_schedule(E.op)
@@ -121,13 +115,6 @@ PLACE = [
         two_readers,
         "stage 'C' is computed at axis 'e' of stage 'E', but its reader 'D' is not inside that "
         "loop; move the reader there too, or compute 'C' further out",
-        LoweringError,
-    ),
-    refused(
-        "compute where a new copy is outside",
-        copy_outside,
-        "stage 'C' is computed at axis 'y' of stage 'D', but its reader 'C.local' is not inside "
-        "that loop; move the reader there too, or compute 'C' further out",
         LoweringError,
     ),
     refused(
@@ -349,6 +336,18 @@ CACHE = [
         "cache_write on stage 'C', axis 'x': stage 'B' is computed at it; cache_write it first",
     ),
     refused(
+        "a cache of a stage that is computed ahead",
+        lambda p: [
+            p.sC.compute_at(p.sD, p.y), p.sC.double_buffer(), p.s.cache_write(p.C, "local")
+        ],
+        "cache_write on stage 'C': it is double-buffered already; cache_write it first",
+    ),
+    refused(
+        "partial results of a stage that is computed ahead",
+        lambda p: [p.sC.compute_at(p.sD, p.y), p.sC.double_buffer(), p.s.rfactor(p.C, p.k)],
+        "rfactor on stage 'C': it is double-buffered already; rfactor it first",
+    ),
+    refused(
         "a cache of an inlined stage",
         lambda p: [p.sB.compute_inline(), p.s.cache_write(p.B, "local")],
         f"cache_write on stage 'B': {INLINED}",
@@ -383,6 +382,11 @@ CREATE_AND_LOWER = [
         "schedule nothing",
         lambda p: te.create_schedule([]),
         "create_schedule: no operation is given; give some, as in create_schedule(C.op)",
+    ),
+    refused(
+        "schedule by the steps of a record that has none",
+        lambda p: te.create_schedule(p.D.op, steps=None),
+        "create_schedule: steps are a list, not None; give what to_json gave",
     ),
     refused(
         "a tensor of another program",
