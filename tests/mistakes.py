@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -38,22 +37,6 @@ class Program:
 
 def lower_schedule_of(schedule: Schedule, *tensors: Tensor) -> None:
     lower_schedule(schedule, list(tensors))
-
-
-@dataclass
-class Mistakes:
-    """Functions that each make one mistake, with the error they must end in."""
-
-    table: list[Any] = field(default_factory=list)
-
-    def __call__(
-        self, error: type[AutotuneError], message: str
-    ) -> Callable[[Callable[[Program], None]], Callable[[Program], None]]:
-        def add(make: Callable[[Program], None]) -> Callable[[Program], None]:
-            self.table.append(pytest.param(make, error, message, id=make.__name__))
-            return make
-
-        return add
 
 
 def refused(
