@@ -36,9 +36,14 @@ def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "m
         Name of the function.
     """
     if not isinstance(schedule, Schedule):
-        raise LoweringError(f"expected a schedule first, got {schedule!r}")
+        raise LoweringError(
+            f"lower: expected a schedule first, got {schedule!r}; make one with te.create_schedule"
+        )
     if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
-        raise LoweringError(f"expected the list of tensors, inputs then outputs, got {tensors!r}")
+        raise LoweringError(
+            f"lower: expected a list of tensors, got {tensors!r}; give inputs, then outputs, as in "
+            "[A, B]"
+        )
     return _Lowering(schedule, tensors, name).function()
 
 
@@ -99,14 +104,14 @@ class _Lowering:
     def _declare_parameters(self) -> None:
         for tensor in self.tensors:
             if tensor in self.buffers:
-                raise LoweringError(f"tensor {tensor.name!r} is listed twice as a parameter")
+                raise LoweringError(f"tensor {tensor.name!r} is listed twice; list it once")
             if not isinstance(tensor.op, PlaceholderOp):
                 self.schedule[tensor]  # refuses what the schedule does not compute
             self._declare(tensor, tensor.extents, None)
         for stage in self.stages:
             if stage.is_output and not any(t in self.buffers for t in stage.outputs):
                 raise LoweringError(
-                    f"output {stage.name!r} of the schedule is missing from the list of tensors"
+                    f"output {stage.name!r} is missing from the list of tensors; add it"
                 )
             for tensor in stage.outputs:
                 if tensor in self.buffers and not stage.is_output:
@@ -118,7 +123,7 @@ class _Lowering:
             tensor = stage.outputs[0]
             if isinstance(stage.op, PlaceholderOp) and tensor not in self.buffers:
                 raise LoweringError(
-                    f"placeholder {tensor.name!r} is read but missing from the list of tensors"
+                    f"placeholder {tensor.name!r} is missing from the list of tensors; add it"
                 )
 
     def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
@@ -389,7 +394,7 @@ class _Lowering:
                 (
                     binary("==", extent, thread.dom.extent),
                     f"stage {stage.name!r}: axis {leaf.name!r} bound to {thread.thread_tag} must "
-                    f"have the thread axis' extent",
+                    "have its extent; leave the thread axis' range out, or split the loop to it",
                 )
             )
         return For(var, extent, LoopKind.THREAD, body, thread.thread_tag)

@@ -401,19 +401,19 @@ CREATE_AND_LOWER = [
     refused(
         "lower without an input",
         lambda p: lower_schedule_of(p.s, p.D),
-        "placeholder 'A' is read but missing from the list of tensors",
+        "placeholder 'A' is missing from the list of tensors; add it",
         LoweringError,
     ),
     refused(
         "lower without an output",
         lambda p: lower_schedule_of(p.s, p.A),
-        "output 'D' of the schedule is missing from the list of tensors",
+        "output 'D' is missing from the list of tensors; add it",
         LoweringError,
     ),
     refused(
         "lower with a tensor twice",
         lambda p: lower_schedule_of(p.s, p.A, p.A, p.D),
-        "tensor 'A' is listed twice as a parameter",
+        "tensor 'A' is listed twice; list it once",
         LoweringError,
     ),
     refused(
@@ -433,20 +433,22 @@ CREATE_AND_LOWER = [
     refused(
         "lower with an operation",
         lambda p: lower_schedule(p.s, [p.A, p.D.op]),
-        "expected the list of tensors, inputs then outputs, got [<tensor A: float32 [8, 6]>, "
-        "<ComputeOp D>]",
+        "lower: expected a list of tensors, got [<tensor A: float32 [8, 6]>, <ComputeOp D>]; give "
+        "inputs, then outputs, as in [A, B]",
         LoweringError,
     ),
     refused(
         "lower with a single tensor",
         lambda p: lower_schedule(p.s, p.D),
-        "expected the list of tensors, inputs then outputs, got <tensor D: float32 [8]>",
+        "lower: expected a list of tensors, got <tensor D: float32 [8]>; give inputs, then "
+        "outputs, as in [A, B]",
         LoweringError,
     ),
     refused(
         "lower a tensor",
         lambda p: autotune.lower(p.D, [p.A, p.D]),
-        "expected a schedule first, got <tensor D: float32 [8]>",
+        "lower: expected a schedule first, got <tensor D: float32 [8]>; make one with "
+        "te.create_schedule",
         LoweringError,
     ),
 ]

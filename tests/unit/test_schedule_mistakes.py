@@ -326,7 +326,8 @@ ANNOTATE = [
     refused(
         "bind a loop of another length",
         a_thread_axis_of_another_length,
-        "stage 'D': axis 'y' bound to threadIdx.x must have the thread axis' extent",
+        "stage 'D': axis 'y' bound to threadIdx.x must have its extent; leave the thread "
+        "axis' range out, or split the loop to it",
         InstantiationError,
     ),
     refused(

@@ -272,7 +272,8 @@ class Body(Values):
     def _loop(self, loop: For) -> None:
         if loop.kind in (LoopKind.THREAD, LoopKind.VTHREAD):
             raise CodegenError(
-                f"loop {loop.var.name} is bound to {loop.thread_tag}, which a CPU does not have"
+                f"loop {loop.var.name} is bound to {loop.thread_tag}, which a CPU does not have; "
+                "use parallel or leave it serial"
             )
         if loop.kind is LoopKind.VECTORIZED:
             raise CodegenError(f"loop {loop.var.name} was to become vectors before code generation")
