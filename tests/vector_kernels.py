@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvm_kernels import i32
 
-from autotune.ir import ops
-from autotune.ir.expr import Buffer, Const, Expr, Var
+from autotune.ir import dtypes, ops
+from autotune.ir.expr import Expr, Var
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import For, Function, LoopKind, Stmt
 from autotune.ir.verify import verify
@@ -24,8 +25,26 @@ from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import CompiledFunction, compile_function
 
 Array = npt.NDArray[Any]
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 _libc = ctypes.CDLL(None, use_errno=True)
 _NO_ACCESS = 0  # PROT_NONE
+
+
+def values(dtype: str, n: int, seed: int = 0) -> Array:
+    """Small whole numbers, so that sums and products are exact."""
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.integers(0, 2, n).astype(bool)
+    low = 0 if dtypes.is_unsigned(dtype) else -20
+    return rng.integers(low, 20, n).astype(dtypes.numpy_dtype(dtype))
+
+
+def also(*conditions: Expr) -> Expr:
+    """All conditions at once."""
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = ops.binary("and", result, condition)
+    return result
 
 
 def fenced(array: Array, at_end: bool) -> Array:
@@ -41,17 +60,6 @@ def fenced(array: Array, at_end: bool) -> Array:
     copy = np.frombuffer(memory, array.dtype, array.size, offset).reshape(array.shape)
     copy[...] = array
     return copy
-
-
-def i32(value: int) -> Const:
-    """Constant for an index."""
-    return Const(value, "int32")
-
-
-def buffer(name: str, dtype: str, *shape: int | Expr, scope: str = "global") -> Buffer:
-    """Return a buffer of constant or symbolic extents."""
-    sizes = tuple(i32(s) if isinstance(s, int) else s for s in shape)
-    return Buffer(name, dtype, sizes, scope)
 
 
 def loop(
@@ -87,16 +95,3 @@ def agree(function: Function, inputs: Sequence[Array], out: Array) -> CompiledFu
 def serial_loops(kernel: CompiledFunction) -> list[str]:
     """Names of the loops that are left."""
     return [stmt.var.name for stmt in walk(kernel.function.body) if isinstance(stmt, For)]
-
-
-def random_index(rng: np.random.Generator, leaves: list[Expr], depth: int) -> Expr:
-    """Integer arithmetic over `leaves`; divisors are constants of either sign or a size."""
-    if depth == 0 or rng.random() < 0.15:
-        return leaves[rng.integers(len(leaves))] if rng.random() < 0.8 else i32(rng.integers(-9, 9))
-    a, b = (random_index(rng, leaves, depth - 1) for _ in range(2))
-    op = ["+", "-", "*", "//", "%", "min", "max"][rng.integers(7)]
-    if op in ("//", "%"):
-        b = leaves[-1] if rng.random() < 0.2 else i32(int(rng.choice([-5, -2, 1, 2, 3, 4, 7, 16])))
-    if op == "*":
-        b = i32(int(rng.integers(-4, 5)))
-    return ops.binary(op, a, b)
