@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Const, Expr, Load, Read, Reduce, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, Reduce, SizeVar, Var
 from autotune.ir.itervar import AxisKind, IterVar
-from autotune.ir.ops import binary, const, likely
+from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, free_vars, substitute, walk_expr
-from autotune.lowering.bounds import Bounds, at_least_one, loop_path
+from autotune.lowering.axis_guards import below, guarded, stage_guards
+from autotune.lowering.bounds import Bounds, loop_path
 from autotune.lowering.double_buffer import double_buffer
-from autotune.schedule.relations import Fuse, Split, is_over_knobs
+from autotune.lowering.layout import Layout
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
@@ -55,20 +56,13 @@ class _Lowering:
         self.name = name
         self.bounds = Bounds(schedule)
         self.stages = list(self.bounds.bodies)
-        self.buffers: dict[Tensor, Buffer] = {}
-        self.strides: dict[Tensor, list[Expr]] = {}
+        self.layout = Layout(schedule, self.bounds, tensors)
+        self.buffers = self.layout.buffers
         self.unrolling: dict[Var, Mapping[str, Expr]] = {}
         self.requirements: list[tuple[Expr, str]] = []
         self.threads: dict[Var, Expr] = {}
-        self._names: set[str] = set()
-        self._flatten = _Flatten(self)
 
     def function(self) -> Function:
-        self._declare_parameters()
-        for stage in self.stages:
-            for tensor in stage.outputs:
-                if tensor not in self.buffers:
-                    self._declare(tensor, self._region_shape(stage), stage)
         body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
         if self.threads:
             body = _Threads(self.threads).stmt(body)
@@ -99,82 +93,6 @@ class _Lowering:
         }
         return double_buffer(body, buffers) if buffers else body
 
-    # -- buffers ---------------------------------------------------------------------------
-
-    def _declare_parameters(self) -> None:
-        for tensor in self.tensors:
-            if tensor in self.buffers:
-                raise LoweringError(f"tensor {tensor.name!r} is listed twice; list it once")
-            if not isinstance(tensor.op, PlaceholderOp):
-                self.schedule[tensor]  # refuses what the schedule does not compute
-            self._declare(tensor, tensor.extents, None)
-        for stage in self.stages:
-            if stage.is_output and not any(t in self.buffers for t in stage.outputs):
-                raise LoweringError(
-                    f"output {stage.name!r} is missing from the list of tensors; add it"
-                )
-            for tensor in stage.outputs:
-                if tensor in self.buffers and not stage.is_output:
-                    raise LoweringError(
-                        f"tensor {tensor.name!r} is an intermediate result; give its operation "
-                        "to create_schedule too if it shall be returned"
-                    )
-        for stage in self.schedule.stages:
-            tensor = stage.outputs[0]
-            if isinstance(stage.op, PlaceholderOp) and tensor not in self.buffers:
-                raise LoweringError(
-                    f"placeholder {tensor.name!r} is missing from the list of tensors; add it"
-                )
-
-    def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
-        assert isinstance(stage.op, ComputeOp)
-        return tuple(self.bounds.ranges[axis].extent for axis in stage.op.axis)
-
-    def _declare(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> None:
-        """Make the buffer of a tensor and note the strides of its dimensions, row-major.
-
-        A padded temporary, of which some stride is aligned, is one long row.
-        """
-        strides: list[Expr] = []
-        stride: Expr = const(1)
-        alignments = {} if stage is None else stage.alignments
-        for position in reversed(range(tensor.ndim)):
-            alignment = alignments.get(tensor.op.axis[position]) if alignments else None
-            if alignment is not None:
-                stride = alignment.of(stride)
-            strides.insert(0, stride)
-            stride = binary("*", stride, shape[position])
-        self.strides[tensor] = strides
-        scope = "global" if stage is None else stage.scope
-        name = self._unused(tensor.name)
-        stored = (stride,) if alignments else shape
-        self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
-
-    def _unused(self, name: str) -> str:
-        """Return `name`, numbered if another buffer has it."""
-        unused, count = name, 0
-        while unused in self._names:
-            count += 1
-            unused = f"{name}_{count}"
-        self._names.add(unused)
-        return unused
-
-    def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
-        """Return the buffer and the flat row-major index of an element."""
-        buffer = self.buffers.get(tensor)
-        if buffer is None:
-            raise LoweringError(
-                f"tensor {tensor.name!r} is read but neither computed nor a parameter"
-            )
-        op = self.schedule[tensor].op
-        flat: Expr = const(0)
-        for position in reversed(range(tensor.ndim)):
-            index = indices[position]
-            if isinstance(op, ComputeOp):
-                index = binary("-", index, self.bounds.ranges[op.axis[position]].min)
-            flat = binary("+", binary("*", index, self.strides[tensor][position]), flat)
-        return buffer, flat
-
     # -- stages ----------------------------------------------------------------------------
 
     def _pipeline(
@@ -197,15 +115,15 @@ class _Lowering:
         body = self.bounds.bodies[stage]
         threads = dict(open_threads)
         opened = self._open_threads(stage, threads)
-        spatial = [self.element(t, [values[a.var] for a in op.axis]) for t in stage.outputs]
+        spatial = [self.layout.element(t, [values[a.var] for a in op.axis]) for t in stage.outputs]
         leaves = stage.leaf_axes
         if not op.reduce_axis:
             stores = [
-                Store(buffer, index, self._flatten.expr(substitute(expr, values)))
+                Store(buffer, index, self.layout.loads(substitute(expr, values)))
                 for (buffer, index), expr in zip(spatial, body, strict=True)
             ]
             stored = self._where_stored(stage, values, threads, seq(*stores))
-            inner = _guarded(self._guards(stage, values), stored)
+            inner = guarded(stage_guards(stage, self.bounds, values), stored)
             return self._loops(stage, leaves, inner, threads, opened)
         first = next(i for i, leaf in enumerate(leaves) if leaf.kind is AxisKind.REDUCE)
         init = self._init(stage, values, spatial, leaves[first:], threads, opened)
@@ -233,8 +151,8 @@ class _Lowering:
                 )
             )
         )
-        guards = self._guards(stage, values, skip_reduce=True)
-        inner = _guarded(guards, self._where_stored(stage, values, threads, stores))
+        guards = stage_guards(stage, self.bounds, values, skip_reduce=True)
+        inner = guarded(guards, self._where_stored(stage, values, threads, stores))
         kept = [leaf for leaf in leaves if leaf.kind is not AxisKind.REDUCE]
         nest = self._loops(stage, kept, inner, threads, opened, attached=False)
         fresh = {
@@ -254,7 +172,7 @@ class _Lowering:
     ) -> Stmt:
         reduction = self.bounds.bodies[stage][0]
         assert isinstance(reduction, Reduce)
-        sources = [self._flatten.expr(substitute(s, values)) for s in reduction.sources]
+        sources = [self.layout.loads(substitute(s, values)) for s in reduction.sources]
         current = [Load(buffer, index) for buffer, index in spatial]
         combined = reduction.combiner.combine(current, sources)
         store = self._store_together(
@@ -263,11 +181,11 @@ class _Lowering:
                 for (buffer, index), value in zip(spatial, combined, strict=True)
             ]
         )
-        condition = self._flatten.expr(substitute(reduction.condition, values))
+        condition = self.layout.loads(substitute(reduction.condition, values))
         if not (isinstance(condition, Const) and condition.value):
             store = If(condition, store)
         store = self._where_stored(stage, values, threads, store)
-        return _guarded(self._guards(stage, values), store)
+        return guarded(stage_guards(stage, self.bounds, values), store)
 
     def _where_stored(
         self, stage: Stage, values: dict[Var, Expr], threads: dict[str, Var], stores: Stmt
@@ -315,8 +233,8 @@ class _Lowering:
         if len(pending) <= 1:
             return seq(*ordered, *pending)
         aside = [
-            Buffer(self._unused(f"{one.buffer.name}.new"), one.buffer.dtype, (const(1),), "local")
-            for one in pending
+            Buffer(self.layout.unused(f"{b.name}.new"), b.dtype, (const(1),), "local")
+            for b in (one.buffer for one in pending)
         ]
         zero = const(0)
         body = seq(
@@ -388,7 +306,7 @@ class _Lowering:
         if leaf in stage.pragmas:
             self.unrolling[var] = stage.pragmas[leaf]
         if leaf not in opened:
-            return _guarded([_below(var, extent)], body)
+            return guarded([below(var, extent)], body)
         if thread.dom is not None:
             self.requirements.append(
                 (
@@ -411,76 +329,9 @@ class _Lowering:
                 opened.add(leaf)
         return opened
 
-    # -- guards ----------------------------------------------------------------------------
-
-    def _guards(
-        self, stage: Stage, values: dict[Var, Expr], skip_reduce: bool = False
-    ) -> list[Expr]:
-        """Return the conditions under which an iteration is one that the stage needs."""
-        op = stage.op
-        assert isinstance(op, ComputeOp)
-        guards = []
-        for axis, value, exact in self._split_values(stage):
-            if skip_reduce and axis.kind is AxisKind.REDUCE:
-                continue
-            guards.append(binary("or", exact, _below(value, self.bounds.ranges[axis].extent)))
-        for axis in op.axis:
-            span, dom = self.bounds.ranges[axis], axis.dom
-            assert dom is not None
-            whole = binary("and", _same(span.min, dom.min), _same(span.extent, dom.extent))
-            value = values[axis.var]
-            guards.append(binary("or", whole, binary("<=", const(0), value)))
-            guards.append(binary("or", whole, _below(value, dom.extent)))
-        return [g for g in guards if not isinstance(g, Const) or not g.value]
-
-    def _split_values(self, stage: Stage) -> list[tuple[IterVar, Expr, Expr]]:
-        """Return the values of axes counted from 0, and when their loops surely do not overshoot.
-
-        The latter are conditions over knobs, so that a guard is there for just those values for
-        which it would be if they were plain numbers.
-        """
-        ranges = self.bounds.ranges
-        values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
-        exact: dict[IterVar, Expr] = dict.fromkeys(stage.leaf_axes, const(True))
-        for relation in reversed(stage.relations):
-            if isinstance(relation, Split):
-                outer = binary("*", values[relation.outer], self.bounds.stride(relation))
-                values[relation.parent] = binary("+", outer, values[relation.inner])
-                parts = binary("and", exact[relation.outer], exact[relation.inner])
-                divides = relation.exact(ranges[relation.parent].extent)
-                exact[relation.parent] = binary("and", parts, divides)
-            else:
-                assert isinstance(relation, Fuse)
-                fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
-                values[relation.outer] = binary("//", fused, inner)
-                values[relation.inner] = binary("%", fused, inner)
-                # A guard on the fused axis keeps both of these within their extents.
-                exact[relation.outer] = exact[relation.inner] = const(True)
-        return [(axis, values[axis], exact[axis]) for axis in stage.all_axes]
-
-
 def _loads(store: Store, buffer: Buffer) -> bool:
     """Whether the value of a store is computed from a buffer."""
     return any(isinstance(e, Load) and e.buffer is buffer for e in walk_expr(store.value))
-
-
-def _same(size: Expr, other: Expr) -> Expr:
-    """Return the condition over knobs under which two sizes are equal; False if unknown."""
-    if size is other:
-        return const(True)
-    if not (is_over_knobs(size) and is_over_knobs(other)):
-        return const(False)
-    return binary("==", size, other)
-
-
-def _below(value: Expr, extent: Expr) -> Expr:
-    return binary("<", value, extent)
-
-
-def _guarded(guards: Sequence[Expr], body: Stmt) -> Stmt:
-    for guard in reversed(guards):
-        body = If(likely(guard), body)
-    return body
 
 
 def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
@@ -491,18 +342,6 @@ def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
                 if isinstance(var, SizeVar):
                     found.setdefault(var)
     return tuple(found)
-
-
-class _Flatten(Rewriter):
-    """Replaces reads of tensors by loads of flat buffers."""
-
-    def __init__(self, lowering: _Lowering) -> None:
-        super().__init__()
-        self.lowering = lowering
-
-    def visit_Read(self, node: Read) -> Expr:
-        indices = [self.expr(index) for index in node.children]
-        return Load(*self.lowering.element(node.tensor, indices))
 
 
 class _Rename(Rewriter):

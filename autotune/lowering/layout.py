@@ -1,0 +1,127 @@
+"""Where tensors are stored: the buffer of each, its strides, and flat indices into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Buffer, Expr, Load, Read
+from autotune.ir.ops import binary, const
+from autotune.ir.visitor import Rewriter
+from autotune.lowering.bounds import Bounds
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Stage
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+
+
+class Layout:
+    """Buffers of a schedule's tensors: parameters whole, temporaries as far as they are needed.
+
+    Attributes
+    ----------
+    buffers : dict of Tensor to Buffer
+        Parameters first, in the caller's order.
+    """
+
+    def __init__(self, schedule: Schedule, bounds: Bounds, parameters: Sequence[Tensor]) -> None:
+        self.schedule = schedule
+        self.bounds = bounds
+        self.buffers: dict[Tensor, Buffer] = {}
+        self._strides: dict[Tensor, list[Expr]] = {}
+        self._names: set[str] = set()
+        self._flatten = _Flatten(self)
+        self._declare_parameters(parameters)
+        for stage in bounds.bodies:
+            for tensor in stage.outputs:
+                if tensor not in self.buffers:
+                    self._declare(tensor, self._region_shape(stage), stage)
+
+    def _declare_parameters(self, parameters: Sequence[Tensor]) -> None:
+        for tensor in parameters:
+            if tensor in self.buffers:
+                raise LoweringError(f"tensor {tensor.name!r} is listed twice; list it once")
+            if not isinstance(tensor.op, PlaceholderOp):
+                self.schedule[tensor]  # refuses what the schedule does not compute
+            self._declare(tensor, tensor.extents, None)
+        for stage in self.bounds.bodies:
+            if stage.is_output and not any(t in self.buffers for t in stage.outputs):
+                raise LoweringError(
+                    f"output {stage.name!r} is missing from the list of tensors; add it"
+                )
+            for tensor in stage.outputs:
+                if tensor in self.buffers and not stage.is_output:
+                    raise LoweringError(
+                        f"tensor {tensor.name!r} is an intermediate result; give its operation "
+                        "to create_schedule too if it shall be returned"
+                    )
+        for stage in self.schedule.stages:
+            tensor = stage.outputs[0]
+            if isinstance(stage.op, PlaceholderOp) and tensor not in self.buffers:
+                raise LoweringError(
+                    f"placeholder {tensor.name!r} is missing from the list of tensors; add it"
+                )
+
+    def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
+        assert isinstance(stage.op, ComputeOp)
+        return tuple(self.bounds.ranges[axis].extent for axis in stage.op.axis)
+
+    def _declare(self, tensor: Tensor, shape: tuple[Expr, ...], stage: Stage | None) -> None:
+        """Make the buffer of a tensor and note the strides of its dimensions, row-major.
+
+        A padded temporary, of which some stride is aligned, is one long row.
+        """
+        strides: list[Expr] = []
+        stride: Expr = const(1)
+        alignments = {} if stage is None else stage.alignments
+        for position in reversed(range(tensor.ndim)):
+            alignment = alignments.get(tensor.op.axis[position]) if alignments else None
+            if alignment is not None:
+                stride = alignment.of(stride)
+            strides.insert(0, stride)
+            stride = binary("*", stride, shape[position])
+        self._strides[tensor] = strides
+        scope = "global" if stage is None else stage.scope
+        name = self.unused(tensor.name)
+        stored = (stride,) if alignments else shape
+        self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
+
+    def unused(self, name: str) -> str:
+        """Return `name`, numbered if another buffer has it."""
+        unused, count = name, 0
+        while unused in self._names:
+            count += 1
+            unused = f"{name}_{count}"
+        self._names.add(unused)
+        return unused
+
+    def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
+        """Return the buffer and the flat row-major index of an element."""
+        buffer = self.buffers.get(tensor)
+        if buffer is None:
+            raise LoweringError(
+                f"tensor {tensor.name!r} is read but neither computed nor a parameter"
+            )
+        op = self.schedule[tensor].op
+        flat: Expr = const(0)
+        for position in reversed(range(tensor.ndim)):
+            index = indices[position]
+            if isinstance(op, ComputeOp):
+                index = binary("-", index, self.bounds.ranges[op.axis[position]].min)
+            flat = binary("+", binary("*", index, self._strides[tensor][position]), flat)
+        return buffer, flat
+
+    def loads(self, expr: Expr) -> Expr:
+        """Return an expression with its reads of tensors as loads of flat buffers."""
+        return self._flatten.expr(expr)
+
+
+class _Flatten(Rewriter):
+    """Replaces reads of tensors by loads of flat buffers."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout = layout
+
+    def visit_Read(self, node: Read) -> Expr:
+        indices = [self.expr(index) for index in node.children]
+        return Load(*self.layout.element(node.tensor, indices))
