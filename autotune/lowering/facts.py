@@ -65,7 +65,7 @@ def excess(condition: Expr) -> Expr | None:
     """
     if not isinstance(condition, Binary) or condition.op not in ("<", "<=", ">", ">="):
         return None
-    if any(not _is_exact(node) for child in condition.children for node in walk_expr(child)):
+    if not all(map(is_exact, condition.children)):
         return None
     a, b = condition.a, condition.b
     if condition.op in (">", ">="):
@@ -75,8 +75,12 @@ def excess(condition: Expr) -> Expr | None:
     return binary("+", difference, one) if condition.op in ("<", ">") else difference
 
 
+def is_exact(node: Expr) -> bool:
+    """Whether an expression is index arithmetic, which neither wraps nor reads memory."""
+    return all(map(_is_exact, walk_expr(node)))
+
+
 def _is_exact(node: Expr) -> bool:
-    """Whether a node is index arithmetic, which does not wrap."""
     if isinstance(node, (Load, Read)) or node.lanes != 1:
         return False
     if isinstance(node, Cast) and not dtypes.holds(node.dtype, node.a.dtype):
@@ -99,14 +103,18 @@ class Choices:
             return (*self._in(stmt.index), *self._in(stmt.value))
         return ()
 
-    def parts(self, stmt: Stmt) -> Iterator[tuple[Expr, Expr | None]]:
-        """Yield the conjuncts of the conditions, each with its excess."""
+    def parts(self, condition: Expr) -> Mapping[Expr, Expr | None]:
+        """Return the conjuncts of a condition, each with its excess."""
+        parts = self._parts.get(condition)
+        if parts is None:
+            parts = {part: excess(part) for part in conjuncts(condition)}
+            self._parts[condition] = parts
+        return parts
+
+    def parts_of(self, stmt: Stmt) -> Iterator[tuple[Expr, Expr | None]]:
+        """Yield the conjuncts of all conditions that a statement itself tests."""
         for condition in self.of(stmt):
-            parts = self._parts.get(condition)
-            if parts is None:
-                parts = {part: excess(part) for part in conjuncts(condition)}
-                self._parts[condition] = parts
-            yield from parts.items()
+            yield from self.parts(condition).items()
 
     def _in(self, expr: Expr) -> tuple[Expr, ...]:
         found = self._found.get(expr)
@@ -136,16 +144,16 @@ class Assuming(Rewriter):
 
     Parameters
     ----------
-    known : mapping of Expr to bool
-        Truth of conditions, which are recognised wherever they stand.
+    known : mapping of Expr to Expr
+        What conditions are, wherever they stand: constants, or others that mean the same there.
     choices : Choices
         Finds the statements that have conditions; others are not looked into.
     """
 
-    def __init__(self, known: Mapping[Expr, bool], choices: Choices) -> None:
+    def __init__(self, known: Mapping[Expr, Expr], choices: Choices) -> None:
         super().__init__()
         self._choices = choices
-        self._memo.update({condition: const(truth) for condition, truth in known.items()})
+        self._memo.update(known)
 
     def visit_Binary(self, node: Binary) -> Expr:
         """Fold what has become constant."""

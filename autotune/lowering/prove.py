@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
 from autotune.ir.expr import Binary, Call, Const, Expr
@@ -18,6 +18,7 @@ from autotune.lowering.facts import (
     Choices,
     extremum,
     is_empty,
+    is_exact,
     operands,
 )
 
@@ -117,7 +118,7 @@ class Prover(StmtRewriter):
             return NOTHING
         self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
         known = len(self.facts)
-        if not isinstance(extent, Const):
+        if not isinstance(extent, Const) and is_exact(extent):
             beyond = binary("+", node.var, const(1))
             self.facts += [binary("-", beyond, end) for end in _ends(extent)]
         body = self.stmt(node.body)
@@ -130,34 +131,52 @@ class Prover(StmtRewriter):
 
     def visit_If(self, node: If) -> Stmt:
         """Decide the condition's parts one by one; know in each branch what led there."""
+        parts = self._open(node.condition)
+        if parts is None:
+            return NOTHING if node.orelse is None else self.stmt(node.orelse)
+        if not parts:
+            return self.stmt(node.then)
         known = len(self.facts)
-        open_parts: list[tuple[Expr, Expr | None]] = []
-        for part, over in self.choices.parts(node):
-            truth = self.decide(part, over)
-            if truth is False:
-                del self.facts[known:]
-                return NOTHING if node.orelse is None else self.stmt(node.orelse)
-            if truth is None:
-                open_parts.append((part, over))
-                self._learn(over, True)
+        for over in parts.values():
+            self._learn(over, True)
         then = self.stmt(node.then)
         del self.facts[known:]
-        if not open_parts:
-            return then
         orelse = None
         if node.orelse is not None:
-            if len(open_parts) == 1:
-                self._learn(open_parts[0][1], False)
+            if len(parts) == 1:
+                self._learn(next(iter(parts.values())), False)
             orelse = self.stmt(node.orelse)
             del self.facts[known:]
         if is_empty(then) and is_empty(orelse):
             return NOTHING
-        condition = reduce(partial(binary, "and"), (part for part, _ in open_parts))
+        condition = _all(parts)
         if isinstance(node.condition, Call) and node.condition.name == "likely":
             condition = likely(condition)
         if condition is node.condition and then is node.then and orelse is node.orelse:
             return node
         return If(condition, then, orelse)
+
+    def _open(self, condition: Expr) -> dict[Expr, Expr | None] | None:
+        """Return the parts of a condition that are needed, with excess; None if it never holds."""
+        known = len(self.facts)
+        parts: dict[Expr, Expr | None] = {}
+        for part, over in self.choices.parts(condition).items():
+            truth = self.decide(part, over)
+            if truth is False:
+                del self.facts[known:]
+                return None
+            if truth is None:
+                parts[part] = over
+                self._learn(over, True)
+        del self.facts[known:]
+        for part, over in list(parts.items())[:-1]:  # what a later one implies
+            rest = {p: o for p, o in parts.items() if p is not part}
+            for other in rest.values():
+                self._learn(other, True)
+            if self.decide(part, over):
+                parts = rest
+            del self.facts[known:]
+        return parts
 
     def _learn(self, over: Expr | None, truth: bool) -> None:
         """Note that a condition of some excess holds, or not."""
@@ -166,12 +185,20 @@ class Prover(StmtRewriter):
 
     def visit_Store(self, node: Store) -> Stmt:
         """Decide the choices between values."""
-        known = {
-            part: truth
-            for part, over in self.choices.parts(node)
-            if (truth := self.decide(part, over)) is not None
-        }
+        known: dict[Expr, Expr] = {}
+        for condition in self.choices.of(node):
+            parts = self._open(condition)
+            if parts is None:
+                known[condition] = const(False)
+            elif len(parts) < len(self.choices.parts(condition)):
+                known[condition] = _all(parts)
         return Assuming(known, self.choices).stmt(node) if known else node
+
+
+def _all(parts: Iterable[Expr]) -> Expr:
+    """Return the condition that all parts hold."""
+    true: Expr = const(True)
+    return reduce(partial(binary, "and"), parts, true)
 
 
 def _ends(extent: Expr) -> Iterator[Expr]:

@@ -113,6 +113,23 @@ def test_parts_of_a_condition_are_decided_one_by_one() -> None:
     assert guards(after) == ["(x < 5)"]
 
 
+def test_a_part_that_a_later_part_implies_vanishes() -> None:
+    stronger = te.all(X + Y < 9, X + Y < 7)
+    weaker = te.all(X + Y < 7, N > X, X + Y < 9)
+    value = ops.if_then_else(stronger, X, const(3))
+    after = proved(loop(X, 6, loop(Y, 6, seq(If(weaker, store(X)), store(X * 6 + Y, value)))))
+    assert guards(after) == ["(((x + y) < 7) && (n > x))"]
+    assert "if_then_else(((x + y) < 7), x, 3)" in str(after)
+
+
+def test_what_a_condition_implies_is_open_in_another_one() -> None:
+    value = ops.if_then_else(
+        te.all(X + Y < 9, X + Y < 7), X, ops.if_then_else(X + Y < 9, const(3), const(4))
+    )
+    after = proved(loop(X, 6, loop(Y, 6, store(X * 6 + Y, value))))
+    assert "if_then_else(((x + y) < 7), x, if_then_else(((x + y) < 9), 3, 4))" in str(after)
+
+
 def test_memory_and_numbers_that_wrap_prove_nothing() -> None:
     element, wrapping = Load(OUT, X), ops.cast("int8", X * 100)
     for known, follows in ((element < 1, element < 2), (wrapping < 1, wrapping < 2)):
