@@ -123,9 +123,7 @@ class GaussianProcess:
         count, n = self._count, len(y)
         weights = np.exp(-2.0 * theta[:count])
         signal, noise, *tilts = np.exp(theta[count:])
-        root = np.sqrt(5.0 * np.tensordot(weights, distances, 1))
-        decay = np.exp(-root)
-        shape = (1.0 + root + root * root / 3.0) * decay
+        shape, steepness = matern(np.tensordot(weights, distances, 1))
         kernel = signal * shape + (basis * np.array(tilts)) @ basis.T
         kernel[np.diag_indices(n)] += noise + JITTER
         lower = np.linalg.cholesky(kernel)
@@ -136,7 +134,7 @@ class GaussianProcess:
         value = -0.5 * (y @ weighted) - np.log(np.diag(lower)).sum() - 0.5 * (offset @ offset)
         outer = np.outer(weighted, weighted) - inverse
         slope = np.zeros(theta.shape)
-        inner = (5.0 / 3.0) * signal * (1.0 + root) * decay * outer
+        inner = signal * steepness * outer
         slope[:count] = 0.5 * weights * (distances.reshape(count, -1) @ inner.ravel())
         slope[count] = 0.5 * signal * (outer * shape).sum()
         slope[count + 1] = 0.5 * noise * np.trace(outer)
@@ -165,14 +163,25 @@ class GaussianProcess:
         """Return the covariances of scaled coordinates (n, d) and (m, d): float64 (n, m)."""
         squared = (one * one).sum(1)[:, None] + (other * other).sum(1)[None, :]
         squared -= 2.0 * (one @ other.T)
-        root = np.sqrt(5.0 * np.maximum(squared, 0.0))
-        out: FloatVector = self.signal * (1.0 + root + root * root / 3.0) * np.exp(-root)
+        shape, _ = matern(np.maximum(squared, 0.0))
+        out: FloatVector = self.signal * shape
         return out
 
     @property
     def signal(self) -> float:
         """Variance of the signal."""
         return float(np.exp(self._theta[self._count]))
+
+
+def matern(squared: FloatVector) -> tuple[FloatVector, FloatVector]:
+    """Return the Matérn 5/2 kernel of squared distances, and what its slopes are made of.
+
+    The slope by the logarithm of a length scale is the second value times the part of the
+    squared distance that this length scale has.
+    """
+    root = np.sqrt(5.0 * squared)
+    decay = np.exp(-root)
+    return (1.0 + root + root * root / 3.0) * decay, (5.0 / 3.0) * (1.0 + root) * decay
 
 
 class Posterior:
@@ -244,6 +253,12 @@ class Posterior:
         """Return the covariances of some places, float64 (r, r)."""
         part, basis, reduced = self._places[rows], self._basis[rows], self._reduced[rows]
         out: FloatVector = self._process.kernel(part, part) + basis @ basis.T - reduced @ reduced.T
+        return out
+
+    def smoothed(self, y: FloatVector) -> FloatVector:
+        """Return the signal's mean at each measurement, what counts as noise taken away, (k,)."""
+        weighted = self._whitener.T @ (self._whitener @ y)
+        out: FloatVector = y - (self._process.noise + JITTER) * weighted
         return out
 
     def left_out(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:

@@ -274,6 +274,16 @@ class Belief:
         mean, deviation = self._times.predict(residuals)
         return mean + self._expected, deviation
 
+    @property
+    def best(self) -> float:
+        """The least value that is expected of what was measured.
+
+        The least one measured may owe itself to something that the kernel takes for noise:
+        hardly anything would promise to better it, and the search would starve.
+        """
+        expected = self._surrogate.expected(self._timed)
+        return float((self._times.smoothed(self.values - expected) + expected).min())
+
     def chance(self) -> FloatVector:
         """Return the chance that each candidate works, (m,)."""
         if self._chances is None:
@@ -291,7 +301,7 @@ class Belief:
         Weighed by the chance that it works.
         """
         mean, deviation = self.predict()
-        gain = expected_improvement(mean, deviation, float(self.values.min()))
+        gain = expected_improvement(mean, deviation, self.best)
         out: FloatVector = np.where(free, (gain + 1e-300) * self.chance(), -1.0)
         return out
 
@@ -308,7 +318,7 @@ class Belief:
             Which may be picked.
         """
         mean, deviation = self.predict()
-        best = float(self.values.min())
+        best = self.best
         chance = np.where(free, self.chance(), -1.0)
         believed = copy.copy(self._times)
         picked: list[int] = []

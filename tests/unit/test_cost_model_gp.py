@@ -106,3 +106,12 @@ def test_the_expected_improvement_falls_steadily_far_from_the_best():
     gain = expected_improvement(mean, np.ones(500), 0.0)
     assert (np.diff(gain) < 0).all()
     assert gain[-1] > 0
+
+
+def test_what_is_smoothed_is_what_a_posterior_says_at_the_measurements():
+    x, y, _ = data()
+    gp = process()
+    posterior = Posterior(gp, x)
+    posterior.add(x)
+    mean, _ = posterior.predict(y)
+    assert posterior.smoothed(y) == pytest.approx(mean, abs=1e-6)
