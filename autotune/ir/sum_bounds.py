@@ -100,8 +100,10 @@ class BoundedRewriter(Rewriter):
             case Cast() if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
                 low, high = self.bounds(node.a)
                 fits = dtypes.min_value(node.dtype) <= low and high <= dtypes.max_value(node.dtype)
-                fits = fits or dtypes.holds(node.dtype, node.a.dtype)
-                return (low, high) if fits else ANYTHING
+                if fits or dtypes.holds(node.dtype, node.a.dtype):
+                    return low, high
+                wraps = not dtypes.is_index(node.a.dtype)  # to fewer bits, indices stay exact
+                return type_bounds(node.dtype) if wraps else ANYTHING
             case Cast() if node.a.dtype == dtypes.BOOL:
                 return 0, 1
             case Call(name="gcd"):
@@ -112,7 +114,7 @@ class BoundedRewriter(Rewriter):
 
     def _data_bounds(self, node: Expr) -> Bounds:
         """Return bounds of an integer that wraps: its type's, unless it is just converted."""
-        least, most = dtypes.min_value(node.dtype), dtypes.max_value(node.dtype)
+        least, most = type_bounds(node.dtype)
         if isinstance(node, Const):
             return node.value, node.value
         if isinstance(node, Cast) and dtypes.is_integer(node.a.dtype):
@@ -171,6 +173,11 @@ def verdict(op: str, low: float, high: float) -> bool | None:
     if low > 0 or high < 0:
         return op == "!="
     return op == "==" if low == high == 0 else None
+
+
+def type_bounds(dtype: str) -> Bounds:
+    """Return the smallest and the largest value of an integer type."""
+    return dtypes.min_value(dtype), dtypes.max_value(dtype)
 
 
 def _times(a: float, b: float) -> float:

@@ -37,7 +37,8 @@ class Generator:
     types : sequence of str
         Integer types through which a number may be cast on its way.
     lazy : bool
-        Whether there are divisions by zero, on that side of a select which does not count.
+        Whether to make what is evaluated for knobs only: greatest common divisors, and divisions by
+        zero on that side of a select which does not count.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Generator:
         make = self.rng.choice(
             (self.sum, self.sum, self.linear, self.linear, self.division, self.division,
              self.division, self.pieces, self.extremum, self.choice, self.product, self.cast,
-             self.divisor)
+             self.divisor if self.lazy else self.sum)
         )  # fmt: skip
         return make(depth, dtype)
 

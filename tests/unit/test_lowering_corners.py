@@ -212,6 +212,17 @@ def test_loaded_integers_wrap_and_are_not_simplified_as_if_they_did_not(vector: 
 
 
 @pytest.mark.parametrize("vector", [False, True])
+def test_stored_values_of_a_loop_variable_wrap_as_loaded_ones_do(vector: bool) -> None:
+    C = te.compute((64,), lambda i: wraps(i * 1103515245 - 12345), name="C")
+    s = te.create_schedule(C.op)
+    if vector:
+        s[C].vectorize(C.op.axis[0])
+    with np.errstate(over="ignore"):
+        i = np.arange(64, dtype="int32") * np.int32(1103515245) - np.int32(12345)
+        run(s, [C], [], wraps(i))
+
+
+@pytest.mark.parametrize("vector", [False, True])
 def test_a_coefficient_that_int32_cannot_hold_wraps_in_a_stored_value(vector: bool) -> None:
     C = te.compute((8,), lambda i: i * 100000 * 100000 + i + 2147483647 + 9, name="C")
     s = te.create_schedule(C.op)
