@@ -3,7 +3,7 @@
     python benchmarks/search.py --data DIR [--jobs 2] [--repeats 10] [--save]
 
 DIR holds recorded spaces (Kernel Tuner caches, T4 results, our logs). Kernel Tuner's strategies
-run beside ours where the package is installed, on the caches among them. `--transfer` tunes on
+run beside ours where the package is installed. `--transfer` tunes on
 each card with what the other cards measured of the same kernel. `--thinking` times a proposal.
 """
 
@@ -14,14 +14,14 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import kernel_tuner_baseline
 import numpy as np
 from common import Row, parser, report, row
 
 from autotune.report.replay import CHECKPOINTS, Score, mean_score, score, score_table
+from autotune.tuner import kernel_tuner
 from autotune.tuner.base import Observation
 from autotune.tuner.compare import (
     ReplayJob,
@@ -53,7 +53,7 @@ def find_workloads(folder: str) -> list[tuple[str, str]]:
     return distinct(recorded)[0]
 
 
-def ours(
+def run(
     tuner: str,
     workloads: Sequence[tuple[str, str]],
     repeats: int,
@@ -61,7 +61,7 @@ def ours(
     processes: int,
     sources: dict[str, tuple[str, ...]] | None = None,
 ) -> Scores:
-    """Return the scores of one of our tuners, by space; with `sources`, of transfer from them."""
+    """Return the scores of a tuner, by space; with `sources`, of transfer from them."""
     jobs = [
         ReplayJob(
             path, name, tuner, BUDGET, repeats, seed, transfer=(sources or {}).get(path, ())
@@ -74,25 +74,6 @@ def ours(
         assert optimum is not None
         found[job.name] = score(traces, optimum, BUDGET)
     return found
-
-
-def references(
-    workloads: Sequence[tuple[str, str]], repeats: int, seed: int
-) -> Iterable[tuple[str, Scores]]:
-    """Yield the scores of Kernel Tuner's strategies."""
-    caches = {name: kernel_tuner_baseline.load_cache(path) for path, name in workloads}
-    for strategy in kernel_tuner_baseline.strategies():
-        found = {}
-        for path, name in workloads:
-            cache, optimum = caches[name], find_recording(path, name).optimum_s
-            if cache is not None and optimum is not None:
-                traces = [
-                    kernel_tuner_baseline.simulate(cache, strategy, seed + number, BUDGET)
-                    for number in range(repeats)
-                ]
-                found[name] = score(traces, optimum, BUDGET)
-        if found:
-            yield f"kernel_tuner:{strategy}", found
 
 
 def other_cards(workloads: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -168,15 +149,16 @@ def main() -> None:
         workloads = find_workloads(options.data)
         runs = (options.repeats, options.seed, options.jobs)
         for tuner in options.tuner:
-            details[tuner] = ours(tuner, workloads, *runs)
+            details[tuner] = run(tuner, workloads, *runs)
         if options.transfer:
             sources = other_cards(workloads)
             some = [(path, name) for path, name in workloads if sources[path]]
             details["model, same spaces"] = {n: details["model"][n] for _, n in some}
-            details["model --transfer"] = ours("model", some, *runs, sources)
-        if kernel_tuner_baseline.installed() and not options.no_references:
-            baselines = references(workloads, options.repeats, options.seed)
-            details |= dict(baselines)
+            details["model --transfer"] = run("model", some, *runs, sources)
+        if kernel_tuner.installed() and not options.no_references:
+            for strategy in kernel_tuner.BASELINES:
+                name = f"{kernel_tuner.PREFIX}{strategy}"
+                details[name] = run(name, workloads, *runs)
         totals = {name: mean_score(list(scores.values())) for name, scores in details.items()}
         rows += itertools.chain.from_iterable(
             score_rows(name, total, name == "model") for name, total in totals.items()

@@ -39,7 +39,8 @@ _Tuners = Annotated[
     typer.Option(
         "--tuner",
         metavar="NAME ...",
-        help="model, random, grid, genetic, local, optuna:SAMPLER.  [model]",
+        help="model, random, grid, genetic, local, optuna:SAMPLER, kernel_tuner:STRATEGY.  "
+        "[model]",
     ),
 ]
 _Budget = Annotated[int, typer.Option(min=1, help="Measurements per run.")]

@@ -130,11 +130,10 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
 
 def _run(workloads: Sequence[tuple[str, str]], options: ReplayOptions) -> dict[str, TracesBySpace]:
     """Run every tuner on every workload; traces by tuner and space."""
-    from autotune.tuner.compare import ReplayJob, find_recording, run_jobs
-    from autotune.tuner.factory import check_tuner
+    from autotune.tuner.compare import ReplayJob, check_replayed, find_recording, run_jobs
 
     for tuner in options.tuners:
-        check_tuner(tuner, bool(options.transfer))
+        check_replayed(tuner, bool(options.transfer))
     optima = {(path, name): find_recording(path, name).optimum_s or 0.0 for path, name in workloads}
     common = (options.budget, options.repeats, options.seed, options.batch, options.patience)
     pairs = [(tuner, path, name) for tuner in options.tuners for path, name in optima]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.measure.replay import Recording, recordings
-from autotune.tuner.factory import make_tuner
+from autotune.tuner import kernel_tuner
+from autotune.tuner.factory import check_tuner, make_tuner
 from autotune.tuner.replay import REPLAY_BATCH, Trace, replay
 from autotune.tuner.transfer import TransferPrior
 from records import Record
@@ -57,6 +58,19 @@ def short_name(path: str) -> str:
     return name
 
 
+def check_replayed(tuner: str, prior: bool = False) -> None:
+    """Raise UsageError unless there is such a tuner or baseline, and it can use a prior if asked.
+
+    Beside tuners, recordings are searched by ``kernel_tuner:STRATEGY``.
+    """
+    if not tuner.startswith(kernel_tuner.PREFIX):
+        check_tuner(tuner, prior)
+        return
+    kernel_tuner.check_strategy(tuner.removeprefix(kernel_tuner.PREFIX))
+    if prior:
+        raise UsageError(f"tuner {tuner!r} cannot use --transfer: only the model tuner can")
+
+
 @functools.lru_cache(maxsize=8)
 def load_records(path: str) -> tuple[Record, ...]:
     """Return the measurements in a file; kept, as files do not change while they are replayed."""
@@ -87,6 +101,10 @@ def find_recording(path: str, name: str) -> Recording:
 def run_job(job: ReplayJob) -> list[Trace]:
     """Run a job here."""
     recording = find_recording(job.path, job.name)
+    if job.tuner.startswith(kernel_tuner.PREFIX):
+        strategy = job.tuner.removeprefix(kernel_tuner.PREFIX)
+        seeds = range(job.seed, job.seed + job.repeats)
+        return [kernel_tuner.simulate(recording, strategy, seed, job.budget) for seed in seeds]
     sources = [record for path in job.transfer for record in load_records(path)]
     prior = TransferPrior.of(sources, recording.space) if job.transfer else None
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,8 +99,16 @@ def replay(
         tuner.tell(observation_of(i, a) for i, a in zip(asked, answers, strict=True))
         indices += asked
         results += answers
+    return trace_of(indices, results, thinking, ended)
+
+
+def trace_of(
+    indices: Sequence[int], results: Sequence[MeasureResult], thinking_s: float, ended: str
+) -> Trace:
+    """Return the trace of some measurements, in order."""
     costs = np.array([math.nan if r.cost_s is None else r.cost_s for r in results])
-    return Trace(tuple(indices), costs, np.cumsum([_seconds(r) for r in results]), thinking, ended)
+    seconds = np.cumsum([_seconds(result) for result in results])
+    return Trace(tuple(indices), costs, seconds, thinking_s, ended)
 
 
 def observation_of(index: int, result: MeasureResult) -> Observation:
