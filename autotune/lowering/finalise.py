@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from autotune.errors import InstantiationError
 from autotune.ir.expr import Const, Knob, Var
@@ -54,11 +54,18 @@ def finalise(function: Function) -> Function:
     Unit loops and marks are gone, temporaries share storage, guards that can be decided are, the
     others stand as far out as they can, loops are split where guards change, vectors are explicit.
     """
-    flat = function.with_body(_DropMarks().stmt(listing(mark_unrolled(function)).body))
-    result = share_storage(flat)
+    *_, final = finalising(function)
+    return final
+
+
+def finalising(function: Function) -> Iterator[Function]:
+    """Yield an analysed function after each pass of `finalise`; the last is the final form."""
+    yield (result := function.with_body(_DropMarks().stmt(listing(mark_unrolled(function)).body)))
+    yield (result := share_storage(result))
     if has_conditions(result.body):
-        result = shorten(hoist_guards(partition(hoist_guards(result))))
-    return vectorize(result)
+        for step in (hoist_guards, partition, hoist_guards, shorten):
+            yield (result := step(result))
+    yield vectorize(result)
 
 
 class _DropUnitLoops(StmtRewriter):

@@ -20,8 +20,7 @@ from autotune.ir.expr import SizeVar
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Function
 from autotune.ir.verify import verify
-from autotune.lowering.finalise import analyse, finalise, listing
-from autotune.lowering.hoist import hoist_guards
+from autotune.lowering.finalise import analyse, finalising
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
@@ -48,8 +47,8 @@ def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
     note(f"lowered:\n{lowered}")
     analysed = verify(analyse(lowered, plan.knobs))
     note(f"analysed:\n{analysed}")
-    verify(hoist_guards(verify(listing(analysed))))
-    final = verify(finalise(analysed))
+    for final in finalising(analysed):
+        verify(final)
     note(f"final:\n{final}")
     return analysed, final
 

@@ -153,17 +153,18 @@ def test_a_size_that_depends_on_a_loop_stays_inside_it() -> None:
     assert shared(body).body is body
 
 
-def four_stages(length: int | SizeVar) -> tuple[te.Schedule, list[te.Tensor]]:
-    source = te.placeholder((length,), name="S")
-    steps: list[Callable[[te.Tensor], Callable[[te.Expr], te.Expr]]] = [
-        lambda t: lambda i: t[i] + 1,
-        lambda t: lambda i: t[i] * 2,
-        lambda t: lambda i: t[i] - 3,
-        lambda t: lambda i: t[i] * t[i],
+def four_stages(length: int | SizeVar, rows: int = 1) -> tuple[te.Schedule, list[te.Tensor]]:
+    """Return a schedule of ((x + 1) * 2 - 3) ** 2 in four stages, and its parameters."""
+    source = te.placeholder((rows, length), name="S")
+    steps: list[Callable[[te.Tensor], Callable[[te.Expr, te.Expr], te.Expr]]] = [
+        lambda t: lambda y, x: t[y, x] + 1,
+        lambda t: lambda y, x: t[y, x] * 2,
+        lambda t: lambda y, x: t[y, x] - 3,
+        lambda t: lambda y, x: t[y, x] * t[y, x],
     ]
     tensors = [source]
     for number, step in enumerate(steps):
-        tensors.append(te.compute((length,), step(tensors[-1]), name=f"T{number}"))
+        tensors.append(te.compute((rows, length), step(tensors[-1]), name=f"T{number}"))
     return te.create_schedule(tensors[-1].op), [source, tensors[-1]]
 
 
@@ -175,7 +176,7 @@ def requested(function: Function) -> list[str]:
 @pytest.mark.parametrize("length", [100_000, 70])
 def test_a_chain_of_stages_uses_less_memory_and_computes_the_same(length: int) -> None:
     final = verify(finalise(analyse(lower_schedule(*four_stages(length)))))
-    x = np.linspace(-1, 1, length, dtype="float32")
+    x = np.linspace(-1, 1, length, dtype="float32")[None]
     y = np.empty_like(x)
     compile_function(final, cache=ObjectCache(None))(x, y)
     np.testing.assert_allclose(y, ((x + 1) * 2 - 3) ** 2, rtol=1e-6, atol=1e-6)
@@ -184,11 +185,27 @@ def test_a_chain_of_stages_uses_less_memory_and_computes_the_same(length: int) -
     assert sum(sizes) <= 2 * (4 * length + 256)
 
 
+def test_each_thread_has_its_own_shared_storage() -> None:
+    schedule, (source, result) = four_stages(1000, rows=64)
+    row = result.op.axis[0]
+    for stage in schedule.stages:
+        if stage.outputs[0] not in (source, result):
+            stage.compute_at(schedule[result], row)
+    schedule[result].parallel(row)
+    final = verify(finalise(analyse(lower_schedule(schedule, [source, result]))))
+    (loop,) = (s for s in walk(final.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL)
+    assert size(final) == size(final.with_body(loop.body)) == 2 * 1000
+    x = np.random.default_rng(0).uniform(-1, 1, (64, 1000)).astype("float32")
+    y = np.empty_like(x)
+    compile_function(final, cache=ObjectCache(None))(x, y)
+    np.testing.assert_allclose(y, ((x + 1) * 2 - 3) ** 2, rtol=1e-6, atol=1e-6)
+
+
 def test_sizes_known_only_at_run_time_share_too() -> None:
     final = verify(finalise(analyse(lower_schedule(*four_stages(te.var("n"))))))
     kernel = compile_function(final, cache=ObjectCache(None))
     for length in (0, 1, 1000):
-        x = np.linspace(-1, 1, length, dtype="float32")
+        x = np.linspace(-1, 1, length, dtype="float32")[None]
         y = np.empty_like(x)
         kernel(x, y)
         np.testing.assert_allclose(y, ((x + 1) * 2 - 3) ** 2, rtol=1e-6, atol=1e-6)
