@@ -311,19 +311,23 @@ def test_a_space_too_large_to_count_says_so_instead_of_counting():
 
 
 def test_loops_that_could_not_be_vectorized_are_comments_below_the_listing(tmp_path, capsys):
-    file = tmp_path / "tail.py"
+    file = tmp_path / "nested.py"
     file.write_text(
         "from autotune import te\nfrom autotune.template import template\n\n"
-        "@template('tail')\ndef tail(cfg, n: int):\n"
-        "    A = te.placeholder((n,), name='A')\n"
-        "    B = te.compute((n,), lambda i: A[i] + 1, name='B')\n"
+        "@template('nested')\ndef nested(cfg, n: int, inner: bool):\n"
+        "    A = te.placeholder((n, n), name='A')\n"
+        "    P = te.compute((n, n), lambda i, j: A[i, j] + 1, name='P')\n"
+        "    B = te.compute((n, n), lambda i, j: P[i, j] * 2, name='B')\n"
         "    s = te.create_schedule(B.op)\n"
+        "    s[P].compute_at(s[B], B.op.axis[0])\n"
+        "    if inner:\n"
+        "        s[P].vectorize(P.op.axis[1])\n"
         "    s[B].vectorize(B.op.axis[0])\n"
         "    return s, [A, B]\n"
     )
-    refusal = "// i is not vectorized: 67 iterations make no vectors of at most 64 lanes"
-    for n, comments in ((67, [refusal]), (64, [])):
-        show_command(f"{file}:tail", [f"n={n}"], "llvm", 0, ["ir"])
+    refusal = "// i is not vectorized: a vector inside a vector"
+    for inner, comments in (("true", [refusal]), ("false", [])):
+        show_command(f"{file}:nested", ["n=8", f"inner={inner}"], "llvm", 0, ["ir"])
         lines = capsys.readouterr().out.splitlines()
-        assert [line for line in lines if line.startswith("// i")] == comments
+        assert [line for line in lines if line.startswith("// i ")] == comments
         assert lines[len(lines) - len(comments) - 1].strip() == "}"
