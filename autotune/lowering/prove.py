@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
-from autotune.ir.expr import Binary, Call, Const, Expr
+from autotune.ir.expr import Binary, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, If, Stmt, Store
-from autotune.ir.sums import INF, Sum, add, scaled
+from autotune.ir.sums import INF, Sum, Term, add, scaled
 from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.facts import (
     NOTHING,
@@ -69,11 +69,12 @@ class Prover(StmtRewriter):
             return node.value <= 0
         goal = self.simplifier.form(node)
         facts = [form for form in map(self.simplifier.form, self.facts) if form.terms]
-        return self._below(goal, 1, [*facts, *self._divisions(goal)], STEPS)
+        ends = {t: None for fact in facts for t in fact.terms if isinstance(t.atom, SizeVar)}
+        return self._below(goal, 1, [*facts, *self._divisions((*goal.terms, *ends))], STEPS)
 
-    def _divisions(self, goal: Sum) -> Iterator[Sum]:
+    def _divisions(self, terms: Iterable[Term]) -> Iterator[Sum]:
         """Yield c * q - a and a - c * q - (c - 1), both at most 0, for each quotient q = a // c."""
-        for term in goal.terms:
+        for term in terms:
             if term.upper == INF and term.lower > 1:
                 product = Sum((term._replace(scale=term.lower),), 0)
                 rest = add(self.simplifier.form(term.atom), product, -1)

@@ -127,13 +127,17 @@ class Splitter(Prover):
         guards.is_here = guards.is_here and not inner
 
     def worst(self, over: Expr, loops: list[For]) -> Expr | None:
-        """Return the largest value over the iterations of some loops, if it is linear in them."""
+        """Return a bound of the values over all iterations of some loops.
+
+        None if it is not linear in them, or nothing is known of their lengths.
+        """
         ends: dict[Var, Expr] = {}
         for loop in loops:
             factor = self.factor(over, loop.var)
-            if factor is None or not isinstance(loop.extent, Const):
+            last = self.simplifier.bounds(loop.extent)[1] - 1
+            if factor is None or last == INF:
                 return None
-            ends[loop.var] = binary("-", loop.extent, const(1)) if factor > 0 else const(0)
+            ends[loop.var] = const(int(last) if factor > 0 else 0)
         return self.simplifier.expr(substitute(over, ends))
 
     def factor(self, node: Expr, var: Var) -> int | None:

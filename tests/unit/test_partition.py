@@ -103,6 +103,14 @@ def test_bounds_known_only_at_run_time_are_split_too() -> None:
     assert rest.var is not main.var
 
 
+def test_lengths_known_only_at_run_time_are_split_by_their_bound() -> None:
+    inner = loop(Y, ops.binary("min", N, const(8)), If(likely(X * 8 + Y < N), store(X * 8 + Y)))
+    after = split(loop(X, (N + 7) // 8, For(Y, inner.extent, VECTOR, inner.body)))
+    main = next(s for s in walk(after.body) if isinstance(s, For))
+    assert not any(isinstance(s, If) for s in walk(main.body))
+    assert loops(shorten(after))[:2] == ["x<floordiv(n, 8)", "y<8"]
+
+
 def test_what_only_runs_where_the_guard_holds_is_not_copied_for_the_rest() -> None:
     last = loop(Y, 4, If(likely(X * 4 + Y < 10), store(X * 4 + Y)))
     after = split(loop(X, 5, seq(If(likely(X < 3), store(X)), If(likely(X < 3), store(X)), last)))
