@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import LoopKind
 from autotune.ir.sums import INF
-from autotune.ir.visitor import reads, substitute
+from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
@@ -123,7 +123,7 @@ class Bounds:
             if found is None or reads(found.low) or reads(found.width):
                 regions.append(span)
                 continue
-            low, extent = found.low, normal(found.width + 1)
+            low, extent = found.low, _at_least_zero(normal(found.width + 1), self._simplifier)
             if self._simplifier.bounds(low)[0] < 0:
                 low = binary("max", low, const(0, low.dtype))
             regions.append(Range(low, self._clipped(extent, span.extent)))
@@ -220,6 +220,15 @@ def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
     if thread is None or thread.thread_tag == "vthread":
         return False
     return scope == "global" or (scope == "shared" and thread.thread_tag.startswith("threadIdx"))
+
+
+def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
+    """Return the extent of a region, which an empty loop of its reader makes negative."""
+    empty = isinstance(extent, Const) and extent.value < 0
+    sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
+    if empty or (sized and simplifier.bounds(extent)[0] < 0):
+        return binary("max", extent, const(0, extent.dtype))
+    return extent
 
 
 def at_least_one(extent: Expr) -> Expr:

@@ -120,5 +120,5 @@ def test_a_schedule_does_not_change_what_is_computed(data: Any) -> None:
 def test_a_schedule_of_symbolic_sizes_is_right_at_every_size(data: Any) -> None:
     program, sizes = data.draw(symbolic_programs())
     run = Run(program, data.draw(scheduled(program)), backend=True)
-    for values in ((1, 1), (3, 5), (8, 4), (7, 1), (2, 9)):
+    for values in ((1, 1), (3, 5), (8, 4), (7, 1), (0, 3), (2, 9), (4, 0)):
         run.check(dict(zip(sizes, values, strict=True)))

@@ -16,7 +16,7 @@ from autotune.ir.interpreter import evaluate, interpret
 from autotune.ir.ops import const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from autotune.ir.verify import verify
 from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 from autotune.lowering.finalise import analyse, finalise
@@ -386,3 +386,34 @@ def test_an_axis_of_length_0_is_split_by_a_knob_and_fused_again() -> None:
     knob = Knob("size", 1, 8)
     s[B].fuse(*s[B].split(s[B].op.axis[0], knob))
     assert_computes(s, [A, B], knobs={knob: 4})
+
+
+def test_what_an_empty_loop_reads_is_empty_also_in_fused_loops() -> None:
+    A = te.placeholder((8, 8), name="A")
+    X = te.compute((8, 8), lambda i, j: A[i, j] + 1, name="X")
+    Y = te.compute((0,), lambda i: X[i * 3, i * 2], name="Y")
+    s = te.create_schedule(Y.op)
+    s[X].fuse(*X.op.axis)
+    final = assert_computes(s, [A, Y])
+    assert not any(isinstance(stmt, Store) for stmt in walk(final.body))
+
+
+def test_what_a_loop_of_symbolic_length_reads_is_empty_when_the_loop_is() -> None:
+    n = te.var("n")
+    A = te.placeholder((3 * n + 4, 2 * n + 4), name="A")
+    X = te.compute((3 * n + 4, 2 * n + 4), lambda i, j: A[i, j] + 1, name="X")
+    Y = te.compute((n,), lambda i: X[i * 3 + 1, i * 2 + 1], name="Y")
+    s = te.create_schedule(Y.op)
+    s[X].fuse(*X.op.axis)
+    analysed, final = lowered(s, [A, Y])
+    for size in (0, 1, 5):
+        a = np.arange((3 * size + 4) * (2 * size + 4), dtype=np.float32)
+        a = a.reshape(3 * size + 4, -1)
+        want = a[1 : 3 * size + 1 : 3, 1 : 2 * size + 1 : 2].diagonal() + 1
+        for function in (analysed, final):
+            got = np.zeros(size, np.float32)
+            interpret(function, [a, got])
+            np.testing.assert_array_equal(got, want)
+        got = np.zeros(size, np.float32)
+        compile_function(final, cache=ObjectCache(None))(a, got)
+        np.testing.assert_array_equal(got, want)
