@@ -51,10 +51,14 @@ class Hidden:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """An expression the simplifier does not look into, such as min(a, b) or a load."""
+    """An expression the simplifier does not look into, such as min(a, b) or a load.
+
+    `modulus` is the number that it is a remainder by, if it is one.
+    """
 
     children: tuple[Sum, ...]
     bounds: Bounds
+    modulus: Expr | None = None
 
 
 Index: TypeAlias = Var | Hidden | Opaque
@@ -394,14 +398,21 @@ class Sums:
         a = self.recombined(a)
         return self._hidden.setdefault(_key(a), Hidden(a))
 
-    def opaque(self, head: object, operands: Sequence[Sum], bounds: Bounds = UNKNOWN) -> Sum:
+    def opaque(
+        self,
+        head: object,
+        operands: Sequence[Sum],
+        bounds: Bounds = UNKNOWN,
+        modulus: Expr | None = None,
+    ) -> Sum:
         """Return the sum of one expression that is not looked into.
 
         Those with the same head, which tells what becomes of the operands, are one index.
         """
         children = tuple(self.recombined(operand, expand=True) for operand in operands)
         key = (head, *map(_key, children))
-        return Sum((Term(self._opaque.setdefault(key, Opaque(children, bounds))),))
+        index = self._opaque.setdefault(key, Opaque(children, bounds, modulus))
+        return Sum((Term(index),))
 
     # -- quotient and remainder together -----------------------------------------------------
 

@@ -5,7 +5,7 @@ An index becomes a guarded sum, the canonical form for all knob values, whose te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autotune.ir import dtypes
 from autotune.ir.expr import (
@@ -117,7 +117,8 @@ class SymbolicAnalysis:
         if isinstance(node, Var):
             return sums.variable(node)
         if not dtypes.is_index(node.dtype):  # data wraps
-            return sums.opaque(_head(node), self._operands(node))
+            parts = self._operands(node)
+            return sums.opaque(_head(node), parts, modulus=_modulus(node, parts))
         if isinstance(node, Binary) and node.op not in COMPARISON and node.op not in LOGIC:
             return self._binary(node, self.form(node.a), self.form(node.b))
         if isinstance(node, Select):
@@ -129,7 +130,11 @@ class SymbolicAnalysis:
     def _binary(self, node: Binary, a: Sum, b: Sum) -> Sum:
         sums = self._sums
         if node.op in ("//", "%", "min", "max") and _may_wrap(node):
-            return sums.opaque(node.op, [a, b])
+            loaded = sums.opaque(node.op, [a, b], modulus=_modulus(node, [a, b]))
+            if b.terms or node.op in ("min", "max"):
+                return loaded
+            by_one = sums.logic.compare("==", b.base, ONE)
+            return sums.choose(by_one, a if node.op == "//" else NOTHING, loaded)
         if node.op in ("+", "-"):
             return sums.add(a, b, 1 if node.op == "+" else -1)
         if node.op == "*" and not (a.terms and b.terms):
@@ -208,6 +213,13 @@ class SymbolicAnalysis:
         always, _ = sums.sign(difference)
         _, never = sums.sign(sums.add(difference, sums.constant(ONE), -1))
         return always, never
+
+
+def _modulus(node: Expr, operands: Sequence[Sum]) -> Expr | None:
+    """Return what `node` is a remainder by, if that is a constant or a knob."""
+    if isinstance(node, Binary) and node.op == "%" and not operands[1].terms:
+        return operands[1].base
+    return None
 
 
 def _outer_loads(node: Expr) -> list[Expr]:

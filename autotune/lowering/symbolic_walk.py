@@ -167,6 +167,9 @@ class _Text:
                 leaf = _Leaf(term.index, when, factor, inner)
                 found.append(_Phrase(term, when, leaf, ()))
             else:
+                modulus = term.index.modulus if isinstance(term.index, Opaque) else None
+                if modulus is not None:
+                    inner = modulus
                 parts = (self._phrases(part, when, inner, True) for part in _inside(term))
                 found.append(_Phrase(term, when, None, tuple(parts)))
         return tuple(found)

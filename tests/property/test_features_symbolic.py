@@ -5,6 +5,7 @@ Random programs and schedules with knobs as split factors, remainders and length
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from autotune.lowering.nest import lower_schedule
 from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
 from features import LoopNest, candidate
 
+EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 
 
@@ -62,8 +64,10 @@ def check_random_schedule(data: st.DataObject) -> None:
 
 @given(st.data())
 @settings(
-    max_examples=60,
+    max_examples=EXAMPLES or 60,
+    derandomize=not EXAMPLES,
     deadline=None,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 def test_all_candidates_at_once_are_the_candidates_one_by_one(data: st.DataObject) -> None:
