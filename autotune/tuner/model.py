@@ -71,7 +71,7 @@ class ModelSettings:
 
 def default_model(seed: int) -> CostModel:
     """Return the cost model whose scores are a trend: one member, as nothing asks for more."""
-    return XGBCostModel(seed, XGBSettings(members=1))
+    return XGBCostModel(seed, XGBSettings(members=1, threads=1))
 
 
 class ModelTuner(Tuner):

@@ -57,6 +57,22 @@ def mutated(
     return changed
 
 
+def two_knobs_changed(
+    space: Space, row: IndexVector, count: int, rng: np.random.Generator
+) -> IndexVector:
+    """Return `count` copies of a row of knob positions with two knobs changed to any other value.
+
+    With one knob only, that one; the row itself where no knob has another value.
+    """
+    varying = [number for number, knob in enumerate(space.knobs) if len(knob) > 1]
+    rows = np.repeat(row[np.newaxis], count, axis=0)
+    for copy in rows:
+        for number in rng.permutation(varying)[:2]:
+            size = len(space.knobs[number])
+            copy[number] = (copy[number] + rng.integers(1, size)) % size
+    return rows
+
+
 def first_new(space: Space, rows: IndexVector, barred: set[int]) -> int | None:
     """Return the first of some rows of knob positions that is feasible and not barred."""
     indices = space.indices_of(rows)

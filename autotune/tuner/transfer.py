@@ -12,6 +12,7 @@ from autotune.cost_model.metrics import average_ranks
 from autotune.cost_model.xgb import XGBCostModel, XGBSettings
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation
+from autotune.tuner.trends import Kept
 from records import Record, workload_key
 from search_spaces import Knob, Space
 from search_spaces.knob import as_value
@@ -53,6 +54,7 @@ class TransferPrior:
         self._encoder = encoder
         self.sources = sources
         self.measurements = measurements
+        self._kept = Kept()
         scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
         self._mean = float(scores.mean()) if len(scores) else 0.0
         self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
@@ -95,8 +97,7 @@ class TransferPrior:
 
     def at(self, indices: IndexVector) -> FloatVector:
         """Return how slow candidates should be, standardised, (n,): greater is slower."""
-        out: FloatVector = (self._raw(indices) - self._mean) / self._std
-        return out
+        return self._kept.get(indices, lambda: (self._raw(indices) - self._mean) / self._std)
 
     def _raw(self, indices: IndexVector) -> FloatVector:
         if not len(indices):

@@ -12,8 +12,28 @@ from autotune.tuner.base import Observation
 FOLDS = 3
 """A measured candidate is judged by a model that learned from the other folds."""
 
+LONG = 1000
+"""Candidates of an array whose values are kept."""
+
 GROWTH = 1.2
 """The models are trained again when so many times as much is known."""
+
+
+class Kept:
+    """Keeps what was computed for the last long array of candidates, which is asked for often."""
+
+    def __init__(self) -> None:
+        self._indices: IndexVector | None = None
+        self._values = np.zeros(0)
+
+    def get(self, indices: IndexVector, compute: Callable[[], FloatVector]) -> FloatVector:
+        """Return what was kept for this very array, else compute it."""
+        if indices is self._indices:
+            return self._values
+        values = compute()
+        if len(indices) >= LONG:
+            self._indices, self._values = indices, values
+        return values
 
 
 class TreeTrend:
@@ -36,6 +56,7 @@ class TreeTrend:
         self._model: CostModel | None = None
         self._judged: dict[int, float] = {}
         self._learned = 0
+        self._kept = Kept()
 
     @property
     def model(self) -> CostModel | None:
@@ -50,6 +71,7 @@ class TreeTrend:
         if few or len(told) < GROWTH * self._learned:
             return
         self._learned = len(told)
+        self._kept = Kept()
         matrix = self._features.matrix(indices)
         self._model = self._make_model(self._seed)
         self._model.fit(matrix, throughput)
@@ -73,7 +95,7 @@ class TreeTrend:
 
     def at(self, indices: IndexVector) -> FloatVector:
         """Return the scores of candidates; 0 before the model has learned."""
-        if self._model is None:
+        model = self._model
+        if model is None:
             return np.zeros(len(indices))
-        out: FloatVector = -self._model.predict(self._features.matrix(indices))
-        return out
+        return self._kept.get(indices, lambda: -model.predict(self._features.matrix(indices)))
