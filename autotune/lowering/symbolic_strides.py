@@ -139,10 +139,15 @@ class SymbolicAnalysis:
             return sums.add(a, b, 1 if node.op == "+" else -1)
         if node.op == "*" and not (a.terms and b.terms):
             return sums.scaled(b, a.base) if not a.terms else sums.scaled(a, b.base)
-        if node.op in ("//", "%") and not b.terms and sums.logic.bounds(b.base)[0] >= 1:
+        if node.op in ("//", "%") and not b.terms:
             if b.base is ONE:
                 return a if node.op == "//" else NOTHING
-            return sums.divided(node.op, a, b.base)
+            positive = sums.logic.compare(">=", b.base, ONE)
+            if positive is TRUE:
+                return sums.divided(node.op, a, b.base)
+            if positive is not FALSE:
+                opaque = sums.opaque(node.op, [a, b])
+                return sums.choose(positive, sums.divided(node.op, a, b.base), opaque)
         if node.op in ("min", "max"):
             return self._extremum(node.op, a, b)
         return sums.opaque(node.op, [a, b])

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from te_programs import programs
 from te_schedules import scheduled
 
+from autotune import te
 from autotune.errors import AutotuneError
-from autotune.ir.expr import Call, Select
+from autotune.ir.expr import Call, Knob, Select
 from autotune.ir.stmt import Function, Store
 from autotune.ir.visitor import walk, walk_expr
 from autotune.lowering.nest import lower_schedule
@@ -72,3 +73,23 @@ def check_random_schedule(data: st.DataObject) -> None:
 )
 def test_all_candidates_at_once_are_the_candidates_one_by_one(data: st.DataObject) -> None:
     check_random_schedule(data)
+
+
+def test_a_fused_loop_over_a_region_that_intervals_cannot_show_to_be_there() -> None:
+    """Its extent is at least 1 for every factor, but as an expression it might be less."""
+    A = te.placeholder((2, 2, 2), name="A")
+    X = te.compute((2, 2), lambda i, j: A[i, i, i] + 1, name="X")
+    s = te.create_schedule(X.op)
+    cached = s.cache_write(X, "local")
+    i, j = s[X].op.axis
+    s[cached].compute_at(s[X], i)
+    s[cached].split(s[cached].fuse(*s[cached].op.axis), factor=1)
+    wide, long = Knob("wide", 1, 16), Knob("long", 1, 16)
+    outer, _ = s[X].split(j, factor=wide)
+    s[X].split(outer, factor=long)
+    function = lower_schedule(s, [A, X])
+    columns = {"wide": np.array([12, 1, 2]), "long": np.array([2, 2, 1])}
+    nest = LoopNestPlan(function).nest(columns)
+    for row in range(3):
+        values = {knob: int(columns[knob.name][row]) for knob in (wide, long)}
+        assert_same(candidate(nest, row), loop_nest(function, values), values)
