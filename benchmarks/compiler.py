@@ -3,7 +3,8 @@
 Stages: `lower` (a schedule to loops over knobs, once per structure), `analyse` (substitute and
 simplify), `finalise`, `emit` (LLVM assembly as text), `compile` (optimise, generate code, load).
 Each round measures every checkout in a process of its own, on the same configurations; of each
-configuration the fastest round counts, and the median over configurations is reported.
+configuration the fastest round counts, and the median over configurations is reported. All of it
+runs on one thread, so CPU time is taken, which neighbours disturb less.
 """
 
 from __future__ import annotations
@@ -68,17 +69,17 @@ def measure(configs: Configs) -> Figures:
         for number, values in enumerate((configs[name][0], *configs[name])):
             index = task.space.index_of(values)
             structure, knobs = task.structure(index), task.knob_values(index)
-            clock = [time.perf_counter()]
+            clock = [time.process_time()]
             lower_schedule(structure.schedule, structure.tensors)
-            clock.append(time.perf_counter())
+            clock.append(time.process_time())
             analysed = analyse(structure.function, knobs)
-            clock.append(time.perf_counter())
+            clock.append(time.process_time())
             final = finalise(analysed)
-            clock.append(time.perf_counter())
+            clock.append(time.process_time())
             source = emit(final)
-            clock.append(time.perf_counter())
+            clock.append(time.process_time())
             compile_function(final, "llvm", cache=ObjectCache(None))
-            clock.append(time.perf_counter())
+            clock.append(time.process_time())
             spent = [1e3 * (b - a) for a, b in pairwise(clock)]
             spent[-1] -= spent[-2]  # compiling has emitted the text again
             if number:  # the first one warms up

@@ -9,7 +9,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Load, Not, Read, Select
 from autotune.ir.ops import binary, const, fold, if_then_else, likely, logical_not, select
 from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, walk, walk_expr
+from autotune.ir.visitor import Rewriter, child_stmts, walk, walk_expr
 
 NOTHING = Seq(())
 
@@ -94,6 +94,7 @@ class Choices:
     def __init__(self) -> None:
         self._found: dict[Expr, tuple[Expr, ...]] = {}
         self._parts: dict[Expr, dict[Expr, Expr | None]] = {}
+        self._plain: dict[Stmt, bool] = {}
 
     def of(self, stmt: Stmt) -> Sequence[Expr]:
         """Return the conditions that a statement itself tests, to branch or to choose a value."""
@@ -115,6 +116,17 @@ class Choices:
         """Yield the conjuncts of all conditions that a statement itself tests."""
         for condition in self.of(stmt):
             yield from self.parts(condition).items()
+
+    def is_plain(self, stmt: Stmt) -> bool:
+        """Whether nothing in a statement is tested, and all loops in it run a known number."""
+        found = self._plain.get(stmt)
+        if found is None:
+            if isinstance(stmt, For):
+                own = isinstance(stmt.extent, Const) and stmt.extent.value > 0
+            else:
+                own = not self.of(stmt)
+            found = self._plain[stmt] = own and all(map(self.is_plain, child_stmts(stmt)))
+        return found
 
     def _in(self, expr: Expr) -> tuple[Expr, ...]:
         found = self._found.get(expr)

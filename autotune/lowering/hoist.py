@@ -49,6 +49,8 @@ def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
     One that reads memory does if the loop runs, writes nothing that it reads, and no guard that
     stays inside keeps it from reading where it must not.
     """
+    if not guards:
+        return []
     runs = isinstance(loop.extent, Const) and loop.extent.value > 0
     written = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Store)}
     fixed: list[Expr] = []

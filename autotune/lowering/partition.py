@@ -22,6 +22,7 @@ left there is a remainder: of a constant number of lanes where that is constant,
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
@@ -69,18 +70,18 @@ class Sizes:
 
 
 class _Partition(Splitter):
-    """Splits serial loops, and tests before inner loops what cannot be split.
-
-    Attributes
-    ----------
-    allowance : int
-        Nodes that copies may still have.
-    """
+    """Splits serial loops, and tests before inner loops what cannot be split."""
 
     def __init__(self, body: Stmt) -> None:
         super().__init__(body)
+        self.body = body
         self.sizes = Sizes()
-        self.allowance = max(AT_LEAST, min(TIMES * self.sizes.of(body), AT_MOST))
+        self.copied = 0
+
+    @cached_property
+    def allowance(self) -> int:
+        """Nodes that all copies may have together."""
+        return max(AT_LEAST, min(TIMES * self.sizes.of(self.body), AT_MOST))
 
     def split(self, loop: For) -> Stmt:
         if loop.kind in (LoopKind.VECTORIZED, *THREADS) or _has_threads(loop.body):
@@ -123,9 +124,9 @@ class _Partition(Splitter):
     def _may_copy(self, stmt: Stmt) -> bool:
         """Whether a copy is within the allowance, which it then uses."""
         nodes = self.sizes.of(stmt)
-        if nodes > self.allowance or _allocates(stmt):
+        if self.copied + nodes > self.allowance or _allocates(stmt):
             return False
-        self.allowance -= nodes
+        self.copied += nodes
         return True
 
     def _versions(self, body: Stmt, guards: Guards) -> Stmt:

@@ -114,6 +114,8 @@ class Prover(StmtRewriter):
 
     def visit_For(self, node: For) -> Stmt:
         """Know in the body that the variable is below each of the extent's bounds."""
+        if self.choices.is_plain(node):
+            return node
         extent = extremum(node.extent, self.at_most_zero)
         if self.at_most_zero(extent):
             return NOTHING
