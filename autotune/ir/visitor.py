@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+from autotune.errors import LoweringError
 from autotune.ir.expr import Binary, Expr, Read, Var
 from autotune.ir.ops import fold
 from autotune.ir.stmt import (
@@ -18,6 +21,27 @@ from autotune.ir.stmt import (
     Store,
     seq,
 )
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def recursive(run: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Decorate a pass that recurses into expressions: one nested too deeply is a LoweringError."""
+
+    @wraps(run)
+    def checked(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        try:
+            return run(*args, **kwargs)
+        except RecursionError:
+            # The thousand frames that led here say nothing more.
+            raise LoweringError(
+                "an expression nests deeper than Python's recursion limit "
+                f"({sys.getrecursionlimit()}) allows; give parts of it computes of their own that "
+                "are not inlined, or raise the limit with sys.setrecursionlimit"
+            ) from None
+
+    return checked
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:

@@ -9,7 +9,7 @@ from autotune.ir.expr import Const, Knob, Var
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
 from autotune.ir.sum_bounds import Bounds
-from autotune.ir.visitor import StmtRewriter
+from autotune.ir.visitor import StmtRewriter, recursive
 from autotune.lowering.facts import has_conditions
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
@@ -18,6 +18,7 @@ from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
 
 
+@recursive
 def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Function:
     """Substitute knob values and simplify: guards that always hold vanish, loops all stay.
 
@@ -38,9 +39,7 @@ def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Func
             raise InstantiationError(message)
     body = simplifier.stmt(function.body)
     attrs = {**function.attrs, "knobs": {knob.name: value for knob, value in values.items()}}
-    return Function(
-        function.name, function.params, function.outputs, body, function.sizes, attrs
-    )
+    return Function(function.name, function.params, function.outputs, body, function.sizes, attrs)
 
 
 def listing(function: Function) -> Function:
@@ -48,6 +47,7 @@ def listing(function: Function) -> Function:
     return function.with_body(_DropUnitLoops().stmt(function.body))
 
 
+@recursive
 def finalise(function: Function) -> Function:
     """Turn an analysed function into what backends take.
 
@@ -86,5 +86,3 @@ class _DropMarks(StmtRewriter):
 
     def visit_Produce(self, node: Produce) -> Stmt:
         return self.stmt(node.body)
-
-

@@ -14,7 +14,7 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Reduce, SizeVar, Var
 from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, free_vars, substitute, walk_expr
+from autotune.ir.visitor import Rewriter, free_vars, recursive, substitute, walk_expr
 from autotune.lowering.axis_guards import below, guarded, stage_guards
 from autotune.lowering.bounds import Bounds, loop_path
 from autotune.lowering.double_buffer import double_buffer
@@ -24,6 +24,7 @@ from autotune.schedule.stage import Attach, Stage
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
+@recursive
 def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "main") -> Function:
     """Return the loops of a schedule, knobs still symbolic.
 
@@ -155,9 +156,7 @@ class _Lowering:
         inner = guarded(guards, self._where_stored(stage, values, threads, stores))
         kept = [leaf for leaf in leaves if leaf.kind is not AxisKind.REDUCE]
         nest = self._loops(stage, kept, inner, threads, opened, attached=False)
-        fresh = {
-            leaf.var: Var(f"{leaf.name}.init") for leaf in kept if leaf not in stage.bindings
-        }
+        fresh = {leaf.var: Var(f"{leaf.name}.init") for leaf in kept if leaf not in stage.bindings}
         for leaf in kept:
             if leaf.var in self.unrolling and leaf.var in fresh:
                 self.unrolling[fresh[leaf.var]] = self.unrolling[leaf.var]
@@ -328,6 +327,7 @@ class _Lowering:
                 threads[thread.thread_tag] = Var(thread.thread_tag)
                 opened.add(leaf)
         return opened
+
 
 def _loads(store: Store, buffer: Buffer) -> bool:
     """Whether the value of a store is computed from a buffer."""

@@ -58,9 +58,10 @@ def const(value: float, dtype: str | None = None) -> Const:
     Raises
     ------
     IRError
-        If an integer type cannot hold the value, or a float type is too small for it.
+        If the value is no number, an integer type cannot hold it, or a float type is too small.
     """
-    own = dtypes.check(dtype or dtypes.of_value(value))
+    natural = dtypes.of_value(value)
+    own = dtypes.check(dtype or natural)
     if not dtypes.fits(value, own):
         raise IRError(f"te.const: {value!r} does not fit in {own}")
     return Const(value, own)

@@ -365,8 +365,13 @@ def test_an_analysed_function_is_simplified_to_itself() -> None:
     s[local].compute_at(s[C], yo)
     s[C].parallel(xo)
     function = lower_schedule(s, [A, B, C])
-    (x,) = {v for stmt in walk(function.body) for e in stmt_exprs(stmt) for v in free_vars(e)
-            if isinstance(v, Knob)}
+    (x,) = {
+        v
+        for stmt in walk(function.body)
+        for e in stmt_exprs(stmt)
+        for v in free_vars(e)
+        if isinstance(v, Knob)
+    }
     once = analyse(function, {x: 4})
     assert analyse(once, {}).body is once.body
 
@@ -417,3 +422,35 @@ def test_what_a_loop_of_symbolic_length_reads_is_empty_when_the_loop_is() -> Non
         got = np.zeros(size, np.float32)
         compile_function(final, cache=ObjectCache(None))(a, got)
         np.testing.assert_array_equal(got, want)
+
+
+def chain(length: int) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the first and last of so many element-wise stages, and those between."""
+    A = te.placeholder((8,), name="A")
+    stages = [A]
+    for number in range(length):
+        before = stages[-1]
+        stages.append(te.compute((8,), lambda i, b=before: b[i] + 1.0, name=f"S{number}"))
+    return A, stages[-1], stages[1:-1]
+
+
+@pytest.mark.parametrize("inlined", [False, True], ids=["stored", "inlined"])
+def test_long_chains_of_stages_lower(inlined: bool) -> None:
+    A, last, between = chain(60)
+    s = te.create_schedule(last.op)
+    for tensor in between:
+        if inlined:
+            s[tensor].compute_inline()
+    assert_computes(s, [A, last])
+
+
+def test_an_expression_that_nests_too_deeply_is_refused_in_one_line() -> None:
+    A = te.placeholder((8,), name="A")
+
+    def add(i: Any) -> Any:
+        return sum((A[(i + number) % 8] for number in range(2000)), te.const(0.0))
+
+    B = te.compute((8,), add, name="B")
+    with pytest.raises(LoweringError, match="nests deeper than Python's recursion limit") as caught:
+        lower_schedule(te.create_schedule(B.op), [A, B])
+    assert "\n" not in str(caught.value)

@@ -62,6 +62,12 @@ MISTAKES = [
         IRError,
     ),
     refused(
+        "constant that is no number",
+        lambda p: te.const("1", "float32"),
+        "cannot use a str ('1') in an expression",
+        IRError,
+    ),
+    refused(
         "sum of conditions",
         lambda p: te.compute((4,), lambda i: (i > 1) + (i > 2), name="X"),
         "`+` takes numbers, not conditions: use .astype('int32') first",

@@ -8,6 +8,7 @@ from autotune.codegen.llvm.body import UNROLL_METADATA, Body, ModuleText
 from autotune.codegen.llvm.math import definitions
 from autotune.codegen.llvm.types import symbol
 from autotune.ir.stmt import Function
+from autotune.ir.visitor import recursive
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class LLVMSource:
     uses_threads: bool
 
 
+@recursive
 def emit(function: Function, fast_math: bool = False) -> LLVMSource:
     """Write a function in final form as LLVM assembly.
 
