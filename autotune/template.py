@@ -173,9 +173,8 @@ class Template:
         parameters = inspect.signature(self.reference).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return partial(self.reference, **args)
-        taken = {
-            p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in args
-        }
+        taken = {p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY
+                 and p.name in args}
         return partial(self.reference, **taken) if taken else self.reference
 
     def flops_for(self, args: Mapping[str, Any]) -> float | None:

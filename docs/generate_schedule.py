@@ -123,7 +123,7 @@ def steps_section() -> str:
             paragraph(
                 "`s.to_json()` gives plain data, `[primitive, stage, arguments...]` each; "
                 "expressions are lists with the operation in front, and knobs need values, as in "
-                '`s.to_json({"tile": 4})`:'
+                "`s.to_json({\"tile\": 4})`:"
             ),
             fenced("json", "[\n " + stored[1:-1].replace("], [", "],\n [") + "\n]"),
             paragraph(

@@ -151,8 +151,8 @@ HOW = [
         "s[B].bind(axis, thread)",
         add_one,
         "s[B].bind(i, te.thread_axis('blockIdx.x'))\ns[B].bind(j, te.thread_axis('threadIdx.x'))",
-        'Gives each iteration to one block, thread or virtual thread (`"vthread"`) of a GPU. A '
-        'thread axis with a range, `te.thread_axis((0, 32), "threadIdx.x")`, must have the '
+        "Gives each iteration to one block, thread or virtual thread (`\"vthread\"`) of a GPU. A "
+        "thread axis with a range, `te.thread_axis((0, 32), \"threadIdx.x\")`, must have the "
         "length of the loop.",
         "A reduction is not bound, and a stage binds a thread axis once.",
         "s[B].bind(i, te.thread_axis('threadIdx.x')); s[B].bind(j, te.thread_axis('threadIdx.x'))",

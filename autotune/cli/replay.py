@@ -154,7 +154,8 @@ def _scores(
 
     return {
         tuner: {
-            space: score(runs, optimum, options.budget) for space, (optimum, runs) in spaces.items()
+            space: score(runs, optimum, options.budget)
+            for space, (optimum, runs) in spaces.items()
         }
         for tuner, spaces in traces.items()
     }

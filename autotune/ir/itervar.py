@@ -44,7 +44,9 @@ class IterVar(Operators):
 
     __slots__ = ("dom", "kind", "thread_tag", "var")
 
-    def __init__(self, var: Var, dom: Range | None, kind: AxisKind, thread_tag: str = "") -> None:
+    def __init__(
+        self, var: Var, dom: Range | None, kind: AxisKind, thread_tag: str = ""
+    ) -> None:
         self.var = var
         self.dom = dom
         self.kind = kind

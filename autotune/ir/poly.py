@@ -23,7 +23,9 @@ def to_poly(node: Expr) -> Poly:
     if isinstance(node, Binary) and node.op in ("+", "-", "*"):
         a, b = to_poly(node.a), to_poly(node.b)
         return multiply(a, b) if node.op == "*" else add(a, b, 1 if node.op == "+" else -1)
-    children = tuple(normal(c) if dtypes.is_index(c.dtype) else c for c in node.children)
+    children = tuple(
+        normal(c) if dtypes.is_index(c.dtype) else c for c in node.children
+    )
     if isinstance(node, Binary):
         rebuilt = fold(node.op, *children)
         if rebuilt is not node and not _is_atom(rebuilt):

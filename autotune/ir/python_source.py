@@ -35,6 +35,7 @@ from autotune.ir.visitor import walk_expr
 _LONGEST_INLINE = 400
 
 
+
 def _wrap(text: str, dtype: str) -> str:
     """Text of an integer as the one of `dtype` that is congruent to it."""
     mask = (1 << dtypes.bits(dtype)) - 1

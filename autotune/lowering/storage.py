@@ -111,10 +111,8 @@ class _Regions(StmtRewriter):
         if node.kind not in _REGIONS:
             return self.rebuild_stmt(node)
         body = self.region(node.body)
-        return (
-            node
-            if body is node.body
-            else For(node.var, node.extent, node.kind, body, node.thread_tag)
+        return node if body is node.body else For(
+            node.var, node.extent, node.kind, body, node.thread_tag
         )
 
     def region(self, body: Stmt) -> Stmt:

@@ -221,14 +221,8 @@ class NestWalk:
     def nest(self, number: Callable[[Amount], Number]) -> LoopNest:
         """Return the loop nest, each length, stride and modulus turned into a number."""
         loops = tuple(
-            Loop(
-                row.var.name,
-                row.annotation,
-                number(row.length),
-                row.parent,
-                row.depth,
-                **row.counts,
-            )
+            Loop(row.var.name, row.annotation, number(row.length), row.parent, row.depth,
+                 **row.counts)
             for row in self._rows
         )
         accesses = tuple(

@@ -41,7 +41,9 @@ def summary_line(summary: TuneSummary, work: Work) -> str:
     return "; ".join(said)
 
 
-def _compared(costs_s: Sequence[float] | None, default_costs_s: Sequence[float] | None) -> str:
+def _compared(
+    costs_s: Sequence[float] | None, default_costs_s: Sequence[float] | None
+) -> str:
     """Return how much faster the best is than the default, unless noise hides it."""
     if not costs_s or not default_costs_s:
         return ""

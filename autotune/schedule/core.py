@@ -191,10 +191,8 @@ class StageCore:
 
     def _its_loops(self) -> str:
         loops = ", ".join(leaf.name for leaf in self.leaf_axes)
-        return (
-            f"give one of the loops of {self.name!r}: {loops}"
-            if loops
-            else (f"{self.name!r} has no loops")
+        return f"give one of the loops of {self.name!r}: {loops}" if loops else (
+            f"{self.name!r} has no loops"
         )
 
     def _refuse_annotated(self, primitive: str, axis: IterVar) -> None:
@@ -218,10 +216,8 @@ class StageCore:
             self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
         for var in free_vars(size):
             if not isinstance(var, Knob):
-                why = (
-                    "is known only when the program runs"
-                    if isinstance(var, SizeVar)
-                    else ("is a loop's variable")
+                why = "is known only when the program runs" if isinstance(var, SizeVar) else (
+                    "is a loop's variable"
                 )
                 self.fail(
                     primitive,

@@ -32,7 +32,9 @@ class Placement(StageCore):
                                                             B[i] = g(A[0])
         """
         if not isinstance(parent, StageCore):
-            self.fail("compute_at", f"expected a stage first, got {parent!r}; give one, as in s[B]")
+            self.fail(
+                "compute_at", f"expected a stage first, got {parent!r}; give one, as in s[B]"
+            )
         if not any(stage is parent for stage in self._schedule.stages):
             self.fail(
                 "compute_at",

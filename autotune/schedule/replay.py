@@ -146,7 +146,9 @@ class _Replay:
         self.own.set_scope(scope)
 
     def storage_align(self, axis: Term, factor: Term, offset: Term) -> None:
-        self.own.storage_align(self.axis(self.own, axis), self.value(factor), self.value(offset))
+        self.own.storage_align(
+            self.axis(self.own, axis), self.value(factor), self.value(offset)
+        )
 
     def set_store_predicate(self, condition: Term) -> None:
         self.own.set_store_predicate(self.value(condition))
@@ -159,7 +161,9 @@ class _Replay:
         self.schedule.cache_write(self.tensor(stage), scope)
 
     def rfactor(self, stage: Term, axis: Term, factor_axis: Term) -> None:
-        self.schedule.rfactor(self.tensor(stage), self.axis(self.stage(stage), axis), factor_axis)
+        self.schedule.rfactor(
+            self.tensor(stage), self.axis(self.stage(stage), axis), factor_axis
+        )
 
 
 _PRIMITIVES: dict[str, Callable[..., None]] = {

@@ -58,7 +58,9 @@ def factor(stage: Stage, axis: IterVar, factor_axis: int) -> Factored:
     body: tuple[Expr, ...]
     if inner:
         axes = tuple(inner.values())
-        body = tuple(Reduce(first.combiner, sources, axes, condition, r.index) for r in reductions)
+        body = tuple(
+            Reduce(first.combiner, sources, axes, condition, r.index) for r in reductions
+        )
     else:
         identity = first.combiner.identity
         body = tuple(
@@ -101,10 +103,8 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
     )
     annotated = [*stage.loop_kinds, *stage.bindings, *stage.pragmas, *stage.alignments]
     if changed or annotated:
-        what = (
-            f"axis {annotated[0].name!r} is annotated"
-            if annotated
-            else ("its spatial loops were changed")
+        what = f"axis {annotated[0].name!r} is annotated" if annotated else (
+            "its spatial loops were changed"
         )
         stage.fail(
             "rfactor",

@@ -51,7 +51,9 @@ class Schedule:
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """Return the stages that read a tensor."""
-        return [stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)]
+        return [
+            stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)
+        ]
 
     def thread_tag_of(self, var: Var) -> str | None:
         """Return the tag of the thread axis of this variable, if some loop is bound to it."""
@@ -197,7 +199,9 @@ class Schedule:
         """
         stage = self[tensor]
         factored = factor(stage, axis, factor_axis)
-        new = self._add_stage(factored.partial, stage.scope, self.stages.index(stage), beside=stage)
+        new = self._add_stage(
+            factored.partial, stage.scope, self.stages.index(stage), beside=stage
+        )
         new.note("rfactor", stage, axis, factor_axis)
         self._set_op(stage, factored.combined)
         stage.relations.clear()
@@ -207,7 +211,9 @@ class Schedule:
 
     def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
         """Return the bodies of the stages that are computed, inlined ones substituted."""
-        bodies = {stage: stage.op.body for stage in self.stages if isinstance(stage.op, ComputeOp)}
+        bodies = {
+            stage: stage.op.body for stage in self.stages if isinstance(stage.op, ComputeOp)
+        }
         for stage in self.stages:
             if stage.attach is Attach.INLINE:
                 inline = _Inline(stage, bodies.pop(stage))

@@ -51,7 +51,9 @@ def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -
     return PlaceholderOp(name, _shape(shape, f"placeholder {name!r}"), dtype).output()
 
 
-def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute") -> Any:
+def compute(
+    shape: Any, fcompute: Callable[..., Any], name: str = "compute"
+) -> Any:
     """Return the tensor whose element at (i, j, ...) is ``fcompute(i, j, ...)``.
 
     Parameters

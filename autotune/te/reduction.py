@@ -131,7 +131,9 @@ def reduction(
     condition = const(True) if where is None else convert(where)
     if condition.dtype != dtypes.BOOL:
         raise IRError(f"{name}: where= takes a condition, got `{condition}` of {condition.dtype}")
-    return tuple(Reduce(combiner, tuple(sources), axes, condition, i) for i in range(len(sources)))
+    return tuple(
+        Reduce(combiner, tuple(sources), axes, condition, i) for i in range(len(sources))
+    )
 
 
 @lru_cache(maxsize=64)

@@ -20,15 +20,7 @@ def output_size(size: int, kernel: int, stride: int, pad: int) -> int:
 
 
 def _flops(
-    n: int,
-    c: int,
-    h: int,
-    w: int,
-    o: int,
-    kh: int,
-    kw: int,
-    stride: int = 1,
-    pad: int = 0,
+    n: int, c: int, h: int, w: int, o: int, kh: int, kw: int, stride: int = 1, pad: int = 0,
     dtype: str = "float32",
 ) -> float:
     oh, ow = output_size(h, kh, stride, pad), output_size(w, kw, stride, pad)
@@ -141,9 +133,9 @@ def conv2d_nchw(
     )
     O = te.compute(  # noqa: E741 - the operator's name in the literature
         (n, o, oh, ow),
-        lambda b, oc, y, x: T[b, oc // tile_o, y, x // tile_x, x % tile_x, oc % tile_o].astype(
-            dtype
-        ),
+        lambda b, oc, y, x: T[
+            b, oc // tile_o, y, x // tile_x, x % tile_x, oc % tile_o
+        ].astype(dtype),
         name="O",
     )
 

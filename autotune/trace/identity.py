@@ -115,9 +115,8 @@ class _Code(_Lines):
             self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
         self.stmt(function.body)
         hints = set(function.attrs.get("nontemporal", ()))
-        past_caches = [
-            n for b, n in self._numbers.items() if isinstance(b, Buffer) and b.name in hints
-        ]
+        past_caches = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
+                       and b.name in hints]
         self.lines.append(f"nontemporal {past_caches}")
 
     def stmt(self, node: Stmt) -> None:

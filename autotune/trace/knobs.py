@@ -70,7 +70,9 @@ class Knobs:
         See `search_spaces.SplitKnob` for the policies and for `filter`.
         """
         if not hasattr(extent, "__index__"):
-            raise UsageError(f"define_split({name!r}): the extent must be a number, got {extent!r}")
+            raise UsageError(
+                f"define_split({name!r}): the extent must be a number, got {extent!r}"
+            )
         length = int(extent)
         if candidates is None and filter is None:
             knob = _plain_split(name, length, num_outputs, policy)

@@ -339,7 +339,9 @@ def _stop_at(source: SymbolicValues, decisions: int) -> None:
         raise _Stop
 
 
-def _failed(source: ValueSource, number: int, error: str, cause: Exception | None) -> Structure:
+def _failed(
+    source: ValueSource, number: int, error: str, cause: Exception | None
+) -> Structure:
     if isinstance(source, SymbolicValues):
         symbols = dict(source.symbols)
         return Structure(number, tuple(source.decisions), symbols, error=error, cause=cause)

@@ -75,7 +75,9 @@ class GeneticTuner(Tuner):
         for _ in range(8):
             pair = [self._parent(parents, rng), self._parent(parents, rng)]
             one, other = self.space.positions(pair)
-            children = mutated(self.space, crossed(one, other, TRIES // 8, rng), rate, rng)
+            children = mutated(
+                self.space, crossed(one, other, TRIES // 8, rng), rate, rng
+            )
             found = first_new(self.space, children, barred)
             if found is not None:
                 return found

@@ -246,7 +246,9 @@ class _Run:
                 observations += self._recall()
         return observations
 
-    def _wanted(self, indices: Sequence[int], asked: deque[MeasureInput]) -> Iterator[MeasureInput]:
+    def _wanted(
+        self, indices: Sequence[int], asked: deque[MeasureInput]
+    ) -> Iterator[MeasureInput]:
         """Yield, and add to `asked`, the candidates that nobody has measured when it is time."""
         for index in indices:
             if len(self.records) >= self.trials:

@@ -206,7 +206,9 @@ class ModelTuner(Tuner):
     def _search(self, rng: np.random.Generator) -> Belief:
         """Return beliefs about a part of a large space, climbing to what promises most."""
         best = [o.index for o in self._working()]
-        candidates = self._candidates.some(best, self._trees.model, self.seen, len(self._told), rng)
+        candidates = self._candidates.some(
+            best, self._trees.model, self.seen, len(self._told), rng
+        )
         belief = Belief(self._surrogate, candidates)
         for _ in range(self._settings.climbs):
             gains = belief.gains(np.ones(len(belief.candidates), dtype=bool))

@@ -41,7 +41,9 @@ def crossed(
     return mixed
 
 
-def mutated(space: Space, rows: IndexVector, rate: float, rng: np.random.Generator) -> IndexVector:
+def mutated(
+    space: Space, rows: IndexVector, rate: float, rng: np.random.Generator
+) -> IndexVector:
     """Change each knob of some rows with probability `rate`: to a neighbour, or to any value."""
     changed = rows.copy()
     hit = rng.random(rows.shape) < rate

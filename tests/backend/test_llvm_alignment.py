@@ -78,7 +78,9 @@ TEMPLATES = [
 
 
 @pytest.mark.parametrize(("name", "args"), TEMPLATES)
-def test_templates_take_arrays_that_start_one_element_late(name: str, args: dict[str, int]) -> None:
+def test_templates_take_arrays_that_start_one_element_late(
+    name: str, args: dict[str, int]
+) -> None:
     task = Task.from_reference(name, args, "llvm")
     for index in {task.default_index, *map(int, task.space.sample(3, np.random.default_rng(0)))}:
         kernel = compile_function(task.final(index), task.target, cache=ObjectCache(None))

@@ -315,10 +315,8 @@ def test_sums_in_a_half_type_round_after_every_step(dtype: str) -> None:
 def test_sums_accumulate_as_documented(dtype: str) -> None:
     rows, n = 5, 300
     rng = np.random.default_rng(2)
-    data = (
-        rng.integers(-3, 4, (rows, n))
-        if dtype not in dtypes.UNSIGNED
-        else rng.integers(0, 4, (rows, n))
+    data = rng.integers(-3, 4, (rows, n)) if dtype not in dtypes.UNSIGNED else rng.integers(
+        0, 4, (rows, n)
     )
     array = data.astype(dtypes.numpy_dtype(dtype))
     x, k = te.placeholder((rows, n), dtype, name="X"), te.reduce_axis((0, n), "k")

@@ -27,7 +27,9 @@ def sum_of_ratios(target: str) -> CompiledFunction:
     def add(i: Var) -> Stmt:
         return Store(out, i32(0), Load(out, i32(0)) + Load(a, i) / Load(b, i32(0)))
 
-    body = seq(Store(out, i32(0), Const(0.0, "float32")), loop(N, add, LoopKind.SERIAL, "i"))
+    body = seq(
+        Store(out, i32(0), Const(0.0, "float32")), loop(N, add, LoopKind.SERIAL, "i")
+    )
     function = Function("ratios", (a, b, out), frozenset([out]), body)
     return compile_function(function, target, cache=ObjectCache(None))
 
@@ -80,7 +82,9 @@ def test_fast_math_keeps_nan_and_infinity(special: float) -> None:
 def test_templates_are_right_with_fast_math(name: str, args: dict[str, int]) -> None:
     task = Task.from_reference(name, args, "llvm -fast-math")
     assert str(task.target) == "llvm -fast-math"
-    kernel = compile_function(task.final(task.default_index), task.target, cache=ObjectCache(None))
+    kernel = compile_function(
+        task.final(task.default_index), task.target, cache=ObjectCache(None)
+    )
     assert "reassoc" in kernel.source
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(-1, 1, a.shape).astype(a.dtype) for a in task.arguments]

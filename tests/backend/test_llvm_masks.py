@@ -43,7 +43,7 @@ def test_a_guarded_tail_is_loaded_and_stored_under_a_mask(dtype: str) -> None:
 
 
 def unpacked(
-    case: tuple[Function, npt.NDArray[Any], npt.NDArray[Any]],
+    case: tuple[Function, npt.NDArray[Any], npt.NDArray[Any]]
 ) -> tuple[Function, list[npt.NDArray[Any]], npt.NDArray[Any]]:
     function, a, out = case
     return function, [a], out

@@ -28,7 +28,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("template", "args"), CASES)
 @pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell"])
-def test_no_guard_is_left_that_always_holds(template: str, args: dict[str, Any], cpu: str) -> None:
+def test_no_guard_is_left_that_always_holds(
+    template: str, args: dict[str, Any], cpu: str
+) -> None:
     task = Task.from_reference(template, args, f"llvm -mcpu={cpu}")
     indices = task.space.sample(min(CONFIGS, len(task.space)), np.random.default_rng(0))
     for index in indices:

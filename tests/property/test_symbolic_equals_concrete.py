@@ -57,10 +57,8 @@ def _compute(recipe: Recipe, cfg: Knobs) -> tuple[list[Any], Any, Any]:
         a = te.placeholder((m, k), "float32", name="A")
         b = te.placeholder((k, n), "float32", name="B")
         r = te.reduce_axis((0, k), name="r")
-        return (
-            [a, b],
-            None,
-            te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C"),
+        return [a, b], None, te.compute(
+            (m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C"
         )
     if recipe.kind == "packed":
         a = te.placeholder((m, n), "float32", name="A")

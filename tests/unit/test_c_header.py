@@ -63,7 +63,7 @@ def test_names_become_identifiers(name: str, expected: str) -> None:
 @pytest.mark.parametrize("parallel", [True, False])
 def test_compilers_take_the_header(standard: str, parallel: bool, tmp_path: Path) -> None:
     (tmp_path / "double.h").write_text(text(parallel))
-    source = ['#include "double.h"'] * 2 + ["extern int unused;", ""]
+    source = ["#include \"double.h\""] * 2 + ["extern int unused;", ""]
     (tmp_path / "main.c").write_text("\n".join(source))
     language = "c++" if "+" in standard else "c"
     words = ["cc", "-x", language, f"-std={standard}", "-Wall", "-Werror", "-pedantic"]

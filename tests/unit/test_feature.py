@@ -76,14 +76,8 @@ def test_flat_features_and_their_names_follow_the_rows():
 
 def test_take_log_leaves_nest_level_and_one_hot_code_alone():
     rows = get_itervar_feature(*gemm(127), take_log=True)
-    assert rows[1][1] == (
-        "_attr_",
-        7.0,
-        2,
-        pytest.approx(13.9774, abs=1e-4),
-        pytest.approx(13.9774, abs=1e-4),
-        *SERIAL,
-    )
+    assert rows[1][1] == ("_attr_", 7.0, 2, pytest.approx(13.9774, abs=1e-4), pytest.approx(
+        13.9774, abs=1e-4), *SERIAL)
 
 
 def test_a_loop_of_unknown_length_is_minus_one():

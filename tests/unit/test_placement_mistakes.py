@@ -13,7 +13,9 @@ from autotune import te
 from autotune.errors import AutotuneError, LoweringError
 from autotune.lowering.nest import lower_schedule
 
-NOT_GIVEN = "a placeholder is given by the caller and not computed; use cache_read for a copy"
+NOT_GIVEN = (
+    "a placeholder is given by the caller and not computed; use cache_read for a copy"
+)
 NO_OUTPUT = (
     "an output is the caller's array and is computed at the root; use cache_write for a stage that "
     "computes it elsewhere"
@@ -97,10 +99,8 @@ PLACE = [
     ),
     refused(
         "compute at an inlined stage",
-        lambda p: (
-            [p.sB.compute_inline(), p.s.cache_read(p.A, "local", [p.B])]
-            and p.s[p.s.stages[1].outputs[0]].compute_at(p.sB, p.i)
-        ),
+        lambda p: [p.sB.compute_inline(), p.s.cache_read(p.A, "local", [p.B])]
+        and p.s[p.s.stages[1].outputs[0]].compute_at(p.sB, p.i),
         f"compute_at of 'A.local' on stage 'B': {INLINED}",
     ),
     refused(
@@ -325,7 +325,9 @@ CACHE = [
     ),
     refused(
         "a cache after a loop was bound",
-        lambda p: [p.sB.bind(p.i, te.thread_axis("threadIdx.x")), p.s.cache_write(p.B, "local")],
+        lambda p: [
+            p.sB.bind(p.i, te.thread_axis("threadIdx.x")), p.s.cache_write(p.B, "local")
+        ],
         "cache_write on stage 'B': its loops were changed already; cache_write it first",
     ),
     refused(
@@ -335,7 +337,9 @@ CACHE = [
     ),
     refused(
         "a cache of a stage that is computed ahead",
-        lambda p: [p.sC.compute_at(p.sD, p.y), p.sC.double_buffer(), p.s.cache_write(p.C, "local")],
+        lambda p: [
+            p.sC.compute_at(p.sD, p.y), p.sC.double_buffer(), p.s.cache_write(p.C, "local")
+        ],
         "cache_write on stage 'C': it is double-buffered already; cache_write it first",
     ),
     refused(
@@ -421,7 +425,9 @@ CREATE_AND_LOWER = [
     ),
     refused(
         "lower with a foreign tensor",
-        lambda p: lower_schedule_of(p.s, p.A, te.compute((3,), lambda i: p.A[i, 0], name="X"), p.D),
+        lambda p: lower_schedule_of(
+            p.s, p.A, te.compute((3,), lambda i: p.A[i, 0], name="X"), p.D
+        ),
         "'X' is not a stage of this schedule; it has: A, B, C, D",
     ),
     refused(
@@ -448,7 +454,9 @@ CREATE_AND_LOWER = [
 ]
 
 
-@pytest.mark.parametrize(("make", "error", "message"), [*PLACE, *STORE, *CACHE, *CREATE_AND_LOWER])
+@pytest.mark.parametrize(
+    ("make", "error", "message"), [*PLACE, *STORE, *CACHE, *CREATE_AND_LOWER]
+)
 def test_a_mistake_is_told_in_one_line(
     make: Callable[[Program], object], error: type[AutotuneError], message: str
 ) -> None:

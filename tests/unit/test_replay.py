@@ -222,6 +222,8 @@ def test_a_large_space_is_judged_in_part():
     def cost(index: int) -> float:
         return float(1 + np.abs(space.positions([index])[0] - 6).sum())
 
+
+
     while len(tuner.observations) < 32:
         tuner.tell([Observation(index, cost(index)) for index in tuner.ask(8)])
     assert tuner.best is not None

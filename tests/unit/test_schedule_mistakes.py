@@ -149,7 +149,9 @@ SPLIT = [
     ),
     refused(
         "split a loop with a pragma",
-        lambda p: [p.sD.pragma(p.y, "auto_unroll_max_step", 8), p.sD.split(p.y, factor=2)],
+        lambda p: [
+            p.sD.pragma(p.y, "auto_unroll_max_step", 8), p.sD.split(p.y, factor=2)
+        ],
         "split on stage 'D', axis 'y': it has a pragma already; split it before",
     ),
     refused(
@@ -358,7 +360,9 @@ ANNOTATE = [
 ]
 
 
-@pytest.mark.parametrize(("make", "error", "message"), [*SPLIT, *FUSE_AND_REORDER, *ANNOTATE])
+@pytest.mark.parametrize(
+    ("make", "error", "message"), [*SPLIT, *FUSE_AND_REORDER, *ANNOTATE]
+)
 def test_a_mistake_is_told_in_one_line(
     make: Callable[[Program], object], error: type[AutotuneError], message: str
 ) -> None:

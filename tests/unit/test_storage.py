@@ -133,7 +133,9 @@ def test_a_knob_that_is_no_alignment_is_a_constraint() -> None:
 
 @pytest.mark.parametrize("unroll", [False, True])
 @pytest.mark.parametrize("factor", [1, 4, 5, 12, 16])
-def test_a_double_buffered_stage_is_computed_one_iteration_ahead(factor: int, unroll: bool) -> None:
+def test_a_double_buffered_stage_is_computed_one_iteration_ahead(
+    factor: int, unroll: bool
+) -> None:
     p = Blocks()
     xo, _ = p.sC.split(p.x, factor=factor)
     if unroll:
@@ -153,7 +155,8 @@ def test_the_listing_shows_the_first_iteration_before_the_loop() -> None:
         "B[((j*6) + c)] = (A[((j*6) + c)] + 1f)\n",
         "for (x, 0, 12) {\n",
         "if (likely((x < 11))) {\n",
-        "B[(((floormod((x + 1), 2)*30) + (j*6)) + c)] = (A[((((x*30) + (j*6)) + c) + 30)] + 1f)\n",
+        "B[(((floormod((x + 1), 2)*30) + (j*6)) + c)] = "
+        "(A[((((x*30) + (j*6)) + c) + 30)] + 1f)\n",
         "(B[(((floormod(x, 2)*30) + (y*6)) + k)]*3f)",
     ]
     places = [text.index(part) for part in parts]

@@ -64,8 +64,7 @@ def test_a_workload_is_the_template_with_all_its_arguments(task: Task) -> None:
 
 def test_arguments_are_inputs_then_outputs(task: Task) -> None:
     assert task.arguments == [
-        Argument("A", (20,), "float32", False),
-        Argument("B", (20,), "float32", True),
+        Argument("A", (20,), "float32", False), Argument("B", (20,), "float32", True),
     ]
     assert task.bytes == 160.0
     assert task.flops == 20.0

@@ -25,10 +25,7 @@ def sample(
 def test_parameters_come_from_the_signature() -> None:
     found = [(p.name, p.type, p.required) for p in sample.parameters]
     assert found == [
-        ("n", int, True),
-        ("scale", float, False),
-        ("dtype", str, False),
-        ("fast", bool, False),
+        ("n", int, True), ("scale", float, False), ("dtype", str, False), ("fast", bool, False),
     ]
     assert sample.description == "First line."
 

@@ -14,7 +14,7 @@ from autotune.errors import UsageError
 from autotune.template import Template
 from autotune.templates import find_template, list_templates
 
-FILE = """
+FILE = '''
 from autotune.template import template
 
 @template("mine", target="{target}")
@@ -22,7 +22,7 @@ def mine(cfg, n: int):
     return cfg, n
 
 number = 3
-"""
+'''
 
 
 @pytest.fixture

@@ -49,9 +49,8 @@ def test_only_float_arithmetic_is_counted_and_division_by_a_constant_multiplies(
     a, b = te.placeholder((8,), name="A"), te.placeholder((8,), "int32", name="B")
     c = te.compute(
         (8,),
-        lambda i: (
-            te.max(te.exp(a[i] - 1.0) / 3.0, a[i] / a[0]) * (b[i] * b[i] + 1).astype("float32")
-        ),
+        lambda i: te.max(te.exp(a[i] - 1.0) / 3.0, a[i] / a[0])
+        * (b[i] * b[i] + 1).astype("float32"),
         name="C",
     )
     (loop,) = loop_nest(lowered(c, args=[a, b, c])).loops

@@ -210,11 +210,8 @@ def test_annotations_make_a_structure_each_only_if_they_are_used() -> None:
     structures, space = found(used)
     assert len(structures.known) == len(space) == 3
     kinds = {
-        str(
-            next(
-                s for s in walk(structures.instantiate({"ann": [a]}).body) if isinstance(s, For)
-            ).kind
-        )
+        str(next(s for s in walk(structures.instantiate({"ann": [a]}).body) if isinstance(s, For))
+            .kind)
         for a in ("none", "unroll", "vectorize")
     }
     assert kinds == {"serial", "unrolled", "vectorized"}

@@ -57,8 +57,7 @@ def test_arithmetic_stays_symbolic(trace: Trace, make: Callable[..., Any], text:
     result = make(trace.x, trace.y)
     assert isinstance(result, SymbolicInt)
     assert str(result.expr).replace(" * ", "*").replace("(x*y)", "x*y").strip() in (
-        text,
-        f"({text})",
+        text, f"({text})"
     )
     assert trace.decisions == []
     assert int(result) == make(4, 3)

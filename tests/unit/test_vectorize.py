@@ -298,7 +298,6 @@ def test_a_loop_that_stays_one_is_noted_with_the_reason(
     with caplog.at_level("DEBUG", logger="autotune.lowering.vectorize"):
         after = vectorize(function)
     assert after.attrs == {
-        "kept": 1,
-        "not_vectorized": (("v", "all iterations write one element of C"),),
+        "kept": 1, "not_vectorized": (("v", "all iterations write one element of C"),)
     }
     assert caplog.messages == ["loop v is not vectorized: all iterations write one element of C"]

@@ -160,10 +160,8 @@ class Transfers(Memory):
         lanes, mask = index.lanes, self.mask.ref if self.mask else ""
         order: Sequence[int] = range(lanes)
         known = self.offsets(index) if lanes > 1 else (self.form(index), order)
-        if (
-            known is not None
-            and known[1] != order
-            and sorted(known[1]) == list(range(min(known[1]), min(known[1]) + lanes))
+        if known is not None and known[1] != order and sorted(known[1]) == list(
+            range(min(known[1]), min(known[1]) + lanes)
         ):
             low = min(known[1])
             picks = constants("i32", [list(known[1]).index(low + i) for i in order])
@@ -191,7 +189,9 @@ class Transfers(Memory):
             return
         name, _ = self._masked("store", dtype, lanes)
         self.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, {masks})")
-        self.line(f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {masks} {mask})")
+        self.line(
+            f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {masks} {mask})"
+        )
 
     def _permuted(self, kind: str, value: str, lanes: int, picks: str) -> str:
         return self.define(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> {picks}")

@@ -29,7 +29,9 @@ from autotune.ir.ops import cast
 
 #: Float arithmetic: a product and a sum may be taken together, or whatever rounds differently.
 EXACT_OPS = {"+": "fadd contract", "-": "fsub contract", "*": "fmul contract", "/": "fdiv"}
-FAST_OPS = {op: f"{name.split()[0]} reassoc nsz arcp contract" for op, name in EXACT_OPS.items()}
+FAST_OPS = {
+    op: f"{name.split()[0]} reassoc nsz arcp contract" for op, name in EXACT_OPS.items()
+}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul"}
 _BOOL_OPS = {"and": "and", "or": "or", "+": "or", "*": "and", "min": "and", "max": "or"}
 _FLOAT_TESTS = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}

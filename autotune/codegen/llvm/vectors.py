@@ -160,7 +160,9 @@ class Vectors(Indices):
             return self.define(f"icmp {SIGNED_TESTS[op]} {kind} {self.wide(a)}, {self.wide(b)}")
         difference = known[0] - other[0]
         # The scalar part of a - b against, in each lane, what is left of the other side.
-        limits = [y - x - difference.const for x, y in zip(known[1], other[1], strict=True)]
+        limits = [
+            y - x - difference.const for x, y in zip(known[1], other[1], strict=True)
+        ]
         return self._compare_with(op, difference.variable(), limits)
 
     def _compare_with(self, op: str, form: Linear, limits: list[int]) -> str:
