@@ -130,8 +130,12 @@ class Bounds:
         return regions
 
     def _clipped(self, extent: Expr, size: Expr) -> Expr:
-        """Return min(extent, size): no region is larger than its tensor."""
-        if extent is size:
+        """Return min(extent, size): no region is larger than its tensor.
+
+        A size known only at run time does not shorten a region whose extent is known before:
+        guards keep to the tensor, and a local array keeps a constant length.
+        """
+        if extent is size or (_is_sized(size) and not _is_sized(extent)):
             return extent
         return binary("min", extent, size)
 
@@ -222,11 +226,15 @@ def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
     return scope == "global" or (scope == "shared" and thread.thread_tag.startswith("threadIdx"))
 
 
+def _is_sized(extent: Expr) -> bool:
+    """Whether an extent is known only when the function is called."""
+    return any(isinstance(var, SizeVar) for var in free_vars(extent))
+
+
 def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
     """Return the extent of a region, which an empty loop of its reader makes negative."""
     empty = isinstance(extent, Const) and extent.value < 0
-    sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
-    if empty or (sized and simplifier.bounds(extent)[0] < 0):
+    if empty or (_is_sized(extent) and simplifier.bounds(extent)[0] < 0):
         return binary("max", extent, const(0, extent.dtype))
     return extent
 
