@@ -11,6 +11,9 @@ import numpy as np
 
 from autotune.cost_model.base import FloatVector, IndexVector
 
+SMOOTHNESS = (5, 3, 1)
+"""Twice the parameter nu of the Matérn kernels to choose from, the first one before any data."""
+
 JITTER = 1e-8
 """Added to the kernel's diagonal for the sake of rounding."""
 
@@ -48,11 +51,12 @@ class KernelPrior:
 
 
 class GaussianProcess:
-    """Regression with a Matérn 5/2 kernel, a length scale per group, and noise.
+    """Regression with a Matérn kernel, a length scale per group, and noise.
 
     Values are standardised by the caller's own choice of `y`; the prior's mean is 0 and its
     variance about 1. Parameters are those of greatest posterior density, found by resilient
-    propagation from the ones found last (Riedmiller and Braun, 1993).
+    propagation from the ones found last (Riedmiller and Braun, 1993); how smooth the kernel is,
+    is one of them.
 
     Parameters
     ----------
@@ -72,7 +76,8 @@ class GaussianProcess:
                 np.full(prior.trends, prior.trend_spread),
             ]
         )
-        self._theta = self._centre.copy()
+        self._smoothness = SMOOTHNESS[0]
+        self._thetas = dict.fromkeys(SMOOTHNESS, self._centre)
 
     # -- parameters ------------------------------------------------------------------------
 
@@ -92,8 +97,23 @@ class GaussianProcess:
         """
         basis = np.zeros((len(x), 0)) if trends is None else trends
         distances = self._group_distances(x)
-        best, density = self._theta, -np.inf
-        theta = self._theta.copy()
+        found = {}
+        for smoothness in SMOOTHNESS:
+            self._smoothness = smoothness
+            found[smoothness], self._thetas[smoothness] = self._climb(distances, y, basis, steps)
+        self._smoothness = max(found, key=found.__getitem__)
+
+    @property
+    def _theta(self) -> FloatVector:
+        """Logarithms of the length scales, and of the variances of signal, noise and trends."""
+        return self._thetas[self._smoothness]
+
+    def _climb(
+        self, distances: FloatVector, y: FloatVector, basis: FloatVector, steps: int
+    ) -> tuple[float, FloatVector]:
+        """Return the greatest density found with this smoothness, and its parameters."""
+        theta = best = self._theta
+        density = -np.inf
         step = np.full(theta.shape, 0.15)
         before = np.zeros(theta.shape)
         for _ in range(steps):
@@ -107,7 +127,7 @@ class GaussianProcess:
             step = np.where(agree < 0, 0.5 * step, step)
             before = sign
             theta = theta + sign * step
-        self._theta = best
+        return density, best
 
     def _group_distances(self, x: FloatVector) -> FloatVector:
         """Return squared distances per group, float64 (g, n, n)."""
@@ -123,7 +143,7 @@ class GaussianProcess:
         count, n = self._count, len(y)
         weights = np.exp(-2.0 * theta[:count])
         signal, noise, *tilts = np.exp(theta[count:])
-        shape, steepness = matern(np.tensordot(weights, distances, 1))
+        shape, steepness = matern(np.tensordot(weights, distances, 1), self._smoothness)
         kernel = signal * shape + (basis * np.array(tilts)) @ basis.T
         kernel[np.diag_indices(n)] += noise + JITTER
         lower = np.linalg.cholesky(kernel)
@@ -163,7 +183,7 @@ class GaussianProcess:
         """Return the covariances of scaled coordinates (n, d) and (m, d): float64 (n, m)."""
         squared = (one * one).sum(1)[:, None] + (other * other).sum(1)[None, :]
         squared -= 2.0 * (one @ other.T)
-        shape, _ = matern(np.maximum(squared, 0.0))
+        shape, _ = matern(np.maximum(squared, 0.0), self._smoothness)
         out: FloatVector = self.signal * shape
         return out
 
@@ -173,14 +193,24 @@ class GaussianProcess:
         return float(np.exp(self._theta[self._count]))
 
 
-def matern(squared: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """Return the Matérn 5/2 kernel of squared distances, and what its slopes are made of.
+def matern(squared: FloatVector, smoothness: int) -> tuple[FloatVector, FloatVector]:
+    """Return a Matérn kernel of squared distances, and what its slopes are made of.
 
     The slope by the logarithm of a length scale is the second value times the part of the
     squared distance that this length scale has.
+
+    Parameters
+    ----------
+    squared : float64 array
+    smoothness : int
+        Twice the parameter nu: 1, 3 or 5.
     """
-    root = np.sqrt(5.0 * squared)
+    root = np.sqrt(smoothness * squared)
     decay = np.exp(-root)
+    if smoothness == 1:
+        return decay, decay / np.maximum(root, 1e-12)
+    if smoothness == 3:
+        return (1.0 + root) * decay, 3.0 * decay
     return (1.0 + root + root * root / 3.0) * decay, (5.0 / 3.0) * (1.0 + root) * decay
 
 

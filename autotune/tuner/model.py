@@ -47,7 +47,8 @@ class ModelSettings:
     start_pool : int
         Random candidates from which the first ones are chosen.
     trees : bool
-        Whether boosted trees over the features are a trend.
+        Whether boosted trees are a trend, if features are given: over the knobs alone they say
+        no more than the Gaussian process.
     audit_from : int
         Outcomes of its own proposals from which on the model is audited.
     trusted : float
@@ -107,7 +108,7 @@ class ModelTuner(Tuner):
         self._settings = settings or ModelSettings()
         source = features or KnobFeatures(space)
         self._trees = TreeTrend(source, make_model, seed)
-        trends = [self._trees] if self._settings.trees else []
+        trends = [self._trees] if self._settings.trees and features is not None else []
         self._surrogate = Surrogate(space, trends, prior, self._settings.surrogate)
         self._candidates = Candidates(space, source, self._settings.candidates)
         self._geometry = Geometry(space)

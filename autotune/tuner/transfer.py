@@ -26,7 +26,7 @@ MOST = 20_000
 SCALE_ROWS = 2048
 """Random candidates over which scores are standardised."""
 
-_SETTINGS = XGBSettings(members=1, trees=120, depth=8, learning_rate=0.15, top_pairs=64)
+_SETTINGS = XGBSettings(members=1, trees=120, depth=8, learning_rate=0.15, top_pairs=64, threads=1)
 
 
 class TransferPrior:
@@ -54,7 +54,7 @@ class TransferPrior:
         self._encoder = encoder
         self.sources = sources
         self.measurements = measurements
-        self._kept = Kept()
+        self._kept = Kept(self._standardised)
         scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
         self._mean = float(scores.mean()) if len(scores) else 0.0
         self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
@@ -97,7 +97,11 @@ class TransferPrior:
 
     def at(self, indices: IndexVector) -> FloatVector:
         """Return how slow candidates should be, standardised, (n,): greater is slower."""
-        return self._kept.get(indices, lambda: (self._raw(indices) - self._mean) / self._std)
+        return self._kept(indices)
+
+    def _standardised(self, indices: IndexVector) -> FloatVector:
+        out: FloatVector = (self._raw(indices) - self._mean) / self._std
+        return out
 
     def _raw(self, indices: IndexVector) -> FloatVector:
         if not len(indices):

@@ -13,27 +13,37 @@ FOLDS = 3
 """A measured candidate is judged by a model that learned from the other folds."""
 
 LONG = 1000
-"""Candidates of an array whose values are kept."""
+"""An array of so many candidates is long: it is asked for again and again as it is."""
 
 GROWTH = 1.2
 """The models are trained again when so many times as much is known."""
 
 
 class Kept:
-    """Keeps what was computed for the last long array of candidates, which is asked for often."""
+    """Keeps values of candidates: of the last long array, and of all that short ones asked for.
 
-    def __init__(self) -> None:
-        self._indices: IndexVector | None = None
+    Parameters
+    ----------
+    compute : callable
+        Returns the values of some candidates, float64 (n,).
+    """
+
+    def __init__(self, compute: Callable[[IndexVector], FloatVector]) -> None:
+        self._compute = compute
+        self._long = np.zeros(0, dtype=np.int64)
         self._values = np.zeros(0)
+        self._short: dict[int, float] = {}
 
-    def get(self, indices: IndexVector, compute: Callable[[], FloatVector]) -> FloatVector:
-        """Return what was kept for this very array, else compute it."""
-        if indices is self._indices:
-            return self._values
-        values = compute()
+    def __call__(self, indices: IndexVector) -> FloatVector:
+        """Return the values of candidates, computed if they are not kept."""
         if len(indices) >= LONG:
-            self._indices, self._values = indices, values
-        return values
+            if indices is not self._long:
+                self._long, self._values = indices, self._compute(indices)
+            return self._values
+        new = np.array([i for i in indices.tolist() if i not in self._short], dtype=np.int64)
+        if len(new):
+            self._short.update(zip(new.tolist(), self._compute(new).tolist(), strict=True))
+        return np.array([self._short[i] for i in indices.tolist()], dtype=np.float64)
 
 
 class TreeTrend:
@@ -56,7 +66,7 @@ class TreeTrend:
         self._model: CostModel | None = None
         self._judged: dict[int, float] = {}
         self._learned = 0
-        self._kept = Kept()
+        self._kept = Kept(self._scores)
 
     @property
     def model(self) -> CostModel | None:
@@ -71,7 +81,7 @@ class TreeTrend:
         if few or len(told) < GROWTH * self._learned:
             return
         self._learned = len(told)
-        self._kept = Kept()
+        self._kept = Kept(self._scores)
         matrix = self._features.matrix(indices)
         self._model = self._make_model(self._seed)
         self._model.fit(matrix, throughput)
@@ -95,7 +105,10 @@ class TreeTrend:
 
     def at(self, indices: IndexVector) -> FloatVector:
         """Return the scores of candidates; 0 before the model has learned."""
-        model = self._model
-        if model is None:
+        return self._kept(indices)
+
+    def _scores(self, indices: IndexVector) -> FloatVector:
+        if self._model is None:
             return np.zeros(len(indices))
-        return self._kept.get(indices, lambda: -model.predict(self._features.matrix(indices)))
+        out: FloatVector = -self._model.predict(self._features.matrix(indices))
+        return out

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from autotune.cost_model.gp import GaussianProcess, KernelPrior, Posterior
+from autotune.cost_model.gp import SMOOTHNESS, GaussianProcess, KernelPrior, Posterior
 from autotune.cost_model.normal import cumulative, density, expected_improvement
 
 
@@ -23,9 +23,11 @@ def data(n: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("trends", [0, 1])
-def test_the_slope_is_that_of_the_density(trends):
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_the_slope_is_that_of_the_density(smoothness, trends):
     x, y, trend = data()
     gp, basis = process(trends), trend[:, :trends]
+    gp._smoothness = smoothness
     distances = gp._group_distances(x)
     theta = gp._centre + 0.1
     _, slope = gp._posterior(theta, distances, y, basis)
@@ -115,3 +117,11 @@ def test_what_is_smoothed_is_what_a_posterior_says_at_the_measurements():
     posterior.add(x)
     mean, _ = posterior.predict(y)
     assert posterior.smoothed(y) == pytest.approx(mean, abs=1e-6)
+
+
+def test_values_that_jump_from_place_to_place_are_taken_for_rough():
+    x = np.random.default_rng(0).random((60, 3))
+    y = np.where((8 * x[:, 0]).astype(int) % 2 == 0, 1.0, -1.0)
+    gp = process()
+    gp.learn(x, y, steps=40)
+    assert gp._smoothness < 5
