@@ -134,7 +134,9 @@ HOW = [
         "Writes the iterations of a loop out one after another. Small inner loops, over the "
         "accumulators of a register tile above all, then need no counter, and their indices become "
         "constants.",
-        "A loop has one kind: it is not unrolled and vectorized, parallel or bound as well.",
+        "A loop has one kind: it is not unrolled and vectorized, parallel or bound as well. Loops "
+        "that would come to more than 2048 iterations, those of unrolled loops around them "
+        "counted, stay loops in compiled code.",
         "s[B].parallel(i); s[B].unroll(i)",
     ),
     Primitive(

@@ -64,7 +64,7 @@ class ArgumentChecker:
             if size not in places:
                 raise CodegenError(
                     f"size {size} of {self.signature.name} is not the extent of any array: "
-                    "no call could determine it"
+                    "no call could determine it; give one of them a dimension of that size"
                 )
         return {size: places[size] for size in self.signature.sizes}
 

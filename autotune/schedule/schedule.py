@@ -144,8 +144,11 @@ class Schedule:
             self._set_op(stage, stage.op.with_body(tuple(map(redirect.expr, stage.op.body))))
         return op.output()
 
-    def cache_write(self, tensor: Tensor, scope: str) -> Any:
+    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
         """Add a stage that computes `tensor` in `scope`; its own stage then only copies.
+
+        An operation that defines several tensors is cached as a whole: any of them may be given,
+        or a list of them.
 
         ::
 
@@ -155,10 +158,18 @@ class Schedule:
         Returns
         -------
         Tensor or list of Tensor
-            The cached tensor; a list of all where the operation defines several.
+            The cached tensor; a list of all where the operation defines several or a list is given.
         """
         _check_scope("cache_write", scope)
-        stage = self[tensor]
+        listed = isinstance(tensor, (list, tuple)) and len(tensor) > 0
+        given: Any = tensor if listed else [tensor]
+        stage, *others = (self[each] for each in given)
+        for other in others:
+            if other is not stage:
+                stage.fail(
+                    "cache_write",
+                    f"'{other.name}' is another stage; give tensors of one operation at a time",
+                )
         op = stage.op
         if not isinstance(op, ComputeOp):
             stage.fail(
@@ -176,7 +187,7 @@ class Schedule:
         indices = tuple(a.var for a in op.axis)
         self._set_op(stage, op.with_body(tuple(Read(t, indices) for t in cache.outputs)))
         stage.reset_axes()
-        return cache.output() if len(cache.outputs) == 1 else list(cache.outputs)
+        return list(cache.outputs) if listed or len(cache.outputs) > 1 else cache.output()
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
         """Add a stage with one partial result per iteration of a reduction loop.

@@ -309,9 +309,14 @@ CACHE = [
         "cache_write: there is no scope 'L1'; give one of global, shared, local",
     ),
     refused(
-        "a cache of a list",
-        lambda p: p.s.cache_write([p.C], "local"),
-        "[<tensor C: float32 [8]>] is not a stage of this schedule; it has: A, B, C, D",
+        "a cache of no tensor",
+        lambda p: p.s.cache_write([], "local"),
+        "[] is not a stage of this schedule; it has: A, B, C, D",
+    ),
+    refused(
+        "a cache of two stages",
+        lambda p: p.s.cache_write([p.B, p.C], "local"),
+        "cache_write on stage 'B': 'C' is another stage; give tensors of one operation at a time",
     ),
     refused(
         "a cache after a split",

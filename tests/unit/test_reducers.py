@@ -195,3 +195,13 @@ def test_the_type_of_a_sum_can_be_chosen() -> None:
     B = te.compute((3,), lambda i: te.sum(A[i, k] * A[i, k], axis=k, dtype="float64"), name="B")
     assert B.dtype == "float64"
     assert_computes(te.create_schedule(B.op), [A, B])
+
+
+def test_the_values_of_a_reduction_are_cached_by_one_or_by_a_list_of_them() -> None:
+    for chosen in (slice(0, 1), slice(1, 2), slice(0, 2)):
+        A, outputs = argmax_of_rows()
+        s = te.create_schedule(outputs[0].op)
+        caches = s.cache_write(outputs[chosen], "local")
+        assert len(caches) == 2
+        s[caches[0]].compute_at(s[outputs[0]], outputs[0].op.axis[0])
+        assert_computes(s, [A, *outputs])
