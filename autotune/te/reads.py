@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import IRError
-from autotune.ir.expr import Call, Const, Expr, Read, Reduce, Select, Var
+from autotune.ir.expr import Call, Const, Expr, Read, Reduce, Var
 from autotune.ir.itervar import IterVar
 from autotune.ir.poly import to_poly
 
@@ -50,10 +50,8 @@ def _unguarded(expr: Expr) -> list[Read]:
         seen.add(node)
         if isinstance(node, Read):
             found.append(node)
-        # Both sides of a select are evaluated, but it is often written where if_then_else is meant.
-        choice = isinstance(node, Select) or (
-            isinstance(node, Call) and node.name == "if_then_else"
-        )
+        # Both sides of a select are evaluated: its condition guards neither.
+        choice = isinstance(node, Call) and node.name == "if_then_else"
         stack.extend(node.children[:1] if choice else node.children)
     return found
 

@@ -186,6 +186,13 @@ MISTAKES = [
         IRError,
     ),
     refused(
+        "index guarded by a select, which evaluates both sides",
+        lambda p: te.compute((9,), lambda i: te.select(i < 8, p.A[i, 0], 0.0), name="X"),
+        "compute 'X': index 0 of 'A', `i`, runs from 0 to 8, outside 0 to 7; guard it with "
+        "te.if_then_else",
+        IRError,
+    ),
+    refused(
         "python if",
         lambda p: te.compute((4,), lambda i: p.A[i, 0] if i > 0 else 0.0, name="X"),
         "the truth of `(i > 0)` is not known before the program runs: use "
