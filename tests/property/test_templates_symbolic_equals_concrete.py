@@ -2,7 +2,7 @@
 
 Compared are listings (loop extents, allocation sizes, remaining guards), code, features and
 results, for random legal configurations of small sizes: dividing, prime and 1.
-`AUTOTUNE_EXAMPLES=1000` compares that many (template, configuration) pairs.
+`AUTOTUNE_EXAMPLES=1300` compares 1,050 (template, configuration) pairs: some spaces are small.
 """
 
 from __future__ import annotations
