@@ -115,10 +115,13 @@ class _Partition(Splitter):
         return seq(*before, self.loop_over(loop, main), *after)
 
     def _may_split(self, loop: For, main: Part, rest: Part) -> bool:
-        if loop.kind is LoopKind.UNROLLED:  # written out anyway, where the lengths are constant
-            return main.is_constant and rest.is_constant
+        unrolled = loop.kind is LoopKind.UNROLLED
+        if unrolled and not (main.is_constant and rest.is_constant):
+            return False
         if is_empty(rest.body) or rest.low is rest.high:
             return True
+        if unrolled:  # written out anyway, but for what it allocates
+            return not _allocates(rest.body)
         return loop.kind in _IN_ORDER and self._may_copy(rest.body)
 
     def _may_copy(self, stmt: Stmt) -> bool:

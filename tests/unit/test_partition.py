@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from agreement import assert_computes
 
 from autotune import te
 from autotune.ir import ops
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
 from autotune.ir.interpreter import interpret
 from autotune.ir.ops import const, likely
-from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering import partition as module
@@ -237,3 +238,20 @@ def test_listings_and_features_are_of_the_loops_as_scheduled() -> None:
     analysed = analyse(lower_schedule(s, [A, B]))
     assert loops(analysed) == ["i.outer<3", "i.inner<16"]
     assert len(guards(analysed)) == 1
+
+
+def test_an_unrolled_loop_around_an_allocation_stays_one() -> None:
+    A = te.placeholder((4, 4), name="A")
+    X = te.compute((4, 4), lambda i, j: A[i, j] + 1, name="X")
+    k = te.reduce_axis((0, 1), "k")
+    Y = te.compute(
+        (4, 4),
+        lambda i, j: te.sum(te.if_then_else(i + i < 4, X[i, i + i], 0.0) + X[i, j], axis=k),
+        name="Y",
+    )
+    s = te.create_schedule(Y.op)
+    s[X].compute_at(s[Y], k)
+    s[Y].unroll(Y.op.axis[0])
+    s[Y].parallel(Y.op.axis[1])
+    final = assert_computes(s, [A, Y])
+    assert sum(isinstance(stmt, Allocate) for stmt in walk(final.body)) == 1
