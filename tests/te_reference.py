@@ -44,8 +44,6 @@ _OPERATIONS = {
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
 }
 _FUNCTIONS: dict[str, Any] = {
     "abs": np.abs, "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "floor": np.floor,
@@ -108,6 +106,10 @@ class _Grid:
                 return np.asarray(node.value, dtype=numpy_dtype(node.dtype))
             case Var():
                 return np.asarray(self.variables[node]).astype(numpy_dtype(node.dtype))
+            case Binary(op="and"):
+                return self._either(self.value(node.a), node.b, Const(False, "bool"))
+            case Binary(op="or"):
+                return self._either(self.value(node.a), Const(True, "bool"), node.b)
             case Binary():
                 result = _OPERATIONS[node.op](self.value(node.a), self.value(node.b))
                 return result.astype(numpy_dtype(node.dtype))
@@ -118,7 +120,8 @@ class _Grid:
             case Cast():
                 return self.value(node.a).astype(numpy_dtype(node.dtype))
             case Call(name="if_then_else"):
-                return self._guarded(node)
+                condition, true, false = node.children
+                return self._either(self.value(condition), true, false)
             case Call():
                 result = _FUNCTIONS[node.name](*map(self.value, node.children))
                 return result.astype(numpy_dtype(node.dtype))
@@ -128,9 +131,8 @@ class _Grid:
                 return self._reduce(node)
         raise TypeError(f"no reference for {type(node).__name__}")
 
-    def _guarded(self, node: Call) -> Any:
-        condition, true, false = node.children
-        test = self.value(condition)
+    def _either(self, test: Any, true: Expr, false: Expr) -> Any:
+        """Return one of two values, each of which reads only where it is chosen."""
         sides = []
         outer = self.mask
         for side, mask in ((true, test), (false, np.logical_not(test))):

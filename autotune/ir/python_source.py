@@ -202,7 +202,7 @@ class PythonSource:
             return self._choose((node.a, *sides), lane, exact)
         a, b = self.expr(node.a, lane, exact), self.expr(node.b, lane, exact)
         if node.op in LOGIC:
-            return f"({a} {'&' if node.op == 'and' else '|'} {b})"
+            return f"({a} {node.op} {b})"  # b is read only where a asks for it
         if node.op in ("min", "max"):
             a, b = self.atom(a), self.atom(b)
             order = f"{a} {'<' if node.op == 'min' else '>'} {b}"

@@ -454,3 +454,22 @@ def test_an_expression_that_nests_too_deeply_is_refused_in_one_line() -> None:
     with pytest.raises(LoweringError, match="nests deeper than Python's recursion limit") as caught:
         lower_schedule(te.create_schedule(B.op), [A, B])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("vector", [False, True], ids=["scalar", "vector"])
+@pytest.mark.parametrize("logic", [te.all, te.any])
+def test_a_condition_reads_only_what_its_first_part_allows(logic: Any, vector: bool) -> None:
+    A = te.placeholder((6,), name="A")
+    I = te.placeholder((19,), "int64", name="I")  # noqa: E741
+
+    def choose(i: Any) -> Any:
+        safe = [I[i] >= 0, I[i] < 6] if logic is te.all else [I[i] < 0, I[i] >= 6]
+        return te.if_then_else(logic(*safe, A[I[i]] > 0.5), 1.0, 0.0)
+
+    B = te.compute((19,), choose, name="B")
+    s = te.create_schedule(B.op)
+    if vector:
+        s[B].vectorize(s[B].split(B.op.axis[0], 8)[1])
+    far = np.arange(19) * 10**11
+    far[::3] = np.arange(7) % 6
+    assert_computes(s, [A, I, B], {I: far})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from autotune.codegen.llvm.linear import Linear
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS, function_name
 from autotune.codegen.llvm.transfers import Transfers
@@ -132,7 +134,7 @@ class Values(Transfers):
         op, operand = expr.op, expr.a.dtype
         if op in COMPARISON:
             return self._compare(expr)
-        if op in LOGIC and expr.lanes == 1 and self.sources(expr.b):
+        if op in LOGIC and self.sources(expr.b):
             return self._short_circuit(expr)
         a, b = self.value(expr.a), self.value(expr.b)
         kind = llvm_type(operand, expr.lanes)
@@ -264,28 +266,35 @@ class Values(Transfers):
         return self.define(f"select {mask} {condition}, {kind} {true}, {kind} {false}")
 
     def _short_circuit(self, expr: Binary) -> str:
-        condition = self.value(expr.a)
-        if expr.op == "and":
-            return self.choose(condition, "i1", lambda: self.value(expr.b), lambda: "false")
-        return self.choose(condition, "i1", lambda: "true", lambda: self.value(expr.b))
+        """Value of a logical operation whose second operand loads only where the first asks it."""
+        kind = llvm_type(dtypes.BOOL, expr.lanes)
+        decided = const_text(expr.op == "or", dtypes.BOOL, expr.lanes)
+        sides = (lambda: self.value(expr.b)), (lambda: decided)
+        true, false = sides if expr.op == "and" else sides[::-1]
+        return self._either(self.value(expr.a), expr.a.lanes, kind, true, false)
 
     def _if_then_else(self, expr: Call) -> str:
         condition, true, false = expr.children
-        kind = llvm_type(expr.dtype, expr.lanes)
-        test = self.value(condition)
-        if condition.lanes == 1:
-            return self.choose(
-                test,
-                kind,
-                lambda: self.widened(true, expr.lanes),
-                lambda: self.widened(false, expr.lanes),
-            )
-        mask = vector_of("i1", expr.lanes)
-        with self.masked(test, expr.lanes):
-            first = self.widened(true, expr.lanes)
-        negated = self.define(f"xor {mask} {test}, {const_text(True, dtypes.BOOL, expr.lanes)}")
-        with self.masked(negated, expr.lanes):
-            second = self.widened(false, expr.lanes)
+        return self._either(
+            self.value(condition),
+            condition.lanes,
+            llvm_type(expr.dtype, expr.lanes),
+            lambda: self.widened(true, expr.lanes),
+            lambda: self.widened(false, expr.lanes),
+        )
+
+    def _either(
+        self, test: str, lanes: int, kind: str, true: Callable[[], str], false: Callable[[], str]
+    ) -> str:
+        """One of two values, each loaded where it is chosen: in a branch, or in its lanes."""
+        if lanes == 1:
+            return self.choose(test, kind, true, false)
+        mask = vector_of("i1", lanes)
+        with self.masked(test, lanes):
+            first = true()
+        negated = self.define(f"xor {mask} {test}, {const_text(True, dtypes.BOOL, lanes)}")
+        with self.masked(negated, lanes):
+            second = false()
         return self.define(f"select {mask} {test}, {kind} {first}, {kind} {second}")
 
     # -- conversions and intrinsics --------------------------------------------------------------
