@@ -192,7 +192,8 @@ def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
     from records.formats import read_any
 
     prior = TransferPrior.of([record for log in logs for record in read_any(log)], task.space)
-    say(f"learned from {prior.measurements} measurements of {prior.sources} other workloads")
+    others = "1 workload" if prior.sources == 1 else f"{prior.sources} workloads"
+    say(f"learned from {prior.measurements} measurements of {others}")
     return prior
 
 

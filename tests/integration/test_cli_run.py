@@ -77,6 +77,18 @@ def tuned(tmp_path_factory):
     return folder / "matmul.jsonl", done
 
 
+def test_a_run_learns_from_the_log_of_another_size(tuned, tmp_path):
+    records = [r.to_json() for r in RecordStore(tuned[0]).load()]
+    for record in records:
+        record["workload"]["args"]["m"] = 32
+    log = tmp_path / "other.jsonl"
+    log.write_text("".join(json.dumps(record) + "\n" for record in 4 * records))
+    words = ["--trials", 2, "--seed", 1, "--transfer", log, "--patience", 0.01]
+    done = call("run", "matmul", *SIZE, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "learned from 16 measurements of 1 workload" in done.stdout
+
+
 def test_a_run_logs_its_trials_beside_it_and_ends_in_one_summary_line(tuned):
     log, done = tuned
     lines = done.stdout.splitlines()
