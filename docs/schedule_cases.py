@@ -135,8 +135,8 @@ HOW = [
         "accumulators of a register tile above all, then need no counter, and their indices become "
         "constants.",
         "A loop has one kind: it is not unrolled and vectorized, parallel or bound as well. Loops "
-        "that would come to more than 2048 iterations, those of unrolled loops around them "
-        "counted, stay loops in compiled code.",
+        "that would come to more than 2048 iterations, those of unrolled loops inside them "
+        "counted, stay loops in compiled code, the outer ones first.",
         "s[B].parallel(i); s[B].unroll(i)",
     ),
     Primitive(

@@ -138,6 +138,18 @@ def test_stored_values_are_read_back() -> None:
     )
 
 
+def test_of_unrolled_loops_too_long_together_the_outer_ones_stay_loops() -> None:
+    a, out = buffer("A", "float32", 64 * 64), buffer("out", "float32", 64 * 64)
+    body = loop(64, UNROLLED, lambda i: loop(64, UNROLLED, lambda j: Store(
+        out, i * 64 + j, Load(a, i * 64 + j) + 1.0), "j"))  # fmt: skip
+    kernel = compiled(Function("copies", (a, out), frozenset([out]), body))
+    assert kernel.source.count("store float") == 64
+    values = np.arange(64 * 64, dtype="float32")
+    result = np.zeros_like(values)
+    kernel(values, result)
+    np.testing.assert_array_equal(result, values + 1)
+
+
 def test_empty_loops_and_empty_sequences_do_nothing() -> None:
     n = SizeVar("n")
     a, out = buffer("A", "float32", n), buffer("out", "float32", 2)

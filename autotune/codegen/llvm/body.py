@@ -16,7 +16,7 @@ from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, symb
 from autotune.codegen.llvm.values import EXACT_OPS, FAST_OPS, Values
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Call, Var
+from autotune.ir.expr import Buffer, Call, Const, Var
 from autotune.ir.stmt import (
     Allocate,
     Evaluate,
@@ -28,12 +28,13 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
 )
+from autotune.ir.visitor import child_stmts
 
 #: Constant allocations up to this many bytes live on the stack, where they can become registers.
 STACK_BYTES = 16 * 1024
 #: All of a function's stack allocations together.
 TOTAL_STACK_BYTES = 64 * 1024
-#: Most iterations that nested unrolled loops expand to; beyond, they stay loops.
+#: Most iterations that nested unrolled loops expand to; beyond, the outer ones stay loops.
 UNROLL_LIMIT = 2048
 #: Number of the metadata node that tells LLVM to unroll a loop; those of the loops follow.
 UNROLL_METADATA = 2
@@ -287,7 +288,7 @@ class Body(Values):
         elif (
             loop.kind is LoopKind.UNROLLED
             and extent.is_const
-            and self.expansion * extent.const <= UNROLL_LIMIT
+            and self.expansion * extent.const * _iterations_inside(loop.body) <= UNROLL_LIMIT
         ):
             self.expansion *= extent.const
             for i in range(extent.const):
@@ -343,3 +344,11 @@ class Body(Values):
         outer.append(inner)
         outer.begin(done)
         self.epoch += 1
+
+
+def _iterations_inside(stmt: Stmt) -> int:
+    """Return how many iterations of unrolled loops one execution of `stmt` has at most."""
+    inside = max(map(_iterations_inside, child_stmts(stmt)), default=1)
+    if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
+        return max(1, int(stmt.extent.value)) * inside
+    return inside
