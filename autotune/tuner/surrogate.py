@@ -21,6 +21,9 @@ from search_spaces.space import Space
 PRIOR_WEIGHT = 4.0
 """Measurements that a prior counts as."""
 
+PRIOR_HALVED = 50.0
+"""Working measurements after which a prior counts half, and so on."""
+
 PRIOR_AUDIT_FROM = 12
 """Working measurements from which on a prior is audited."""
 
@@ -162,7 +165,8 @@ class Surrogate:
     def expected(self, indices: IndexVector) -> FloatVector:
         """Return the values that the prior expects of candidates; 0 without one.
 
-        It counts as :data:`PRIOR_WEIGHT` measurements that bear it out, beside the real ones.
+        It counts as :data:`PRIOR_WEIGHT` measurements that bear it out, beside the real ones, and
+        fades as these grow in number.
         """
         if self.prior is None:
             return np.zeros(len(indices))
@@ -171,6 +175,7 @@ class Surrogate:
         own = (own - centre) / spread
         agreement = own @ self.values(self.works) + PRIOR_WEIGHT
         weight = max(agreement / (own @ own + PRIOR_WEIGHT), 0.0)
+        weight *= 0.5 ** (len(self.works) / PRIOR_HALVED)
         out: FloatVector = weight * (self.prior.at(indices) - centre) / spread
         return out
 
