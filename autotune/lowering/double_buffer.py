@@ -55,6 +55,7 @@ class _DoubleBuffer(StmtRewriter):
         super().__init__()
         self.stages = stages
         self.done: set[Buffer] = set()
+        self.taken: set[str] = set()
 
     def visit_For(self, node: For) -> Stmt:
         loop = self.rebuild_stmt(node)
@@ -64,7 +65,7 @@ class _DoubleBuffer(StmtRewriter):
             return loop
         self.done.update(buffers)
         self._check(loop, buffers)
-        return _ahead(loop, buffers)
+        return _ahead(loop, buffers, self.taken)
 
     def _check(self, loop: For, buffers: list[Buffer]) -> None:
         parts = [(part, _stored(part)) for part in _parts(loop.body)]
@@ -87,14 +88,14 @@ class _DoubleBuffer(StmtRewriter):
                     )
 
 
-def _ahead(loop: For, buffers: list[Buffer]) -> Stmt:
+def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
     """Return a loop that computes some buffers one iteration ahead, after their first values."""
     doubled = {b: Buffer(b.name, b.dtype, (const(2), *b.shape), b.scope) for b in buffers}
     var = loop.var
     following = binary("+", var, 1)
     used = _Half(doubled, binary("%", var, 2), var, var)
     produced = _Half(doubled, binary("%", following, 2), var, following)
-    first = _Half(doubled, const(0), var, const(0), fresh=True)
+    first = _Half(doubled, const(0), var, const(0), fresh=taken)
     prologue: list[Stmt] = []
 
     def rewrite(stmt: Stmt) -> Stmt:
@@ -128,17 +129,19 @@ class _Half(Rewriter):
         0 or 1.
     var, value : Var, Expr
         The loop variable, and what stands for it.
-    fresh : bool
-        Give allocations new buffers, as the statement is a second copy.
+    fresh : set of str, optional
+        Give allocations new buffers, as the statement is a second copy, under names that are not
+        in this set, which takes them.
     """
 
     def __init__(
         self, doubled: Mapping[Buffer, Buffer], half: Expr, var: Var, value: Expr,
-        fresh: bool = False,
+        fresh: set[str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.half = half
-        self.fresh = fresh
+        self.fresh = fresh is not None
+        self.taken: set[str] = set() if fresh is None else fresh
         self.buffers = dict(doubled)
         self.starts = {new: self._start(new) for new in doubled.values()}
         self._memo[var] = value
@@ -169,7 +172,11 @@ class _Half(Rewriter):
         buffer = node.buffer
         if self.fresh:
             shape = tuple(map(self.expr, buffer.shape))
-            buffer = Buffer(f"{buffer.name}.first", buffer.dtype, shape, buffer.scope)
+            name = f"{buffer.name}.first"
+            while name in self.taken:
+                name += ".first"
+            self.taken.add(name)
+            buffer = Buffer(name, buffer.dtype, shape, buffer.scope)
             self.buffers[node.buffer] = buffer
         return Allocate(buffer, self.stmt(node.body))
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 from te_programs import Program, programs, symbolic_programs
 from te_reference import Reference, random_array
 from te_schedules import Scheduled, scheduled
 
+from autotune.errors import LoweringError
 from autotune.ir.expr import SizeVar
 from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Function
@@ -43,7 +44,12 @@ def examples(count: int) -> Any:
 
 def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
     """Return the analysed and the finalised function, each form in between verified."""
-    lowered = verify(lower_schedule(plan.schedule, tensors), allow_knobs=True)
+    try:
+        lowered = verify(lower_schedule(plan.schedule, tensors), allow_knobs=True)
+    except LoweringError as refusal:
+        # What stages attached meanwhile read is seen only when the whole schedule is known.
+        assume("is double-buffered in loop" not in str(refusal))
+        raise
     note(f"lowered:\n{lowered}")
     analysed = verify(analyse(lowered, plan.knobs))
     note(f"analysed:\n{analysed}")
@@ -57,10 +63,9 @@ def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
 
 
-def close(got: Any, want: Any) -> bool:
+def close(got: Any, want: Any, tolerance: float) -> bool:
     """Equal integers; floats that differ by rounding, as sums in another order do."""
-    tolerance = TOLERANCE.get(want.dtype.name)
-    if tolerance is None:
+    if want.dtype.name not in TOLERANCE:
         return np.array_equal(got, want)
     got, want = got.astype(np.float64), want.astype(np.float64)
     scale = np.max(np.abs(want), initial=1.0, where=np.isfinite(want))
@@ -74,6 +79,9 @@ class Run:
         note(program.describe())
         note(plan.describe())
         self.program = program
+        every = [*program.inputs, *program.stages]
+        # What is stored in a wide type may be a sum in a narrower one.
+        self.tolerance = max((TOLERANCE.get(t.dtype, 0.0) for t in every), default=0.0)
         analysed, final = passes(plan, [*program.inputs, *program.outputs])
         self.ways: dict[str, Any] = {
             "interpreted before finalising": lambda *a: interpret(analysed, a),
@@ -96,7 +104,7 @@ class Run:
             results = [np.full(e.shape, 77, e.dtype) for e in expected]
             run(*(arrays[t].copy() for t in program.inputs), *results)
             for tensor, got, want in zip(program.outputs, results, expected, strict=True):
-                if not close(got, want):
+                if not close(got, want, self.tolerance):
                     where = f"{tensor.name} at sizes {list(sizes.values())}"
                     raise AssertionError(f"{how}: {where} is\n{got}\ninstead of\n{want}")
 

@@ -190,6 +190,26 @@ def test_stages_inside_the_ahead_computation_keep_storage_of_their_own() -> None
     assert_right(function)
 
 
+def test_a_double_buffered_stage_inside_another_has_names_of_its_own() -> None:
+    A = te.placeholder((4, 6), name="A")
+    X = te.compute((4, 6), lambda i, j: A[i, j] + 1, name="X")
+    Y = te.compute((4, 6), lambda i, j: X[i, j] * 2, name="Y")
+    Z = te.compute((4, 6), lambda i, j: Y[i, j] + 3, name="Z")
+    s = te.create_schedule(Z.op)
+    copy = s.cache_read(A, "local", [X])
+    s[Y].compute_at(s[Z], Z.op.axis[0])
+    s[X].compute_at(s[Y], Y.op.axis[0])
+    s[copy].compute_at(s[X], X.op.axis[0])
+    s[X].double_buffer()
+    s[Y].double_buffer()
+    function = analysed(s, [A, Z])
+    names = list(allocated(function))
+    assert len(set(names)) == len(names) > 4
+    a, out = np.arange(24, dtype=np.float32).reshape(4, 6), np.zeros((4, 6), np.float32)
+    interpret(function, [a, out])
+    np.testing.assert_array_equal(out, (a + 1) * 2 + 3)
+
+
 def test_two_stages_in_one_loop_and_stages_in_two_nested_loops() -> None:
     for nested in (False, True):
         p = Blocks()
