@@ -26,6 +26,7 @@ from features import (
     itervar_columns,
     itervar_rows,
     knob_features,
+    layout_named,
 )
 from search_spaces import Column, IntArray, Space
 
@@ -38,7 +39,7 @@ CHUNK = 8192
 
 
 def get_itervar_feature(
-    schedule: Schedule, args: Sequence[Tensor], take_log: bool = False
+    schedule: Schedule, args: Sequence[Tensor], take_log: bool = False, layout: str = "itervar"
 ) -> list[Row]:
     """Return the features of every loop of a schedule, outer loops first.
 
@@ -50,6 +51,10 @@ def get_itervar_feature(
         Parameters of the function: inputs, then outputs.
     take_log : bool
         Apply log2(1 + x), mirrored for negative x, to all but the nest level and the one-hot code.
+    layout : str
+        ``"itervar"``, or ``"autotvm08"`` for what AutoTVM v0.8 returns: another order of the
+        one-hot code, which has virtual threads too, no moduli, and no loops or stores that only
+        set a reduction's accumulators.
 
     Returns
     -------
@@ -62,8 +67,12 @@ def get_itervar_feature(
     ------
     LoweringError
         If the schedule cannot be lowered, or has knobs.
+    FeatureError
+        If the layout is unknown.
     """
-    return itervar_rows(loop_nest(lower_schedule(schedule, args)), take_log=take_log)
+    initialise = layout_named(layout).initial_stores
+    function = lower_schedule(schedule, args, initialise=initialise)
+    return itervar_rows(loop_nest(function), take_log=take_log, layout=layout)
 
 
 def flatten_itervar_feature(fea: Sequence[Row]) -> npt.NDArray[np.float64]:

@@ -24,7 +24,7 @@ from features.loop_nest import (
     candidate,
 )
 from features.numbers import Scratch, stack_columns
-from features.schema import FEATURE_VERSION, LAYOUTS, describe, versioned
+from features.schema import FEATURE_VERSION, LAYOUTS, describe, layout_named, versioned
 
 __all__ = [
     "ANNOTATIONS",
@@ -48,6 +48,7 @@ __all__ = [
     "itervar_rows",
     "knob_features",
     "knob_matrix",
+    "layout_named",
     "stack_columns",
     "versioned",
 ]

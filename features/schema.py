@@ -49,12 +49,15 @@ class Layout:
     multiplies_symbolic : bool
         Whether a symbolic length enters products as the factor -1. If not, a product with an
         unknown factor is unknown: -1.
+    initial_stores : bool
+        Whether the loops that set a reduction's accumulators are rows.
     """
 
     name: str
     one_hot: tuple[str, ...]
     keeps_mod: bool
     multiplies_symbolic: bool
+    initial_stores: bool
 
     def hot(self, annotation: str) -> int:
         """Return the position of an annotation in the one-hot code."""
@@ -63,12 +66,15 @@ class Layout:
         return self.one_hot.index(annotation)
 
 
-ITERVAR = Layout("itervar", ANNOTATIONS, keeps_mod=True, multiplies_symbolic=False)
+ITERVAR = Layout(
+    "itervar", ANNOTATIONS, keeps_mod=True, multiplies_symbolic=False, initial_stores=True
+)
 AUTOTVM08 = Layout(
     "autotvm08",
     (*ANNOTATIONS[:6], "UNROLL", "VECTORIZE", "PARALLEL", "SERIAL", VIRTUAL_THREAD),
     keeps_mod=False,
     multiplies_symbolic=True,
+    initial_stores=False,
 )
 LAYOUTS = {layout.name: layout for layout in (ITERVAR, AUTOTVM08)}
 

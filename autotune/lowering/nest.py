@@ -25,7 +25,9 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
 @recursive
-def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "main") -> Function:
+def lower_schedule(
+    schedule: Schedule, tensors: Sequence[Tensor], name: str = "main", *, initialise: bool = True
+) -> Function:
     """Return the loops of a schedule, knobs still symbolic.
 
     Parameters
@@ -36,6 +38,9 @@ def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "m
         Parameters of the function: inputs, then outputs.
     name : str
         Name of the function.
+    initialise : bool
+        Whether reductions set their accumulators first. Without that the loops are those that
+        AutoTVM v0.8 reads features from, and compute nothing.
     """
     if not isinstance(schedule, Schedule):
         raise LoweringError(
@@ -46,12 +51,15 @@ def lower_schedule(schedule: Schedule, tensors: Sequence[Tensor], name: str = "m
             f"lower: expected a list of tensors, got {tensors!r}; give inputs, then outputs, as in "
             "[A, B]"
         )
-    return _Lowering(schedule, tensors, name).function()
+    return _Lowering(schedule, tensors, name, initialise).function()
 
 
 class _Lowering:
-    def __init__(self, schedule: Schedule, tensors: Sequence[Tensor], name: str) -> None:
+    def __init__(
+        self, schedule: Schedule, tensors: Sequence[Tensor], name: str, initialise: bool
+    ) -> None:
         self.schedule = schedule
+        self.initialise = initialise
         self.tensors = list(tensors)
         self.parameters = set(tensors)
         self.name = name
@@ -127,10 +135,11 @@ class _Lowering:
             inner = guarded(stage_guards(stage, self.bounds, values), stored)
             return self._loops(stage, leaves, inner, threads, opened)
         first = next(i for i, leaf in enumerate(leaves) if leaf.kind is AxisKind.REDUCE)
-        init = self._init(stage, values, spatial, leaves[first:], threads, opened)
         update = self._update(stage, values, spatial, threads)
-        main = self._loops(stage, leaves[first:], update, threads, opened)
-        return self._loops(stage, leaves[:first], seq(init, main), threads, opened)
+        inner = self._loops(stage, leaves[first:], update, threads, opened)
+        if self.initialise:
+            inner = seq(self._init(stage, values, spatial, leaves[first:], threads, opened), inner)
+        return self._loops(stage, leaves[:first], inner, threads, opened)
 
     def _init(
         self,

@@ -16,9 +16,9 @@ import pytest
 from te_reference import Reference, random_array
 
 from autotune import te
-from autotune.ir.expr import Const
+from autotune.feature import get_itervar_feature
 from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import Rewriter, walk
 from autotune.lowering.finalise import analyse, finalise
@@ -49,30 +49,15 @@ def scheduled(name: str, small: bool = False) -> tuple[Schedule, list[Tensor]]:
 
 
 class _AsRecorded(Rewriter):
-    """Leaves out what the recording does not have: producer marks and initial values."""
+    """Leaves out producer marks, which the recording does not have."""
 
     def visit_Produce(self, node: Produce) -> Stmt:
         return self.stmt(node.body)
 
-    def visit_Seq(self, node: Seq) -> Stmt:
-        kept = []
-        for stmt, after in zip(node.stmts, (*node.stmts[1:], None), strict=True):
-            written = [s for s in walk(stmt) if isinstance(s, Store)]
-            first = written[0]
-            starts = len(written) == 1 and isinstance(first.value, Const)
-            if starts and after is not None and first.buffer in _written(after):
-                continue
-            kept.append(self.stmt(stmt))
-        return seq(*kept)
-
-
-def _written(stmt: Stmt) -> list[Any]:
-    return [s.buffer for s in walk(stmt) if isinstance(s, Store)]
-
 
 def ours(name: str) -> str:
     schedule, tensors = scheduled(name)
-    analysed = verify(analyse(verify(lower_schedule(schedule, tensors))))
+    analysed = verify(analyse(verify(lower_schedule(schedule, tensors, initialise=False))))
     text = str(_AsRecorded().stmt(analysed.body))
     # One notation for storage; and we keep a division that TVM turned into a multiplication.
     text = re.sub(r'// attr \[\S+\] storage_scope = "(\w+)"\n( *allocate .*)', r"\2 \1", text)
@@ -92,6 +77,27 @@ def without_indent(text: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loops_are_those_of_autotvm(name: str) -> None:
     assert without_indent(ours(name)) == without_indent(recorded(name))
+
+
+def _as_recorded(rows: list[Any]) -> list[dict[str, Any]]:
+    """Rows in the form of the recording, which has names with their types."""
+    return [
+        {
+            "itervar": row[0][1],
+            "_attr_": list(row[1][1:]),
+            "_arith_": list(row[2][1:]),
+            "touch": [list(access) for access in row[3:]],
+        }
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_features_are_those_of_autotvm(name: str) -> None:
+    schedule, tensors = scheduled(name)
+    found = _as_recorded(get_itervar_feature(schedule, tensors, layout="autotvm08"))
+    wanted = [{**row, "itervar": row["itervar"].split(":")[0]} for row in ITEMS[name]["rows"]]
+    assert found == wanted
 
 
 def _shares_memory(stmt: Stmt) -> bool:
