@@ -16,8 +16,9 @@ import numpy as np
 import autotune
 from autotune.measure.local import LocalMeasurer
 from autotune.task import Task
+from autotune.tuner.events import Event, Measured
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.loop import Event, Measured, tune
+from autotune.tuner.loop import tune
 from records import RecordStore
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from autotune.report.units import Work
     from autotune.target import Target
     from autotune.task import Task
-    from autotune.tuner.loop import TuneSummary
+    from autotune.tuner.events import TuneSummary
     from autotune.tuner.transfer import TransferPrior
     from records import RecordStore
 
@@ -178,8 +178,8 @@ def _tune(
     except KeyboardInterrupt as interrupt:
         raise _interrupted(progress, store, exit_code(interrupt)) from None
     summary = replace(summary, elapsed_s=time.monotonic() - begin)
-    if summary.stopped is not None:
-        say(f"stopped: {summary.stopped}")
+    if summary.why:
+        say(f"stopped: {summary.why}")
     say(summary_line(summary, work))
     return summary
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from autotune.report.progress import Progress, Standing
-from autotune.tuner.loop import Event, Finished, Measured, Started
+from autotune.tuner.events import Event, Finished, Measured, Started
 
 EVERY = 8
 """Plain lines come at each improvement and once in so many trials."""
@@ -72,14 +72,14 @@ class PlainDisplay:
         if isinstance(event, Started) and event.recorded:
             self._write(_plain_line(standing))
         elif isinstance(event, Measured):
-            last = standing.trial >= standing.trials
+            last = standing.trial == standing.trials
             if standing.improved or last or standing.trial % EVERY == 0:
                 self._write(_plain_line(standing))
 
 
 def _plain_line(standing: Standing) -> str:
-    digits = len(str(standing.trials))
-    return "  ".join([f"{standing.trial:{digits}}/{standing.trials}", *standing.parts()])
+    wanted = "" if standing.trials is None else f"/{standing.trials}"
+    return "  ".join([f"{standing.trial:{len(wanted[1:])}}{wanted}", *standing.parts()])
 
 
 class LiveDisplay:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autotune.report.units import Work, duration_text, time_text
-from autotune.tuner.loop import Event, Finished, Measured, Started
+from autotune.tuner.events import Event, Measured, Started
 from records import Record
 
 
@@ -18,8 +18,9 @@ class Standing:
 
     Attributes
     ----------
-    trial, trials : int
-        Records of the workload so far, earlier runs included, and wanted in all.
+    trial, trials : int, int or None
+        Records of the workload so far, earlier runs included, and wanted in all; None for as
+        many as there is time for.
     best_s : float or None
         Fastest time, in seconds.
     speed : str
@@ -33,7 +34,7 @@ class Standing:
     """
 
     trial: int
-    trials: int
+    trials: int | None
     best_s: float | None
     speed: str
     failures: Mapping[str, int]
@@ -45,7 +46,7 @@ class Standing:
         said = []
         if self.best_s is not None:
             said.append(f"best {time_text(self.best_s)}, {self.speed}")
-        if self.left_s is not None and self.trial < self.trials:
+        if self.left_s is not None and self.trial != self.trials:
             said.append(f"{duration_text(self.left_s)} left")
         if self.failures:
             said.append(failures_text(self.failures))
@@ -81,16 +82,21 @@ class Progress:
             error = event.record.error
             if error is not None:
                 self._failures[error["code"]] += 1
-            pace = (self._clock() - self._begin) / self._measured
-            left_s = pace * (event.trials - event.trial)
+            left_s = event.left_s
+            if left_s is None and event.trials is not None:
+                pace = (self._clock() - self._begin) / self._measured
+                left_s = pace * (event.trials - event.trial)
             improved = event.best is event.record
             self.standing = self._stand(event.trial, event.trials, event.best, left_s, improved)
-        else:
-            assert isinstance(event, Finished)
         return self.standing
 
     def _stand(
-        self, trial: int, trials: int, best: Record | None, left_s: float | None, improved: bool
+        self,
+        trial: int,
+        trials: int | None,
+        best: Record | None,
+        left_s: float | None,
+        improved: bool,
     ) -> Standing:
         cost_s = None if best is None else best.cost_s
         speed = "" if cost_s is None else self._work.speed_text(cost_s)

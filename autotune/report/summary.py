@@ -10,7 +10,7 @@ from typing import Any
 from autotune.report.progress import failures_text
 from autotune.report.tables import wrap
 from autotune.report.units import Work, duration_text, three_digits, time_text, trials_text
-from autotune.tuner.loop import TuneSummary
+from autotune.tuner.events import TuneSummary
 from records import SummaryRow
 
 NOISE = 3.0

@@ -6,11 +6,9 @@ The log is the only memory between runs: what it holds counts as trials and is t
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
@@ -20,92 +18,21 @@ from autotune.measure.replay import result_of
 from autotune.measure.result import MeasureInput, Measurer, MeasureResult
 from autotune.task import Task
 from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.events import (
+    End,
+    Finished,
+    Measured,
+    Started,
+    TuneSummary,
+    Watcher,
+    unwatched,
+)
 from autotune.tuner.patience import Patience
 from records import Journal, Record, RecordStore
 from search_spaces import SpaceError
 
 BATCH = 8
 """Candidates asked for at once: the model learns after each batch."""
-
-
-@dataclass(frozen=True)
-class Started:
-    """The loop begins: `trials` in all, of which `recorded` were found in the log."""
-
-    trials: int
-    recorded: int
-    best: Record | None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One candidate was measured and recorded.
-
-    Attributes
-    ----------
-    trial, trials : int
-        Its number, counted from 1 over all records of the workload, and how many there will be.
-    record : Record
-    result : MeasureResult
-    best : Record or None
-        The fastest so far, this one included.
-    """
-
-    trial: int
-    trials: int
-    record: Record
-    result: MeasureResult
-    best: Record | None
-
-
-@dataclass(frozen=True)
-class TuneSummary:
-    """What a run achieved.
-
-    Attributes
-    ----------
-    trials : int
-        Records of the workload in the log now; fewer than asked for if `exhausted`.
-    measured : int
-        How many of them this run added.
-    failures : mapping of str to int
-        Failed records by error code.
-    best : Record or None
-        The fastest.
-    default_costs_s : tuple of float or None
-        Times of the space's default configuration, one per repeat; None if it failed or was not
-        timed.
-    exhausted : bool
-        Whether the tuner had nothing more to propose.
-    elapsed_s : float
-        Wall time of this run.
-    stopped : str or None
-        Why it ended before all trials were done, if patience said so.
-    """
-
-    trials: int
-    measured: int
-    failures: Mapping[str, int]
-    best: Record | None
-    default_costs_s: tuple[float, ...] | None
-    exhausted: bool
-    elapsed_s: float
-    stopped: str | None = None
-
-    @property
-    def default_cost_s(self) -> float | None:
-        """Median time of the default configuration; None if there is none."""
-        return None if self.default_costs_s is None else statistics.median(self.default_costs_s)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The loop ended by itself."""
-
-    summary: TuneSummary
-
-
-Event = Started | Measured | Finished
 
 
 def tune(
@@ -115,7 +42,7 @@ def tune(
     store: RecordStore,
     trials: int,
     seed: int,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: Watcher | None = None,
     batch: int = BATCH,
     patience: float | None = None,
 ) -> TuneSummary:
@@ -154,12 +81,8 @@ def tune(
     """
     if trials < 0 or batch < 1:
         raise UsageError(f"trials must be >= 0 and batch >= 1, not {trials} and {batch}")
-    run = _Run(task, measurer, tuner, store, trials, seed, on_event or _ignore)
+    run = _Run(task, measurer, tuner, store, trials, seed, on_event or unwatched)
     return run.go(batch, None if patience is None else Patience(tuner, patience))
-
-
-def _ignore(event: Event) -> None:
-    """Nobody watches."""
 
 
 class _Run:
@@ -173,7 +96,7 @@ class _Run:
         store: RecordStore,
         trials: int,
         seed: int,
-        on_event: Callable[[Event], None],
+        on_event: Watcher,
     ) -> None:
         self.task = task
         self.measurer = measurer
@@ -207,7 +130,8 @@ class _Run:
             indices = self.tuner.ask(min(batch, self.trials - len(self.records)))
             exhausted = not indices
             self.tuner.tell(self._measure(indices))
-        summary = self._summary(exhausted, stopped)
+        ended = End.EXHAUSTED if exhausted else End.PATIENCE if stopped else End.TRIALS
+        summary = self._summary(ended, stopped or "")
         self.on_event(Finished(summary))
         return summary
 
@@ -282,7 +206,7 @@ class _Run:
         trial = len(self.records)
         self.on_event(Measured(trial, max(self.trials, trial), record, result, self.best))
 
-    def _summary(self, exhausted: bool, stopped: str | None) -> TuneSummary:
+    def _summary(self, ended: End, why: str) -> TuneSummary:
         failures = Counter(r.error["code"] for r in self.records if r.error is not None)
         return TuneSummary(
             trials=len(self.records),
@@ -290,9 +214,9 @@ class _Run:
             failures=dict(failures),
             best=self.best,
             default_costs_s=self._default_costs(),
-            exhausted=exhausted,
-            stopped=stopped,
+            ended=ended,
             elapsed_s=time.monotonic() - self.begin,
+            why=why,
         )
 
     def _default_costs(self) -> tuple[float, ...] | None:

@@ -18,9 +18,10 @@ from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.task import Task, code_hash
 from autotune.tuner.base import Observation
+from autotune.tuner.events import Finished, Measured, Started
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.grid import GridTuner
-from autotune.tuner.loop import Finished, Measured, Started, tune
+from autotune.tuner.loop import tune
 from autotune.tuner.random import RandomTuner
 from records import Record, RecordStore
 

@@ -17,7 +17,7 @@ from autotune.report.spaces import legal_lines, space_text
 from autotune.report.summary import log_summary_text, summary_line
 from autotune.report.tables import table, wrap
 from autotune.report.units import Work, duration_text, three_digits, time_text
-from autotune.tuner.loop import Finished, Measured, Started, TuneSummary
+from autotune.tuner.events import End, Finished, Measured, Started, TuneSummary
 from records import Record, summary
 from records.errors import RecordWarning
 from search_spaces import ChoiceKnob, Constraint, Space, SplitKnob
@@ -215,7 +215,7 @@ def test_failures_are_told_commonest_first():
 def finished(**changes):
     values = {
         "trials": 64, "measured": 64, "failures": {}, "best": record(7, 0.5),
-        "default_costs_s": (0.9, 1.0, 1.2), "exhausted": False, "elapsed_s": 75.0, **changes,
+        "default_costs_s": (0.9, 1.0, 1.2), "ended": End.TRIALS, "elapsed_s": 75.0, **changes,
     }  # fmt: skip
     return Finished(TuneSummary(**values)).summary
 
@@ -238,7 +238,11 @@ def test_the_summary_compares_nothing_that_noise_hides():
 def test_the_summary_says_what_is_missing():
     line = summary_line(
         finished(
-            best=None, default_costs_s=None, exhausted=True, trials=1, failures={"WRONG_ANSWER": 1}
+            best=None,
+            default_costs_s=None,
+            ended=End.EXHAUSTED,
+            trials=1,
+            failures={"WRONG_ANSWER": 1},
         ),
         Work(1e9, 1.0),
     )
