@@ -6,7 +6,14 @@ A leaf package: it knows nothing of templates, spaces or devices.
 from records.errors import NewerSchemaError, RecordError, RecordWarning
 from records.journal import Journal
 from records.query import SummaryRow, best, measured_indices, select, summary
-from records.record import SCHEMA, Record, config_key, make_workload_key, workload_key
+from records.record import (
+    SCHEMA,
+    Record,
+    config_key,
+    make_workload_key,
+    relative_spread,
+    workload_key,
+)
 from records.store import RecordStore
 
 __all__ = [
@@ -22,6 +29,7 @@ __all__ = [
     "config_key",
     "make_workload_key",
     "measured_indices",
+    "relative_spread",
     "select",
     "summary",
     "workload_key",

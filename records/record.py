@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from records.errors import NewerSchemaError, RecordError
 SCHEMA = 1
 """Version of the line format; a reader refuses higher ones."""
 
-_OPTIONAL = ("fingerprints", "build_s", "run_s", "max_error", "steps")
+_OPTIONAL = ("fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "steps")
 _ERROR_KEYS = ("code", "stage", "message")
 
 
@@ -52,6 +52,10 @@ class Record:
         Seconds spent building, and checking and timing.
     max_error : float, optional
         Largest error against the reference; may be infinite or NaN.
+    raced : bool
+        Whether timing stopped early, as the configuration was clearly slower than the best.
+    noise : float, optional
+        Relative noise of the machine at that time, >= 0.
     steps : list, optional
         Schedule steps as data.
 
@@ -76,6 +80,8 @@ class Record:
     build_s: float | None = None
     run_s: float | None = None
     max_error: float | None = None
+    raced: bool = False
+    noise: float | None = None
     steps: list[Any] | None = None
 
     def __post_init__(self) -> None:
@@ -104,6 +110,11 @@ class Record:
         return statistics.median(self.costs_s)
 
     @property
+    def spread(self) -> float | None:
+        """Relative spread of the costs; None for a failure, and for fewer than two repeats."""
+        return None if self.costs_s is None else relative_spread(self.costs_s)
+
+    @property
     def template(self) -> str:
         """Name of the template."""
         return cast(str, self.workload["template"])
@@ -123,7 +134,7 @@ class Record:
         data: dict[str, Any] = {"schema": SCHEMA}
         for f in fields(self):
             value = getattr(self, f.name)
-            if value is not None:
+            if value is not None and value is not False:  # a flag is mentioned where it is set
                 data[f.name] = list(value) if f.name == "costs_s" else value
         if self.max_error is not None and not math.isfinite(self.max_error):
             data["max_error"] = str(self.max_error)  # "inf", "nan": JSON has no such numbers
@@ -157,6 +168,14 @@ class Record:
         if missing:
             raise RecordError(f"record without {', '.join(missing)}")
         return cls(**{name: data[name] for name in names if name in data})
+
+
+def relative_spread(costs_s: Sequence[float]) -> float | None:
+    """Return the interquartile range of some costs over their median; None for fewer than two."""
+    if len(costs_s) < 2:
+        return None
+    low, middle, high = statistics.quantiles(costs_s, n=4, method="inclusive")
+    return (high - low) / middle
 
 
 def workload_key(record: Record) -> str:
@@ -202,9 +221,11 @@ def _check(record: Record) -> None:
         _expect_dict("fingerprints", record.fingerprints)
         for key, digest in record.fingerprints.items():
             _expect(f"fingerprints.{key}", digest, str)
-    for name in ("build_s", "run_s"):
+    for name in ("build_s", "run_s", "noise"):
         if getattr(record, name) is not None:
             _expect(name, getattr(record, name), float)
+    if not isinstance(record.raced, bool):
+        raise RecordError(f"raced must be true or false, not {_short(record.raced)}")
     if record.steps is not None:
         _expect("steps", record.steps, list)
 

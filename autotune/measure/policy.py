@@ -9,6 +9,9 @@ from typing import Any
 
 from autotune.errors import UsageError
 
+FLUSHES = ("off", "repeats")
+"""When the caches are flushed."""
+
 
 @dataclass(frozen=True)
 class TimingPolicy:
@@ -25,12 +28,21 @@ class TimingPolicy:
     budget_ms : float
         No further repeat begins after this much timed running, so that slow candidates, whose
         timing is relatively exact anyway, do not hold up the run.
+    flush : {"off", "repeats"}
+        "off" times a kernel on data as warm as its own calls leave them. "repeats" evicts the
+        caches before each repeat, which is then a single call, whatever `min_repeat_ms` says: the
+        second call in a row would find warm data again.
+    race : float
+        A candidate that is slower than this many times the fastest so far, beyond what its repeats
+        differ by, gets no further repeats; 0 lets every candidate finish.
     """
 
     warmup: int = 1
     repeats: int = 5
     min_repeat_ms: float = 8.0
     budget_ms: float = 250.0
+    flush: str = "off"
+    race: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("warmup", "repeats"):
@@ -41,8 +53,25 @@ class TimingPolicy:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
                 raise UsageError(f"timing policy: {name} must be milliseconds >= 0, not {value}")
+        if self.flush not in FLUSHES:
+            known = " or ".join(FLUSHES)
+            raise UsageError(f"timing policy: flush must be {known}, not {self.flush}")
+        if not _is_race(self.race):
+            raise UsageError(
+                f"timing policy: race must be a factor > 1, or 0 for no racing, not {self.race}"
+            )
 
-    def to_json(self) -> dict[str, int | float]:
+    def comparable(self, recorded: Mapping[str, Any]) -> bool:
+        """Whether times taken as a record's policy says mean the same as those taken by this one.
+
+        What an old record does not mention had the default; racing changes how many repeats
+        losers get, not what a time means.
+        """
+        taken = {**_DEFAULTS, **recorded}
+        own = self.to_json()
+        return all(taken.get(name) == own.get(name) for name in {*taken, *own} - {"race"})
+
+    def to_json(self) -> dict[str, int | float | str]:
         """Return the policy as records keep it."""
         return asdict(self)
 
@@ -59,3 +88,13 @@ class TimingPolicy:
         if unknown:
             raise UsageError(f"timing policy: unknown setting(s) {', '.join(unknown)}")
         return cls(**data)
+
+
+def _is_race(value: object) -> bool:
+    """Whether a value can be a policy's `race`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and (value == 0 or value > 1)
+
+
+_DEFAULTS = {f.name: f.default for f in fields(TimingPolicy)}

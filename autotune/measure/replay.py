@@ -146,6 +146,8 @@ def result_of(record: Record) -> MeasureResult:
         run_s=record.run_s,
         code_hash=(record.fingerprints or {}).get("code"),
         max_error=record.max_error,
+        raced=record.raced,
+        noise=record.noise,
         timestamp=record.timestamp,
     )
 

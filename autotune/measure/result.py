@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from autotune.measure.policy import TimingPolicy
+from records import relative_spread
 from search_spaces import Config
 
 
@@ -66,9 +67,21 @@ class MeasureError:
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """A candidate to measure; workload and target belong to the measurer."""
+    """A candidate to measure; workload and target belong to the measurer.
+
+    Attributes
+    ----------
+    config : Config
+    incumbent_s : float or None
+        Seconds that the fastest candidate so far takes, which a policy with racing holds this one
+        against; None: it is timed to the end.
+    again : bool
+        Whether it is measured even if the same kernel has been.
+    """
 
     config: Config
+    incumbent_s: float | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +101,17 @@ class MeasureResult:
         Digest of the finalised code; equal for candidates that are one and the same kernel.
     max_error : float or None
         Largest absolute error of any output element (NaN or infinite included); None if unchecked.
+    raced : bool
+        Whether it was clearly slower than the incumbent and so got fewer repeats than others.
+    noise : float or None
+        How noisy the machine was, as the worker's `NoiseMonitor` saw it at that time; None if it
+        was not looked at.
     reused : bool
         Whether the costs (or the error) are those of an identical kernel measured earlier.
     timestamp : float
         Unix time in seconds when it was finished.
+    build_span, run_span : tuple of (float, float) or None
+        Unix times between which it was built, and checked and timed; not recorded.
     """
 
     costs_s: tuple[float, ...] | None = None
@@ -100,8 +120,12 @@ class MeasureResult:
     run_s: float | None = None
     code_hash: str | None = None
     max_error: float | None = None
+    raced: bool = False
+    noise: float | None = None
     reused: bool = False
     timestamp: float = field(default_factory=time.time)
+    build_span: tuple[float, float] | None = None
+    run_span: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if (self.costs_s is None) == (self.error is None):
@@ -119,9 +143,24 @@ class MeasureResult:
         """Median of the costs in seconds, None for a failure."""
         return None if self.costs_s is None else statistics.median(self.costs_s)
 
-    def as_reused(self, build_s: float | None) -> MeasureResult:
+    @property
+    def spread(self) -> float | None:
+        """Relative spread of the costs (see `records.relative_spread`); None if there is none."""
+        return None if self.costs_s is None else relative_spread(self.costs_s)
+
+    def as_reused(
+        self, build_s: float | None, build_span: tuple[float, float] | None = None
+    ) -> MeasureResult:
         """Return this result for another candidate that is the same kernel."""
-        return replace(self, build_s=build_s, run_s=None, reused=True, timestamp=time.time())
+        return replace(
+            self,
+            build_s=build_s,
+            run_s=None,
+            reused=True,
+            timestamp=time.time(),
+            build_span=build_span,
+            run_span=None,
+        )
 
 
 class Measurer(Protocol):

@@ -153,8 +153,8 @@ class _Run:
         return _observation(index, record)
 
     def _comparable(self, record: Record) -> bool:
-        same = ("policy", "device", "versions")
-        return all(getattr(record, name) == self.common[name] for name in same)
+        same = all(getattr(record, name) == self.common[name] for name in ("device", "versions"))
+        return same and self.measurer.policy.comparable(record.policy)
 
     def _measure(self, indices: Sequence[int]) -> list[Observation]:
         observations = self._recall()
@@ -199,6 +199,8 @@ class _Run:
             build_s=result.build_s,
             run_s=result.run_s,
             max_error=result.max_error,
+            raced=result.raced,
+            noise=result.noise,
             steps=self.task.steps_of(candidate.config.index),
         )
 

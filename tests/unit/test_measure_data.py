@@ -39,6 +39,13 @@ def test_the_cost_of_a_result_is_the_median_and_a_failure_has_none():
     assert MeasureResult(error=ERROR).cost_s is None
 
 
+def test_the_spread_of_a_result_is_that_of_its_middle_half():
+    assert MeasureResult(costs_s=(1.0, 2.0, 4.0, 5.0, 90.0)).spread == pytest.approx(3 / 4)
+    assert MeasureResult(costs_s=(2.0, 2.0)).spread == 0
+    assert MeasureResult(costs_s=(1.0,)).spread is None
+    assert MeasureResult(error=ERROR).spread is None
+
+
 def test_a_reused_result_keeps_the_costs_but_not_the_times_of_the_worker():
     first = MeasureResult(costs_s=(1.0,), build_s=0.5, run_s=0.2, code_hash="ab", timestamp=5.0)
     again = first.as_reused(build_s=0.1)
@@ -54,7 +61,9 @@ def test_an_error_survives_json_and_a_code_of_a_later_version_is_unknown():
 
 
 def test_a_policy_survives_json():
-    policy = TimingPolicy(warmup=2, repeats=3, min_repeat_ms=1.5, budget_ms=10)
+    policy = TimingPolicy(
+        warmup=2, repeats=3, min_repeat_ms=1.5, budget_ms=10, flush="repeats", race=1.5
+    )
     assert TimingPolicy.from_json(json.loads(json.dumps(policy.to_json()))) == policy
 
 
@@ -65,12 +74,28 @@ def test_a_policy_survives_json():
         ({"repeats": 2.5}, "repeats must be a whole number >= 1, not 2.5"),
         ({"min_repeat_ms": -1.0}, "min_repeat_ms must be milliseconds >= 0, not -1.0"),
         ({"budget_ms": float("inf")}, "budget_ms must be milliseconds >= 0, not inf"),
+        ({"flush": "always"}, "flush must be off or repeats, not always"),
+        ({"race": 1.0}, "race must be a factor > 1, or 0 for no racing, not 1.0"),
+        ({"race": True}, "race must be a factor > 1, or 0 for no racing, not True"),
+        ({"race": float("nan")}, "race must be a factor > 1, or 0 for no racing, not nan"),
         ({"patience": 3}, "unknown setting.s. patience"),
     ],
 )
 def test_a_policy_refuses_what_makes_no_sense(settings, words):
     with pytest.raises(UsageError, match=words):
         TimingPolicy.from_json(settings)
+
+
+def test_times_compare_with_those_of_other_policies_but_for_racing_and_what_is_new():
+    policy = TimingPolicy(repeats=3, race=1.5)
+    recorded = policy.to_json()
+    assert policy.comparable(recorded)
+    assert policy.comparable({**recorded, "race": 0})
+    before_flushing = {k: v for k, v in recorded.items() if k not in ("flush", "race")}
+    assert policy.comparable(before_flushing)
+    assert not TimingPolicy(repeats=3, flush="repeats").comparable(before_flushing)
+    assert not policy.comparable({**recorded, "repeats": 5})
+    assert not policy.comparable({**recorded, "of_a_later_version": 1})
 
 
 def test_the_device_names_what_a_time_depends_on():

@@ -64,6 +64,7 @@ def test_a_failure_has_no_cost():
             steps=[["split", "x", 8], {"op": "bind"}],
         ),
         make(max_error=math.inf),
+        make(raced=True, noise=0.02),
         make(workload={"template": "τ\n", "args": {"shape": (1, 2), "flag": None}}),
         make(costs_s=np.array([1e-3, 2e-3]), seed=np.int64(7), config={"index": 1, "values": {}}),
     ],
@@ -87,6 +88,14 @@ def test_the_line_has_the_documented_keys_in_order():
     assert data["error"]["code"] == "TIMEOUT"
     assert data["build_s"] == 1.5
     assert "costs_s" not in data
+    data = json.loads(make(raced=True, noise=0.5, max_error=1.0, steps=[]).to_json_line())
+    assert list(data)[-4:] == ["max_error", "raced", "noise", "steps"]
+
+
+def test_the_spread_of_a_record_is_that_of_the_middle_half_of_its_repeats():
+    assert make(costs_s=[1.0, 2.0, 4.0, 5.0, 90.0]).spread == pytest.approx(3 / 4)
+    assert make(costs_s=[1.0]).spread is None
+    assert failed().spread is None
 
 
 def test_an_error_that_is_not_a_number_survives_without_breaking_json():
@@ -127,6 +136,8 @@ def test_a_record_does_not_change_with_what_it_was_made_from():
         ({"device": {1: 2}}, "keys must be strings"),
         ({"fingerprints": {"space": 1}}, r"fingerprints\.space must be of type str"),
         ({"build_s": "x"}, "build_s must be a number"),
+        ({"noise": "x"}, "noise must be a number"),
+        ({"raced": 1}, "raced must be true or false, not 1"),
         ({"max_error": "huge"}, "max_error must be a number"),
         ({"steps": {}}, "steps must be of type list"),
     ],
