@@ -18,9 +18,14 @@ from typing import Any
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.handle import WorkerDiedError, WorkerHandle, WorkerTimeoutError
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureInput, MeasureResult
+from autotune.measure.result import (
+    MeasureError,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    StillWanted,
+)
 from autotune.target import Target
-from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
@@ -134,8 +139,10 @@ class LocalMeasurer:
         if result.code_hash is not None:
             self._results.setdefault(result.code_hash, result)
 
-    def measure(self, inputs: Iterable[MeasureInput]) -> Iterator[MeasureResult]:
-        """Yield one result per input, in their order, each as soon as it is known.
+    def measure(
+        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        """Yield each input with its result, as soon as that is known; leave out unwanted ones.
 
         A candidate that is the same kernel as an earlier one gets that one's result.
 
@@ -148,7 +155,8 @@ class LocalMeasurer:
         """
         self._settle_spare()
         for candidate in inputs:
-            yield self._measure(candidate.config)
+            if still_wanted is None or still_wanted(candidate):
+                yield candidate, self._measure(candidate)
         if self.restarts and self._spare is None:
             self._spare = WorkerHandle()  # where one candidate crashed others may
 
@@ -161,21 +169,21 @@ class LocalMeasurer:
                 self._spare.kill()
                 self._spare = None
 
-    def _measure(self, config: Config) -> MeasureResult:
+    def _measure(self, candidate: MeasureInput) -> MeasureResult:
         try:
-            return self._attempt(config)
+            return self._attempt(candidate)
         except _KilledFromOutsideError as killed:
             # Not the candidate's fault, unless it happens again: it may exhaust the memory.
-            _log.warning("%s; candidate %d is tried again", killed, config.index)
+            _log.warning("%s; candidate %d is tried again", killed, candidate.config.index)
         try:
-            return self._attempt(config)
+            return self._attempt(candidate)
         except _KilledFromOutsideError as killed:
             return killed.result
 
-    def _attempt(self, config: Config) -> MeasureResult:
+    def _attempt(self, candidate: MeasureInput) -> MeasureResult:
         """Build and run; _KilledFromOutsideError if the worker was."""
         worker = self._ready_worker()
-        answer = self._ask(worker, "build", {"config": config.to_json()})
+        answer = self._ask(worker, "build", {"config": candidate.config.to_json()})
         if isinstance(answer, MeasureResult):
             return answer
         code_hash, build_s = answer["code_hash"], answer["seconds"]

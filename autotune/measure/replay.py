@@ -13,7 +13,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
+from autotune.measure.result import MeasureError, MeasureInput, MeasureResult, StillWanted
 from records import Record, workload_key
 from search_spaces import ChoiceKnob, KnobValue, ListedSpace
 from search_spaces.knob import as_value
@@ -122,8 +122,10 @@ class ReplayMeasurer:
     def remember(self, result: MeasureResult) -> None:
         """Do nothing: every answer is known."""
 
-    def measure(self, inputs: Iterable[MeasureInput]) -> Iterator[MeasureResult]:
-        """Yield the recorded result of each input.
+    def measure(
+        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        """Yield each input with its recorded result.
 
         Raises
         ------
@@ -131,10 +133,12 @@ class ReplayMeasurer:
             If a configuration was not recorded.
         """
         for candidate in inputs:
+            if still_wanted is not None and not still_wanted(candidate):
+                continue
             result = self._recording.results.get(candidate.config.index)
             if result is None:
                 raise UsageError(f"{self._recording.name} has no record of {candidate.config}")
-            yield result
+            yield candidate, result
 
 
 def result_of(record: Record) -> MeasureResult:

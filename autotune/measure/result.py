@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -82,6 +82,10 @@ class MeasureInput:
     config: Config
     incumbent_s: float | None = None
     again: bool = False
+
+
+StillWanted = Callable[[MeasureInput], bool]
+"""Asked just before a candidate would run: whether anybody still wants to know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +179,12 @@ class Measurer(Protocol):
         """Let candidates with the code hash of this result have it without being measured."""
         ...
 
-    def measure(self, inputs: Iterable[MeasureInput]) -> Iterator[MeasureResult]:
-        """Yield one result per input, in their order, each as soon as it is known."""
+    def measure(
+        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        """Yield each input with its result, as soon as that is known.
+
+        Inputs are taken as many at a time as is useful. One that is no longer wanted just before
+        it would run is left out.
+        """
         ...

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
@@ -158,10 +158,8 @@ class _Run:
 
     def _measure(self, indices: Sequence[int]) -> list[Observation]:
         observations = self._recall()
-        asked: deque[MeasureInput] = deque()
-        with contextlib.closing(self._results(self._wanted(indices, asked))) as results:
-            for result in results:
-                candidate = asked.popleft()
+        with contextlib.closing(self._results(indices)) as results:
+            for candidate, result in results:
                 record = self._record(candidate, result)
                 if self.journal.add(record):
                     self.measured += 1
@@ -170,20 +168,18 @@ class _Run:
                 observations += self._recall()
         return observations
 
-    def _wanted(
-        self, indices: Sequence[int], asked: deque[MeasureInput]
-    ) -> Iterator[MeasureInput]:
-        """Yield, and add to `asked`, the candidates that nobody has measured when it is time."""
-        for index in indices:
-            if len(self.records) >= self.trials:
-                return
-            if index not in self.by_index:
-                asked.append(MeasureInput(self.task.space.config(index)))
-                yield asked[-1]
-
-    def _results(self, inputs: Iterable[MeasureInput]) -> Generator[MeasureResult, None, None]:
+    def _results(
+        self, indices: Sequence[int]
+    ) -> Generator[tuple[MeasureInput, MeasureResult], None, None]:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
-        yield from self.measurer.measure(inputs)
+        inputs = (MeasureInput(self.task.space.config(index)) for index in indices)
+        yield from self.measurer.measure(inputs, self._still_wanted)
+
+    def _still_wanted(self, candidate: MeasureInput) -> bool:
+        """Whether nobody has measured it, and trials are missing."""
+        return (
+            len(self.records) < self.trials and candidate.config.index not in self.by_index
+        )
 
     def _record(self, candidate: MeasureInput, result: MeasureResult) -> Record:
         fingerprints = self.task.fingerprints_of(candidate.config.index)
@@ -237,7 +233,7 @@ class _Run:
             return record.costs_s
         if not self.measured:
             return None
-        (result,) = self.measurer.measure([MeasureInput(self.task.space.config(default))])
+        ((_, result),) = self.measurer.measure([MeasureInput(self.task.space.config(default))])
         return result.costs_s
 
 

@@ -95,7 +95,7 @@ def replay(
             ended = "the space is exhausted" if indices else "the space has no configuration"
             break
         inputs = [MeasureInput(recording.space.config(index)) for index in asked]
-        answers = list(measurer.measure(inputs))
+        answers = [result for _, result in measurer.measure(inputs)]
         tuner.tell(observation_of(i, a) for i, a in zip(asked, answers, strict=True))
         indices += asked
         results += answers

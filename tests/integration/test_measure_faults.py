@@ -31,7 +31,7 @@ def measure(template, args, indices=None, timeout_s=20.0):
     task = Task.from_reference(f"{FAULTY}:{template}", args)
     configs = [task.space.config(i) for i in indices or range(len(task.space))]
     with LocalMeasurer(f"{FAULTY}:{template}", args, "llvm", QUICK, timeout_s) as measurer:
-        results = list(measurer.measure(MeasureInput(config) for config in configs))
+        results = [r for _, r in measurer.measure(MeasureInput(config) for config in configs)]
         pids = workers()
         direct = [pid for pid in pids if parent_of(pid) == os.getpid()]
     assert len(direct) <= 2  # what candidates fork is not ours to count
@@ -147,7 +147,7 @@ def test_identical_code_is_not_run_again_by_the_worker_after_a_crash():
 def test_a_program_without_reference_is_checked_against_itself_unscheduled():
     task = Task.from_reference(f"{FAULTY}:unchecked", {})
     with LocalMeasurer(task.template_ref, {}, "llvm", QUICK) as measurer:
-        (result,) = measurer.measure([MeasureInput(task.space.config(0))])
+        ((_, result),) = measurer.measure([MeasureInput(task.space.config(0))])
         assert measurer.reference == "unscheduled"
     assert result.ok
     assert result.max_error is not None
@@ -197,7 +197,7 @@ def test_a_template_imports_the_same_modules_as_in_the_tuning_process(tmp_path, 
     )
     task = Task.from_reference(f"{source}:importing", {})
     with LocalMeasurer(f"{source}:importing", {}, "llvm", QUICK) as measurer:
-        (result,) = measurer.measure([MeasureInput(task.space.config(0))])
+        ((_, result),) = measurer.measure([MeasureInput(task.space.config(0))])
     assert result.ok
 
 
@@ -226,10 +226,10 @@ def test_a_worker_killed_between_candidates_is_replaced_and_nobody_is_blamed():
     task = Task.from_reference(f"{FAULTY}:faulty", args)
     with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
         results = measurer.measure(MeasureInput(task.space.config(i)) for i in (0, 1))
-        assert next(results).ok
+        assert next(results)[1].ok
         (pid,) = workers()
         psutil.Process(pid).kill()
-        assert next(results).ok
+        assert next(results)[1].ok
         assert measurer.restarts == 1
 
 
@@ -263,7 +263,7 @@ def test_an_interrupted_request_does_not_answer_the_next_one():
         with pytest.raises(KeyboardInterrupt):
             list(measurer.measure([MeasureInput(task.space.config(2))]))
         assert not worker.alive
-        (result,) = measurer.measure([MeasureInput(task.space.config(1))])
+        ((_, result),) = measurer.measure([MeasureInput(task.space.config(1))])
         assert result.ok
 
 

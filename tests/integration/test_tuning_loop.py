@@ -52,17 +52,20 @@ class FakeMeasurer:
     def remember(self, result):
         self.remembered.append(result)
 
-    def measure(self, inputs):
+    def measure(self, inputs, still_wanted=None):
         for candidate in inputs:
+            if still_wanted is not None and not still_wanted(candidate):
+                continue
             index = candidate.config.index
             if len(self.asked) == self.interrupt_at:
                 raise KeyboardInterrupt
             self.asked.append(index)
             if index in self.failing:
                 error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
-                yield MeasureResult(error=error, code_hash=f"{index:x}")
+                yield candidate, MeasureResult(error=error, code_hash=f"{index:x}")
             else:
-                yield MeasureResult(costs_s=(1.0 + index,), build_s=0.5, code_hash=f"{index:x}")
+                costs_s = (1.0 + index,)
+                yield candidate, MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
 
 
 def run(task, store, trials, measurer=None, tuner=None, **kwargs):
@@ -168,8 +171,8 @@ def test_a_build_does_not_use_records_of_an_earlier_version(task, store, caplog)
 
 def test_what_another_run_logs_meanwhile_counts_and_is_not_measured_again(task, store):
     class WithAnother(FakeMeasurer):
-        def measure(self, inputs):
-            for result in super().measure(inputs):
+        def measure(self, inputs, still_wanted=None):
+            for result in super().measure(inputs, still_wanted):
                 if self.asked == [0, 1]:
                     run(task, store, 3, FakeMeasurer(failing=[1]))  # 0 is there; adds 1 and 2
                 yield result

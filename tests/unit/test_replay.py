@@ -68,7 +68,7 @@ def test_answers_are_those_recorded_failures_and_seconds_included():
     recording = bowl()
     measurer = ReplayMeasurer(recording)
     configs = [recording.space.config(int(i)) for i in recording.space.feasible_indices()]
-    results = list(measurer.measure(map(MeasureInput, configs)))
+    results = [result for _, result in measurer.measure(map(MeasureInput, configs))]
     by_values = {(c["x"], c["y"]): r for c, r in zip(configs, results, strict=True)}
     assert by_values[4, 2].cost_s == pytest.approx(1e-3)
     assert by_values[4, 2].build_s == 2.0
