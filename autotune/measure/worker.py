@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any
 
+from autotune.measure.candidate import CandidateError, describe
 from autotune.measure.protocol import Channel, ChannelClosedError
 from autotune.processes import die_by_signal, die_with
 from search_spaces import Config
@@ -61,12 +62,17 @@ class Server:
 
     def __init__(self) -> None:
         # The heavy imports, before the first request rather than within its time.
-        from autotune.measure import workbench
+        from autotune.measure import build_bench, run_bench
+        from autotune.runtime import llvm
         from autotune.task import Task
 
-        self._module = workbench
+        self._build_bench = build_bench.BuildBench
+        self._run_bench = run_bench.RunBench
+        self._load = llvm.LoadedBinary
         self._task = Task
-        self._bench: workbench.Workbench | None = None
+        self._builder: build_bench.BuildBench | None = None
+        self._runner: run_bench.RunBench | None = None
+        self._kernel: llvm.LoadedBinary | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request: "open", "build" or "run"."""
@@ -74,7 +80,7 @@ class Server:
         begin = time.perf_counter()
         try:
             reply = operations[request["op"]](request)
-        except self._module.CandidateError as error:
+        except CandidateError as error:
             failure = {"code": error.code, "stage": error.stage, "message": error.message}
             reply = {"error": failure, "max_error": error.max_error}
         reply["seconds"] = time.perf_counter() - begin
@@ -90,26 +96,31 @@ class Server:
             task = self._task.from_reference(
                 request["template"], request["args"], request["target"]
             )
-            self._bench = self._module.Workbench(
-                task,
+            self._builder = self._build_bench(task, request["known"])
+            subject, unscheduled = self._builder.subject()
+            self._runner = self._run_bench(
+                subject,
+                task.reference,
+                None if unscheduled is None else self._load(unscheduled),
                 TimingPolicy.from_json(request["policy"]),
                 request["seed"],
-                request["known"],
             )
         except AutotuneError as error:
             return {"refused": str(error)}
         except (Exception, SystemExit) as error:
-            return {"refused": self._module.describe(error)}
-        return {"reference": self._bench.reference}
+            return {"refused": describe(error)}
+        return {"reference": self._runner.reference}
 
     def _build(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._bench is not None
-        built = self._bench.build(Config.from_json(request["config"]).values)
-        return {"code_hash": built.code_hash, "fresh": built.fresh}
+        assert self._builder is not None
+        built = self._builder.build(Config.from_json(request["config"]).values)
+        self._kernel = None if built.binary is None else self._load(built.binary)
+        return {"code_hash": built.code_hash, "fresh": built.binary is not None}
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._bench is not None
-        ran = self._bench.run()
+        assert self._runner is not None
+        assert self._kernel is not None
+        ran = self._runner.run(self._kernel)
         return {"costs_s": ran.costs_s, "max_error": ran.max_error}
 
 

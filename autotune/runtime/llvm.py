@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import llvmlite.binding as llvm
 from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
+from autotune.runtime.binary import Binary
 from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
 from autotune.runtime.cpu import missing_features, needed_features
 from autotune.runtime.kernel import Kernel
@@ -53,7 +55,37 @@ class Options:
     unroller: bool = False
 
 
-class CompiledFunction(Kernel):
+class LoadedBinary(Kernel):
+    """A compiled function in this process, called with its arrays in order.
+
+    Parameters
+    ----------
+    binary : Binary
+        Compiled for this machine, here or in another process.
+
+    Attributes
+    ----------
+    target : Target
+        What it was compiled for.
+
+    Raises
+    ------
+    CodegenError
+        If it calls a function that this process does not have.
+    """
+
+    def __init__(self, binary: Binary) -> None:
+        self.target = binary.target
+        openmp = find_openmp() if binary.uses_threads else None
+        threads = thread_count(binary.target) if openmp is not None else 1
+        self._engine, address = _load(binary, openmp)
+        super().__init__(binary.signature, address, threads)
+
+    def __repr__(self) -> str:
+        return f"<{self.signature.name} for {self.target}>"
+
+
+class CompiledFunction(LoadedBinary):
     """A function compiled for this machine, called with its arrays in order.
 
     Attributes
@@ -62,8 +94,6 @@ class CompiledFunction(Kernel):
         What was compiled.
     module : LLVMSource
         Its LLVM assembly, with the name of its entry point.
-    target : Target
-        What it was compiled for.
     options : Options
         How it was optimised.
     """
@@ -78,14 +108,9 @@ class CompiledFunction(Kernel):
     ) -> None:
         self.function = function
         self.module = source
-        self.target = target
         self.options = options
         self._cache = cache
-        signature = Signature.of(function)
-        openmp = find_openmp() if source.uses_threads else None
-        threads = thread_count(target) if openmp is not None else 1
-        self._engine, address = _load(self.object_code(), source, openmp)
-        super().__init__(signature, address, threads)
+        super().__init__(_binary(Signature.of(function), source, target, options, cache))
 
     @property
     def source(self) -> str:
@@ -106,9 +131,6 @@ class CompiledFunction(Kernel):
         """Return the LLVM assembly after optimisation."""
         machine = _machine(self.target.mcpu, self.options.codegen_level)
         return str(_optimised(self.module.text, machine, self.options))
-
-    def __repr__(self) -> str:
-        return f"<{self.function.name} for {self.target}>"
 
 
 def compile_function(
@@ -143,6 +165,30 @@ def compile_function(
     return CompiledFunction(
         function, source, target, options or Options(), cache or default_cache()
     )
+
+
+def compile_binary(function: Function, target: Target) -> Binary:
+    """Compile a function as `compile_function` does, for another process to load.
+
+    Raises
+    ------
+    CodegenError, TargetError
+        As `compile_function`.
+    """
+    check_target(target)
+    source = emit(function, target.fast_math)
+    return _binary(Signature.of(function), source, target, Options(), default_cache())
+
+
+def _binary(
+    signature: Signature,
+    source: LLVMSource,
+    target: Target,
+    options: Options,
+    cache: ObjectCache | None,
+) -> Binary:
+    code = object_code(source, target, options, cache)
+    return Binary(signature, target, source.entry, _external(source), source.uses_threads, code)
 
 
 def check_target(target: Target) -> None:
@@ -257,31 +303,36 @@ def object_code(
 _libraries = 0
 
 
-def _load(data: bytes, source: LLVMSource, openmp: OpenMP | None) -> tuple[Any, int]:
+def _load(binary: Binary, openmp: OpenMP | None) -> tuple[Any, int]:
     """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
     global _libraries
     with _lock:
         _libraries += 1
         engine = llvm.create_lljit_compiler(_new_machine("native"), suppress_errors=True)
-        builder = llvm.JITLibraryBuilder().add_object_img(data).export_symbol(source.entry)
-        if source.uses_threads:
+        builder = llvm.JITLibraryBuilder().add_object_img(binary.object_code)
+        builder.export_symbol(binary.entry)
+        if binary.uses_threads:
             for name, address in _openmp_addresses(openmp).items():
                 builder.import_symbol(name, address)
         try:
             tracker = builder.link(engine, f"kernel{_libraries}")
         except RuntimeError as error:
-            missing = ", ".join(_unresolved(source.text)) or _one_line(error)
+            missing = ", ".join(_missing(binary.external)) or _one_line(error)
             message = f"the compiled code cannot be linked: no symbol {missing}"
             raise CodegenError(message) from error
-    return (tracker, engine), tracker[source.entry]
+    return (tracker, engine), tracker[binary.entry]
 
 
-def _unresolved(text: str) -> list[str]:
-    """External functions of a module that neither this process nor OpenMP has."""
+def _external(source: LLVMSource) -> tuple[str, ...]:
+    """Functions that a module may call: those it declares, but for LLVM's and OpenMP's."""
+    names = re.findall(r"^declare [^@\n]*@([\w.]+)\(", source.text, re.MULTILINE)
+    return tuple(n for n in names if n not in SYMBOLS and not n.startswith("llvm."))
+
+
+def _missing(names: Sequence[str]) -> list[str]:
+    """Those functions that this process does not have."""
     process = ctypes.CDLL(None)
-    names = re.findall(r"^declare [^@\n]*@([\w.]+)\(", text, re.MULTILINE)
-    own = (*SYMBOLS, *(name for name in names if name.startswith("llvm.")))
-    return [name for name in names if name not in own and not hasattr(process, name)]
+    return [name for name in names if not hasattr(process, name)]
 
 
 def _openmp_addresses(openmp: OpenMP | None) -> dict[str, int]:

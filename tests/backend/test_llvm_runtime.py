@@ -23,6 +23,7 @@ from autotune.runtime import llvm as runtime
 from autotune.runtime import openmp
 from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
 from autotune.runtime.llvm import Options, compile_function
+from autotune.runtime.signature import Signature
 from autotune.runtime.threads import available_cpus, quota_cpus, thread_count
 from autotune.target import Target
 
@@ -172,9 +173,9 @@ def test_a_symbol_that_does_not_exist_is_found_before_running() -> None:
         "declare void @no_such_function()\ndefine i32 @k(i32 %t) {\n"
         "  call void @no_such_function()\n  ret i32 0\n}\n", "k", False,
     )  # fmt: skip
-    data = runtime.object_code(source, Target.parse("llvm"), Options(), None)
+    binary = runtime._binary(Signature("k", ()), source, Target.parse("llvm"), Options(), None)
     with pytest.raises(CodegenError, match="cannot be linked: no symbol no_such_function") as error:
-        runtime._load(data, source, None)
+        runtime.LoadedBinary(binary)
     assert "\n" not in str(error.value)
 
 

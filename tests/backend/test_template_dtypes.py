@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from benches import built, run_bench
 
 from autotune.ir import dtypes
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.workbench import Workbench
 from autotune.task import Task
 
 ONCE = TimingPolicy(warmup=1, repeats=1, min_repeat_ms=0.0)
@@ -32,8 +32,8 @@ TYPES = ("float16", "bfloat16", "int8", "uint16", "uint64")
 )
 def test_a_template_computes_its_reference_on_other_types(template: str, dtype: str) -> None:
     task = Task.from_reference(template, {**SIZES[template], "dtype": dtype})
-    bench = Workbench(task, ONCE, seed=0)
+    bench = run_bench(task, ONCE)
     assert bench.reference == "given"
     assert {argument.dtype for argument in task.arguments} == {dtype}
-    bench.build(task.space.config(task.default_index).values)
-    assert bench.run().max_error is not None
+    kernel = built(task, task.space.config(task.default_index).values)
+    assert bench.run(kernel).max_error is not None

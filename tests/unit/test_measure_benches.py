@@ -1,15 +1,21 @@
 """Candidates of one workload, built, checked and timed in this very process."""
 
+import json
+
 import numpy as np
 import pytest
+from benches import built, run_bench
 
 from autotune import te
 from autotune.errors import InstantiationError, UsageError
-from autotune.measure import workbench
+from autotune.measure import build_bench
+from autotune.measure.build_bench import BuildBench
+from autotune.measure.candidate import Built, CandidateError, Subject, describe
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.reference import Program, expected_outputs
+from autotune.measure.program import Program
+from autotune.measure.reference import expected_outputs
 from autotune.measure.result import MeasureErrorNo
-from autotune.measure.workbench import CandidateError, Workbench, describe
+from autotune.runtime.binary import Binary
 from autotune.task import Task
 from autotune.template import template
 
@@ -55,158 +61,130 @@ class Fake:
 
 
 def test_a_right_kernel_has_costs_and_a_largest_error():
-    bench = Workbench(increment(), QUICK, seed=0)
+    bench = run_bench(increment(), QUICK)
     assert bench.reference == "given"
-    built = bench.build({"step": 8})
-    ran = bench.run()
-    assert built.fresh
+    ran = bench.run(built(increment(), {"step": 8}))
     assert len(ran.costs_s) == 2
     assert all(cost > 0 for cost in ran.costs_s)
     assert ran.max_error == 0.0
 
 
 def test_a_known_kernel_is_not_compiled(monkeypatch):
-    bench = Workbench(increment(), QUICK, seed=0)
-    digest = bench.build({"step": 8}).code_hash
-    assert bench.build({"step": 4}).code_hash != digest
-    monkeypatch.delattr(workbench, "compile_function")
-    assert not bench.build({"step": 8}).fresh
-    assert not Workbench(increment(), QUICK, seed=0, known=[digest]).build({"step": 8}).fresh
+    bench = BuildBench(increment())
+    first = bench.build({"step": 8})
+    assert first.binary is not None
+    assert bench.build({"step": 4}).code_hash != first.code_hash
+    monkeypatch.delattr(build_bench, "compile_binary")
+    assert bench.build({"step": 8}) == Built(first.code_hash, None)
+    assert BuildBench(increment(), [first.code_hash]).build({"step": 8}).binary is None
 
 
 def test_refused_knob_values_are_an_instantiation_error():
-    bench = Workbench(increment(), QUICK, seed=0)
     with pytest.raises(CandidateError, match="step divides n") as caught:
-        bench.build({"step": 5})
+        BuildBench(increment()).build({"step": 5})
     assert caught.value.code is MeasureErrorNo.INSTANTIATION_ERROR
-    with pytest.raises(CandidateError, match="no candidate was built"):
-        bench.run()
 
 
 def test_a_compiler_that_fails_is_a_compile_error(monkeypatch):
     def refuse(*_args):
         raise RuntimeError("no such\ninstruction")
 
-    bench = Workbench(increment(), QUICK, seed=0)
-    monkeypatch.setattr(workbench, "compile_function", refuse)
+    monkeypatch.setattr(build_bench, "compile_binary", refuse)
     with pytest.raises(CandidateError) as caught:
-        bench.build({"step": 8})
+        BuildBench(increment()).build({"step": 8})
     assert caught.value.code is MeasureErrorNo.COMPILE_HOST
     assert caught.value.message == "RuntimeError: no such instruction"
 
 
-def test_a_kernel_that_raises_is_a_runtime_error(monkeypatch):
-    def compiled(*_args):
-        def kernel(*_arrays):
-            raise MemoryError
+def test_a_kernel_that_raises_is_a_runtime_error():
+    def kernel(*_arrays):
+        raise MemoryError
 
-        return Fake(kernel)
-
-    bench = Workbench(increment(), QUICK, seed=0)
-    monkeypatch.setattr(workbench, "compile_function", compiled)
-    bench.build({"step": 8})
     with pytest.raises(CandidateError) as caught:
-        bench.run()
+        run_bench(increment(), QUICK).run(Fake(kernel))
     assert (caught.value.code, caught.value.message) == (
         MeasureErrorNo.RUNTIME_DEVICE,
         "MemoryError",
     )
 
 
-def test_inputs_spoiled_by_an_earlier_candidate_do_not_fail_the_next(monkeypatch):
-    def spoil_everything(*_args):
-        def kernel(a, b):
-            a[:] = 7
-            b[:] = 0
+def test_inputs_spoiled_by_an_earlier_candidate_do_not_fail_the_next():
+    def spoil_everything(a, b):
+        a[:] = 7
+        b[:] = 0
 
-        return Fake(kernel)
-
-    bench = Workbench(increment(), QUICK, seed=0)
-    with monkeypatch.context() as patch:
-        patch.setattr(workbench, "compile_function", spoil_everything)
-        bench.build({"step": 8})
-        with pytest.raises(CandidateError, match="24 of 24 elements of B are wrong"):
-            bench.run()
-    bench.build({"step": 4})
-    assert bench.run().max_error == 0.0
+    bench = run_bench(increment(), QUICK)
+    with pytest.raises(CandidateError, match="24 of 24 elements of B are wrong"):
+        bench.run(Fake(spoil_everything))
+    assert bench.run(built(increment(), {"step": 4})).max_error == 0.0
 
 
-def test_inputs_spoiled_by_a_candidate_that_was_right_do_not_fail_the_next(monkeypatch):
-    def right_but_spoils(*_args):
-        def kernel(a, b):
-            b[:] = workbench_inputs + 1
-            a[:] = 7
+def test_inputs_spoiled_by_a_candidate_that_was_right_do_not_fail_the_next():
+    def right_but_spoils(a, b):
+        b[:] = inputs + 1
+        a[:] = 7
 
-        return Fake(kernel)
-
-    bench = Workbench(increment(), QUICK, seed=0)
-    workbench_inputs = bench._inputs[0].copy()
-    with monkeypatch.context() as patch:
-        patch.setattr(workbench, "compile_function", right_but_spoils)
-        bench.build({"step": 8})
-        bench.run()
-    bench.build({"step": 4})
-    assert bench.run().max_error == 0.0
+    bench = run_bench(increment(), QUICK)
+    inputs = bench._inputs[0].copy()
+    bench.run(Fake(right_but_spoils))
+    assert bench.run(built(increment(), {"step": 4})).max_error == 0.0
 
 
-def test_a_kernel_that_is_right_only_at_first_is_wrong(monkeypatch):
+def test_a_kernel_that_is_right_only_at_first_is_wrong():
     calls = []
 
-    def compiled(*_args):
-        def kernel(a, b):
-            calls.append(1)
-            b[:] = a + (1 if len(calls) == 1 else 2)
+    def kernel(a, b):
+        calls.append(1)
+        b[:] = a + (1 if len(calls) == 1 else 2)
 
-        return Fake(kernel)
-
-    bench = Workbench(increment(), QUICK, seed=0)
-    monkeypatch.setattr(workbench, "compile_function", compiled)
-    bench.build({"step": 8})
     with pytest.raises(CandidateError) as caught:
-        bench.run()
+        run_bench(increment(), QUICK).run(Fake(kernel))
     assert caught.value.code is MeasureErrorNo.WRONG_ANSWER
     assert caught.value.max_error == pytest.approx(1.0)
 
 
-def test_an_output_element_that_is_never_written_is_wrong(monkeypatch):
-    def compiled(*_args):
-        def kernel(a, b):
-            b[:-1] = a[:-1] + 1
+def test_an_output_element_that_is_never_written_is_wrong():
+    def kernel(a, b):
+        b[:-1] = a[:-1] + 1
 
-        return Fake(kernel)
-
-    bench = Workbench(increment(), QUICK, seed=0)
-    bench.build({"step": 4})
-    bench.run()  # leaves the right answer in the output
-    monkeypatch.setattr(workbench, "compile_function", compiled)
-    bench.build({"step": 8})
+    bench = run_bench(increment(), QUICK)
+    bench.run(built(increment(), {"step": 4}))  # leaves the right answer in the output
     with pytest.raises(CandidateError, match=r"1 of 24 .*first at \[23\]: nan"):
-        bench.run()
+        bench.run(Fake(kernel))
 
 
 def test_inputs_become_positive_where_other_signs_have_no_finite_answer():
-    bench = Workbench(elementwise(te.sqrt, np.sqrt), QUICK, seed=0)
+    roots = elementwise(te.sqrt, np.sqrt)
+    bench = run_bench(roots, QUICK)
     assert (bench._inputs[0] > 0).all()
-    bench.build({"step": 8})
-    assert bench.run().max_error < 1e-6
-    assert (Workbench(increment(), QUICK, seed=0)._inputs[0] < 0).any()
+    assert bench.run(built(roots, {"step": 8})).max_error < 1e-6
+    assert (run_bench(increment(), QUICK)._inputs[0] < 0).any()
 
 
 def test_without_a_reference_the_unscheduled_program_tells_right_from_wrong():
-    bench = Workbench(elementwise(lambda x: x + 1, None), QUICK, seed=0)
+    task = elementwise(lambda x: x + 1, None)
+    bench = run_bench(task, QUICK)
     assert bench.reference == "unscheduled"
-    bench.build({"step": 8})
-    assert bench.run().max_error == 0.0
+    assert bench.run(built(task, {"step": 8})).max_error == 0.0
 
 
 def test_a_program_too_large_to_run_unscheduled_is_timed_unchecked(monkeypatch):
-    monkeypatch.setattr(workbench, "LARGEST_UNSCHEDULED", 23)
-    bench = Workbench(elementwise(lambda x: x + 1, None), QUICK, seed=0)
+    monkeypatch.setattr(build_bench, "LARGEST_UNSCHEDULED", 23)
+    task = elementwise(lambda x: x + 1, None)
+    bench = run_bench(task, QUICK)
     assert bench.reference == "none"
-    bench.build({"step": 8})
-    ran = bench.run()
+    ran = bench.run(built(task, {"step": 8}))
     assert ran.max_error is None
     assert len(ran.costs_s) == 2
+
+
+def test_what_runners_and_builders_tell_each_other_survives_the_pipe():
+    task = elementwise(lambda x: x + 1, None)
+    subject, unscheduled = BuildBench(task).subject()
+    assert Subject.from_json(json.loads(json.dumps(subject.to_json()))) == subject
+    assert unscheduled is not None
+    sent = json.loads(json.dumps(unscheduled.to_json()))
+    assert Binary.from_json(sent, unscheduled.object_code) == unscheduled
 
 
 def test_the_reduction_length_adds_up_along_a_chain_of_reductions():

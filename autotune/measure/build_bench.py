@@ -1,0 +1,82 @@
+"""One workload inside a builder: makes machine code of its candidates, and never runs it.
+
+The task stays traced from one candidate to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from autotune.lowering.finalise import finalise
+from autotune.measure.candidate import Built, CandidateError, Subject, describe
+from autotune.measure.program import Program
+from autotune.measure.result import MeasureErrorNo
+from autotune.runtime.binary import Binary
+from autotune.runtime.llvm import compile_binary
+from autotune.runtime.signature import Parameter, Signature
+from autotune.task import Task, code_hash
+from search_spaces import KnobValue
+
+LARGEST_UNSCHEDULED = 3 * 10**8
+"""Element operations that a program without a schedule does in about a second."""
+
+
+class BuildBench:
+    """Builds candidates of one task in this process.
+
+    Parameters
+    ----------
+    task : Task
+    known : iterable of str
+        Code hashes whose results are known: such candidates are not compiled.
+    """
+
+    def __init__(self, task: Task, known: Iterable[str] = ()) -> None:
+        self.task = task
+        self._known = set(known)
+
+    def subject(self) -> tuple[Subject, Binary | None]:
+        """Return what a runner must know of the workload.
+
+        Returns
+        -------
+        Subject
+        Binary or None
+            The program without a schedule, which says what is right if the template has no
+            reference; None if it has, or if that would take too long.
+        """
+        task = self.task
+        program = Program.of(task)
+        parameters = tuple(Parameter(a.name, a.dtype, a.shape, a.is_output) for a in task.arguments)
+        subject = Subject(
+            Signature(task.workload.template, parameters),
+            program.reduction_length(),
+            program.accumulator(),
+        )
+        if task.reference is not None or program.work() > LARGEST_UNSCHEDULED:
+            return subject, None
+        return subject, program.compiled(task.target)
+
+    def build(self, values: Mapping[str, KnobValue]) -> Built:
+        """Instantiate and compile the candidate with these knob values.
+
+        Raises
+        ------
+        CandidateError
+            If the template refuses them, or the compiler the code.
+        """
+        try:
+            function = finalise(self.task.function_of(values))
+            digest = code_hash(function)
+        except (Exception, SystemExit) as error:
+            raise CandidateError(
+                MeasureErrorNo.INSTANTIATION_ERROR, "instantiate", describe(error)
+            ) from error
+        if digest in self._known:
+            return Built(digest, None)
+        try:
+            binary = compile_binary(function, self.task.target)
+        except (Exception, SystemExit) as error:
+            raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error
+        self._known.add(digest)
+        return Built(digest, binary)

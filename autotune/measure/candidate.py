@@ -1,0 +1,76 @@
+"""What builders and runners hand on: the workload and its candidates as plain data, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import AutotuneError
+from autotune.measure.result import MeasureErrorNo
+from autotune.runtime.binary import Binary
+from autotune.runtime.signature import Signature
+
+_LONGEST_MESSAGE = 500
+
+
+class CandidateError(Exception):
+    """A candidate failed: code, stage and one line; the largest error of a wrong answer."""
+
+    def __init__(
+        self, code: MeasureErrorNo, stage: str, message: str, max_error: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.stage = stage
+        self.message = message
+        self.max_error = max_error
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception as one line; our own errors need no type in front."""
+    text = " ".join(str(error).split())
+    if not isinstance(error, AutotuneError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a runner knows of a workload, whose template it never runs.
+
+    Attributes
+    ----------
+    signature : Signature
+        Name of the template, and the arrays that every candidate takes; no sizes.
+    reduction_length : int
+        Terms that one element of an output accumulates.
+    accumulator : str or None
+        Type that they are accumulated in, if there are any and it is a float.
+    """
+
+    signature: Signature
+    reduction_length: int = 1
+    accumulator: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the subject as JSON data."""
+        return {
+            "signature": self.signature.to_json(),
+            "reduction_length": self.reduction_length,
+            "accumulator": self.accumulator,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Subject:
+        """Rebuild a subject from what `to_json` returned."""
+        signature = Signature.from_json(data["signature"])
+        return cls(signature, data["reduction_length"], data["accumulator"])
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate that is ready to run; no binary if it is a kernel that is known already."""
+
+    code_hash: str
+    binary: Binary | None

@@ -1,0 +1,102 @@
+"""The computation of a template without its schedule: what can be said of it, and its code.
+
+It tells right answers from wrong ones where a template names no reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.expr import Reduce
+from autotune.ir.interpreter import evaluate
+from autotune.ir.visitor import walk_expr
+from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.nest import lower_schedule
+from autotune.runtime.binary import Binary
+from autotune.runtime.llvm import compile_binary
+from autotune.target import Target
+from autotune.task import Task
+from autotune.te.tensor import ComputeOp, Operation, Tensor
+from autotune.trace.knobs import Knobs
+from autotune.trace.sources import ConcreteValues, KnobTable
+from search_spaces import KnobValue
+
+LARGEST_UNSCHEDULED = 3 * 10**8
+"""Element operations that a program without a schedule does in about a second."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The computation itself, without a schedule.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Inputs, then outputs; no symbolic sizes.
+    """
+
+    tensors: Sequence[Tensor]
+
+    @classmethod
+    def of(cls, task: Task) -> Program:
+        """Return what a task's template computes, with its default knobs if they are legal."""
+        try:
+            return cls._with_values(task, {})
+        except (Exception, SystemExit):
+            # The template refuses its defaults: the space knows which configuration it takes.
+            return cls._with_values(task, task.space.config(task.default_index).values)
+
+    @classmethod
+    def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Program:
+        source = ConcreteValues(KnobTable(task.template.name), values)
+        _, tensors = task.template(Knobs(source, task.target), **task.args)
+        return cls(tuple(tensors))
+
+    def operations(self) -> list[ComputeOp]:
+        """Return the computed operations, producers first."""
+        found: dict[Operation, None] = {}
+
+        def visit(op: Operation) -> None:
+            if op not in found:
+                for tensor in op.input_tensors:
+                    visit(tensor.op)
+                found[op] = None
+
+        for tensor in self.tensors:
+            visit(tensor.op)
+        return [op for op in found if isinstance(op, ComputeOp)]
+
+    def reduction_length(self) -> int:
+        """Return how many terms an output element accumulates, along the longest chain."""
+        length: dict[Operation, int] = {}
+        for op in self.operations():
+            own = self._product(op.reduce_axis)
+            fed = max((length.get(t.op, 1) for t in op.input_tensors), default=1)
+            length[op] = fed if own == 1 else own if fed == 1 else own + fed
+        return max(length.values(), default=1)
+
+    def accumulator(self) -> str | None:
+        """Return the least precise float type that a reduction rounds to, if there is one."""
+        nodes = (node for op in self.operations() for body in op.body for node in walk_expr(body))
+        reductions = (node for node in nodes if isinstance(node, Reduce))
+        found = (node.dtype for node in reductions if node.combiner.name not in ("min", "max"))
+        return max(filter(dtypes.is_float, found), key=dtypes.epsilon, default=None)
+
+    def work(self) -> int:
+        """Return the number of elements computed, every term of a reduction counted."""
+        return sum(self._product((*op.axis, *op.reduce_axis)) for op in self.operations())
+
+    def compiled(self, target: Target) -> Binary:
+        """Return the program, unscheduled: inputs, then outputs, which it writes."""
+        outputs = [t.op for t in self.tensors if isinstance(t.op, ComputeOp)]
+        schedule = te.create_schedule(outputs)
+        function = lower_schedule(schedule, list(self.tensors), "unscheduled")
+        return compile_binary(finalise(analyse(function)), target)
+
+    def _product(self, axes: Sequence[Any]) -> int:
+        return math.prod(int(evaluate(axis.dom.extent)) for axis in axes)

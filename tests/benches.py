@@ -1,0 +1,27 @@
+"""Builds and runs candidates in the process of the test, as builders and runners do in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.measure.build_bench import BuildBench
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.run_bench import RunBench
+from autotune.runtime.kernel import Kernel
+from autotune.runtime.llvm import LoadedBinary
+from autotune.task import Task
+
+
+def run_bench(task: Task, policy: TimingPolicy, seed: int = 0) -> RunBench:
+    """Return a bench on which candidates of a task are run."""
+    subject, unscheduled = BuildBench(task).subject()
+    program = None if unscheduled is None else LoadedBinary(unscheduled)
+    return RunBench(subject, task.reference, program, policy, seed)
+
+
+def built(task: Task, values: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of a candidate."""
+    binary = BuildBench(task).build(values).binary
+    assert binary is not None
+    return LoadedBinary(binary)
