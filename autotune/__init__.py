@@ -6,6 +6,7 @@ Names are loaded when they are first used, so that `import autotune` costs next 
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Target", "__version__", "build", "load", "lower", "te"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
     "build": "autotune.builder",

@@ -3,6 +3,8 @@
 A leaf package: it knows nothing of templates, spaces or devices.
 """
 
+import logging
+
 from records.errors import NewerSchemaError, RecordError, RecordWarning
 from records.journal import Journal
 from records.query import SummaryRow, best, measured_indices, select, summary
@@ -34,3 +36,5 @@ __all__ = [
     "summary",
     "workload_key",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks

@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mode=None)
 app.add_typer(records_app, name="records")
+cache_app = typer.Typer(help="Look into the cache of compiled code.", rich_markup_mode=None)
+app.add_typer(cache_app, name="cache")
 replay_app = typer.Typer(help="Run tuners on recorded measurements.", rich_markup_mode=None)
 app.add_typer(replay_app, name="replay")
 
@@ -73,12 +75,26 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _say_more(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.obj.say_more()
+
+
 @app.callback()
 def _autotune(
     version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            callback=_say_more,
+            help="Log to the standard error; may stand after the command, too.",
         ),
     ] = False,
 ) -> None:
@@ -296,3 +312,19 @@ def records_summary(
     from autotune.cli.records import summary_command
 
     summary_command(file, as_json)
+
+
+@cache_app.command("info")
+def cache_info(as_json: _Json = False) -> None:
+    """Print where compiled code is kept, how much there is and how old it is."""
+    from autotune.cli.cache import info_command
+
+    info_command(as_json)
+
+
+@cache_app.command("clear")
+def cache_clear(as_json: _Json = False) -> None:
+    """Delete all compiled code that is kept; runs that go on meanwhile lose nothing."""
+    from autotune.cli.cache import clear_command
+
+    clear_command(as_json)

@@ -6,42 +6,64 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import sys
 from collections.abc import Sequence
 
+from autotune.cli.messages import Messages
 from autotune.cli.output import StopError, complain, prepare_streams
 from autotune.cli.signals import exit_code
 from autotune.errors import AutotuneError
 
 DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
 
+_log = logging.getLogger(__name__)
+
+_VERBOSE = ("-v", "--verbose")
+
+_SYSTEM = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ELOOP, errno.ENAMETOOLONG),
+}
+"""What a system that lacks something, or forbids it, answers; never a mistake of ours."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (by default the process's) and return its exit code."""
     prepare_streams()
-    try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
-    except StopError as stop:
-        complain(str(stop))
-        return stop.code
-    except KeyboardInterrupt as interrupt:
+    with Messages() as messages:
+        try:
+            return _dispatch(list(sys.argv[1:] if argv is None else argv), messages)
+        except (StopError, AutotuneError, KeyboardInterrupt) as end:
+            _log.debug("it ended here", exc_info=True)
+            return _told(end)
+        except OSError as error:
+            if error.errno not in _SYSTEM:
+                raise
+            where = "" if error.filename is None else f": {error.filename}"
+            complain(f"the system refuses to go on: {error.strerror}{where}")
+            return MISTAKE
+
+
+def _told(end: BaseException) -> int:
+    """Say in one line why a command ended early, and return its exit code."""
+    if isinstance(end, KeyboardInterrupt):
         complain("interrupted")
-        return exit_code(interrupt)
-    except AutotuneError as error:
-        complain(str(error))
-        return MISTAKE
+        return exit_code(end)
+    complain(str(end))
+    return end.code if isinstance(end, StopError) else MISTAKE
 
 
-def _dispatch(args: list[str]) -> int:
+def _dispatch(args: list[str], messages: Messages) -> int:
     import typer
 
     from autotune.cli.app import app
-    from autotune.cli.output import shown_warnings
 
     command = typer.main.get_command(app)
     try:
         # Not command(): it would print mistakes in boxes and end the process itself.
-        with shown_warnings(), command.make_context("autotune", args) as context:
+        with command.make_context("autotune", _verbose_first(args), obj=messages) as context:
             command.invoke(context)
     except typer.Exit as done:
         return done.exit_code
@@ -51,6 +73,12 @@ def _dispatch(args: list[str]) -> int:
             raise
         raise StopError(MISTAKE, message) from error
     return DONE
+
+
+def _verbose_first(args: list[str]) -> list[str]:
+    """Return the words with `--verbose` before the command, which has it for all of them."""
+    first = [word for word in args if word in _VERBOSE]
+    return first + [word for word in args if word not in _VERBOSE]
 
 
 def _usage_message(error: Exception) -> str | None:

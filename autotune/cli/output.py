@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import sys
-import warnings
-from collections.abc import Iterator
 from typing import TextIO
 
 from autotune.errors import UsageError
@@ -26,7 +23,17 @@ class StopError(Exception):
 
 
 def prepare_streams() -> None:
-    """Make both streams print any text: what the encoding lacks is escaped."""
+    """Make both streams print any text: what the encoding lacks is escaped.
+
+    The number of a stream that is closed is taken, lest a file opened later gets it, and with it
+    what libraries print.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Reading, as what is written there must fail.
+            os.open(os.devnull, os.O_RDONLY)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -34,7 +41,7 @@ def prepare_streams() -> None:
 
 def width() -> int:
     """Columns to fill: the terminal's, 80 if the output goes elsewhere."""
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         return WIDTH
     return max(20, shutil.get_terminal_size((WIDTH, 24)).columns)
 
@@ -47,6 +54,8 @@ def say(text: str) -> None:
     UsageError
         If the output cannot be written for another reason.
     """
+    if sys.stdout is None:
+        raise UsageError("cannot write the output: it is closed")
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -58,8 +67,15 @@ def say(text: str) -> None:
 
 def complain(text: str) -> None:
     """Print one line to the standard error."""
+    note(f"autotune: {one_line(text)}")
+
+
+def note(text: str) -> None:
+    """Print to the standard error; that it cannot be written is no error."""
+    if sys.stderr is None:
+        return
     try:
-        print(f"autotune: {one_line(text)}", file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)  # nobody is left to be told
 
@@ -74,38 +90,3 @@ def _discard(stream: TextIO) -> None:
     """Let what is still written to a stream vanish."""
     with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
-
-
-class _OneLineHandler(logging.Handler):
-    """Prints each logged warning as one line; the same warning once."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._said: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if message not in self._said:
-            self._said.add(message)
-            complain(f"warning: {message}")
-
-
-@contextlib.contextmanager
-def shown_warnings() -> Iterator[None]:
-    """Print warnings and logged warnings as one line each, without where they come from."""
-    from records.errors import RecordWarning
-
-    def show(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if issubclass(category, UserWarning):
-            complain(f"warning: {message}")  # others are for developers
-
-    handler = _OneLineHandler()
-    logging.getLogger().addHandler(handler)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.simplefilter("ignore", RecordWarning)  # logged, too
-            warnings.showwarning = show  # type: ignore[assignment]
-            yield
-    finally:
-        logging.getLogger().removeHandler(handler)

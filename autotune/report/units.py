@@ -24,6 +24,26 @@ def duration_text(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02} h"
 
 
+def age_text(seconds: float) -> str:
+    """Return how long ago something was, in its largest unit: "3 days", "2 hours", "8 s"."""
+    for length, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= length:
+            number = int(seconds // length)
+            return f"{number} {unit}{'' if number == 1 else 's'}"
+    return f"{int(seconds)} s"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes with three digits: "0 B", "17.0 KiB", "512 MiB"."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    scale, unit = 1024.0, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if size / scale >= 999.5:
+            scale, unit = scale * 1024, larger
+    return f"{three_digits(size / scale)} {unit}"
+
+
 def three_digits(value: float) -> str:
     """Return a number >= 0 with three significant digits, and all digits before the point."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"

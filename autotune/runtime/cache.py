@@ -7,23 +7,35 @@ digest, so a reader sees all of it, nothing, or something it can tell is damaged
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
 import tempfile
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+from autotune.folders import cache_folder
+
+DISK_BYTES = 512 * 2**20
+"""What the folder may hold before the oldest objects go."""
+
+_log = logging.getLogger(__name__)
 
 _DIGEST_BYTES = 32
+_KEY = re.compile(r"[0-9a-f]{64}")
+_UNFINISHED = ".object-"
+_ABANDONED_S = 3600.0
+"""Age from which a file that was never renamed belongs to a process that was killed."""
 
 
-def cache_folder() -> Path:
-    """Folder of the objects: AUTOTUNE_CACHE_DIR, else the user's cache folder."""
-    chosen = os.environ.get("AUTOTUNE_CACHE_DIR")
-    if chosen:
-        return Path(chosen) / "objects"
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("autotune")) / "objects"
+def object_folder() -> Path:
+    """Folder of the objects, in the user's cache folder."""
+    return cache_folder() / "objects"
 
 
 def cache_key(*parts: str) -> str:
@@ -51,7 +63,7 @@ class ObjectCache:
         self,
         folder: Path | None,
         memory_bytes: int = 64 * 2**20,
-        disk_bytes: int = 512 * 2**20,
+        disk_bytes: int = DISK_BYTES,
     ) -> None:
         self.folder = folder
         self.memory_bytes = memory_bytes
@@ -74,13 +86,18 @@ class ObjectCache:
         return found
 
     def put(self, key: str, data: bytes) -> None:
-        """Store an object; a folder that cannot be written is no error."""
+        """Store an object; a folder that cannot be written is no error, but logged."""
         self._keep(key, data)
         if self.folder is None:
             return
         try:
             self._write(self.folder, key, data)
-        except OSError:
+        except OSError as error:
+            _log.warning(
+                "the cache folder %s cannot be written (%s): compiled code is kept in memory only",
+                self.folder,
+                error.strerror,
+            )
             self.folder = None  # read-only or full: memory only from here on
 
     def _keep(self, key: str, data: bytes) -> None:
@@ -106,8 +123,8 @@ class ObjectCache:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self._pruned:
             self._pruned = True
-            self._prune(folder)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".")
+            prune(folder, self.disk_bytes)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=_UNFINISHED)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(hashlib.sha256(data).digest() + data)
@@ -116,20 +133,106 @@ class ObjectCache:
             Path(name).unlink(missing_ok=True)
             raise
 
-    def _prune(self, folder: Path) -> None:
-        """Delete the oldest objects until half of what is allowed is left, if too much is there."""
-        files = []
-        for entry in os.scandir(folder):
-            try:
-                state = entry.stat()
-            except FileNotFoundError:  # another process was faster
-                continue
-            files.append((state.st_mtime, state.st_size, entry.path))
-        total = sum(size for _, size, _ in files)
-        if total <= self.disk_bytes:
-            return
-        for _, size, path in sorted(files):
-            if total <= self.disk_bytes // 2:
-                break
-            Path(path).unlink(missing_ok=True)
-            total -= size
+
+# -- the folder, which other processes use at the same time ------------------------------------
+
+
+class _File(NamedTuple):
+    """A file of the cache, in the order of age."""
+
+    modified_s: float
+    bytes: int
+    path: str
+    whole: bool
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """What a folder of objects holds, or what was deleted of it.
+
+    Attributes
+    ----------
+    entries : int
+        Compiled objects.
+    bytes : int
+        Their size, and that of what killed processes left behind.
+    oldest_s, newest_s : float or None
+        When the first and the last of them were written, Unix seconds; None without any.
+    """
+
+    entries: int
+    bytes: int
+    oldest_s: float | None
+    newest_s: float | None
+
+    @classmethod
+    def _of(cls, files: list[_File]) -> CacheUse:
+        times = [file.modified_s for file in files if file.whole]
+        return cls(
+            len(times),
+            sum(file.bytes for file in files),
+            min(times, default=None),
+            max(times, default=None),
+        )
+
+
+def use_of(folder: Path) -> CacheUse:
+    """Return what a folder of objects holds; nothing if it is missing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    return CacheUse._of(list(_files(folder)))
+
+
+def clear(folder: Path) -> CacheUse:
+    """Delete all objects of a folder, and nothing else there; return what was deleted.
+
+    A process that uses them loses nothing: it has read an object whole, or compiles it again.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read, or a file cannot be deleted.
+    """
+    return CacheUse._of([file for file in _files(folder) if _delete(file)])
+
+
+def prune(folder: Path, disk_bytes: int) -> None:
+    """Delete the oldest objects until half of `disk_bytes` is left, if more is there."""
+    files = sorted(_files(folder))
+    total = sum(file.bytes for file in files)
+    goal = total if total <= disk_bytes else disk_bytes // 2
+    for file in files:
+        if not file.whole or total > goal:
+            total -= file.bytes
+            _delete(file)
+
+
+def _files(folder: Path) -> Iterator[_File]:
+    """Yield the objects of a folder, and what killed processes never finished."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        whole = _KEY.fullmatch(entry.name) is not None
+        if not whole and not entry.name.startswith(_UNFINISHED):
+            continue
+        try:
+            state = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # another process was faster
+            continue
+        if whole or time.time() - state.st_mtime > _ABANDONED_S:
+            yield _File(state.st_mtime, state.st_size, entry.path, whole)
+
+
+def _delete(file: _File) -> bool:
+    """Delete a file; False if another process was faster."""
+    try:
+        os.unlink(file.path)
+    except FileNotFoundError:
+        return False
+    return True

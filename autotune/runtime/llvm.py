@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import os
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +21,15 @@ from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
 from autotune.runtime.binary import Binary
-from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
+from autotune.runtime.cache import ObjectCache, cache_key, object_folder
 from autotune.runtime.cpu import missing_features, needed_features
 from autotune.runtime.kernel import Kernel
 from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.signature import Signature
 from autotune.runtime.threads import thread_count
 from autotune.target import Target
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,7 @@ def check_target(target: Target) -> None:
 @functools.cache
 def default_cache() -> ObjectCache:
     """Return the process's object cache: in memory, and in the user's cache folder."""
-    return ObjectCache(cache_folder())
+    return ObjectCache(object_folder())
 
 
 # -- LLVM -----------------------------------------------------------------
@@ -293,8 +297,10 @@ def object_code(
     found = cache.get(key) if cache is not None else None
     if found is None:
         with _lock:
+            begin = time.perf_counter()
             machine = _machine(target.mcpu, options.codegen_level)
             found = bytes(machine.emit_object(_optimised(source.text, machine, options)))
+            _log.debug("%s compiled in %.3f s", source.entry, time.perf_counter() - begin)
         if cache is not None:
             cache.put(key, found)
     return found

@@ -21,7 +21,7 @@ from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
 from autotune.ir.stmt import For, Function, LoopKind, Store
 from autotune.runtime import llvm as runtime
 from autotune.runtime import openmp
-from autotune.runtime.cache import ObjectCache, cache_folder, cache_key
+from autotune.runtime.cache import ObjectCache, cache_key, object_folder
 from autotune.runtime.llvm import Options, compile_function
 from autotune.runtime.signature import Signature
 from autotune.runtime.threads import available_cpus, quota_cpus, thread_count
@@ -152,17 +152,19 @@ def test_memory_and_disk_are_bounded(tmp_path: Path) -> None:
     for i in range(10):
         cache.put(str(i), bytes(40))
     assert [cache.get(str(i)) is not None for i in (7, 8, 9)] == [False, True, True]
-    for i in range(10):
-        ObjectCache(tmp_path).put(str(i), bytes(40))
-        os.utime(tmp_path / str(i), (i, i))
-    ObjectCache(tmp_path, disk_bytes=400).put("new", bytes(40))
+    keys = [cache_key(str(i)) for i in range(11)]
+    for i, key in enumerate(keys[:10]):
+        ObjectCache(tmp_path).put(key, bytes(40))
+        os.utime(tmp_path / key, (i, i))
+    (tmp_path / "of somebody else").write_bytes(bytes(1000))
+    ObjectCache(tmp_path, disk_bytes=400).put(keys[10], bytes(40))
     kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"8", "9", "new"}
+    assert kept == {*keys[8:], "of somebody else"}
 
 
 def test_the_folder_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
-    assert cache_folder() == tmp_path / "objects"
+    assert object_folder() == tmp_path / "objects"
 
 
 # -- refusals -------------------------------------------------------------

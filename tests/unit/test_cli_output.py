@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.cli.output import complain, one_line, say, shown_warnings, width
+from autotune.cli.messages import Messages
+from autotune.cli.output import complain, one_line, say, width
 from autotune.cli.show import show_command
 from autotune.cli.tasks import closest, parse_settings
 from autotune.measure.result import MeasureResult
@@ -65,7 +66,7 @@ def test_a_full_device_is_a_mistake_and_not_a_crash(monkeypatch):
 
 def test_warnings_become_one_line_and_a_logged_one_is_said_once(capsys):
     before = list(logging.getLogger().handlers)
-    with shown_warnings():
+    with Messages():
         warnings.warn("something\nodd", UserWarning, stacklevel=1)
         warnings.warn("for developers", DeprecationWarning, stacklevel=1)
         warnings.warn("logged, too", RecordWarning, stacklevel=1)
