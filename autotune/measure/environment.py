@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 from autotune.runtime.threads import available_cpus, thread_count
@@ -19,6 +20,9 @@ _PACKAGES = {
     "xgboost": "xgboost",
     "autotune": "kernel-autotune",
 }
+
+_UNKNOWN_CACHE = 32 << 20
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def device(target: Target) -> dict[str, Any]:
@@ -37,6 +41,17 @@ def device(target: Target) -> dict[str, Any]:
         "threads": thread_count(target),
         "vector_bytes": target.vector_bytes,
     }
+
+
+def cache_bytes(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
+    """Return the size of the processor's largest cache as Linux tells it, else 32 MiB."""
+    texts = [path.read_text(encoding="ascii").strip() for path in Path(folder).glob("index*/size")]
+    sizes = [
+        int(text[:-1]) * _UNITS[text[-1]]
+        for text in texts
+        if text[:-1].isdecimal() and text[-1] in _UNITS
+    ]
+    return max(sizes, default=_UNKNOWN_CACHE)
 
 
 def versions() -> dict[str, str]:
