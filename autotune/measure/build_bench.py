@@ -52,6 +52,7 @@ class BuildBench:
             Signature(task.workload.template, parameters),
             program.reduction_length(),
             program.accumulator(),
+            str(task.target),
         )
         if task.reference is not None or program.work() > LARGEST_UNSCHEDULED:
             return subject, None

@@ -47,11 +47,14 @@ class Subject:
         Terms that one element of an output accumulates.
     accumulator : str or None
         Type that they are accumulated in, if there are any and it is a float.
+    target : str
+        What candidates are compiled for.
     """
 
     signature: Signature
     reduction_length: int = 1
     accumulator: str | None = None
+    target: str = "llvm"
 
     def to_json(self) -> dict[str, Any]:
         """Return the subject as JSON data."""
@@ -59,13 +62,14 @@ class Subject:
             "signature": self.signature.to_json(),
             "reduction_length": self.reduction_length,
             "accumulator": self.accumulator,
+            "target": self.target,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subject:
         """Rebuild a subject from what `to_json` returned."""
         signature = Signature.from_json(data["signature"])
-        return cls(signature, data["reduction_length"], data["accumulator"])
+        return cls(signature, data["reduction_length"], data["accumulator"], data["target"])
 
 
 @dataclass(frozen=True)
