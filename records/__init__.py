@@ -6,7 +6,7 @@ A leaf package: it knows nothing of templates, spaces or devices.
 import logging
 
 from records.errors import NewerSchemaError, RecordError, RecordWarning
-from records.journal import Journal
+from records.journal import Entry, Journal
 from records.query import SummaryRow, best, measured_indices, select, summary
 from records.record import (
     SCHEMA,
@@ -20,6 +20,7 @@ from records.store import RecordStore
 
 __all__ = [
     "SCHEMA",
+    "Entry",
     "Journal",
     "NewerSchemaError",
     "Record",

@@ -1,21 +1,47 @@
 """Journal: a log as a run sees it that shares it with others, each configuration once.
 
-Only what was appended since the last look is read.
+Only what was appended since the last look is read. What one run has claimed the others leave alone.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from records.record import Record, config_key, workload_key
+from records.claims import Claims
+from records.errors import RecordError
+from records.record import Record, canonical, config_key, make_workload_key, workload_key
 from records.store import RecordStore, encode
+
+
+class Entry(NamedTuple):
+    """What a log holds at most one record of, for a run: a configuration of a workload.
+
+    `template` is the fingerprint of the template that makes it; a changed one is another entry.
+    """
+
+    workload: str
+    config: str
+    template: str
+
+    @classmethod
+    def of(cls, record: Record) -> Entry:
+        """Return the entry that a record fills."""
+        template = (record.fingerprints or {}).get("template", "")
+        return cls(workload_key(record), config_key(record), template)
+
+    @classmethod
+    def make(
+        cls, workload: Mapping[str, Any], target: str, values: Mapping[str, Any], template: str
+    ) -> Entry:
+        """Return the entry of a workload (``{"template", "args"}``), target and knob values."""
+        key = make_workload_key(workload["template"], workload["args"], target)
+        return cls(key, canonical(values), template)
 
 
 class Journal:
     """Tells what is new in a log, and adds what is not there yet.
-
-    A record is there if one of the same workload, target and knob values is, made by the same
-    template as its fingerprint says.
 
     Parameters
     ----------
@@ -25,7 +51,8 @@ class Journal:
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
-        self._keys: set[tuple[str, str, str]] = set()
+        self._claims = Claims(store.path)
+        self._keys: set[Entry] = set()
         self._untold: list[Record] = []
         self._file = (0, 0)
         self._end = 0
@@ -45,25 +72,61 @@ class Journal:
         news, self._untold = self._untold, []
         return news
 
+    def claim(self, entry: Entry) -> bool:
+        """Return whether this run may measure an entry: it is neither recorded nor claimed.
+
+        Others are told no until `add`, `release`, `close`, or the end of this process.
+
+        Raises
+        ------
+        RecordError
+            If the log cannot be read or made.
+        """
+        if entry in self._keys:
+            return False
+        try:
+            if not self._claims.take(str(entry)):
+                return False
+        except OSError as error:
+            raise RecordError(f"cannot open {self._store.path}: {error.strerror}") from error
+        with self._store.reading() as fd:  # whoever had claimed it may have added it just now
+            if fd is not None:
+                self._look(fd)
+        if entry in self._keys:
+            self._claims.release(str(entry))
+            return False
+        return True
+
+    def release(self, entry: Entry) -> None:
+        """Let others measure a claimed entry after all."""
+        self._claims.release(str(entry))
+
+    def close(self) -> None:
+        """Release all claims; an empty log that they have made vanishes. It can still be used."""
+        self._claims.close()
+
     def add(self, record: Record) -> bool:
-        """Append a record unless it is there; return whether it was appended.
+        """Append a record unless its entry is filled; return whether it was appended.
+
+        A claim on it ends.
 
         Raises
         ------
         RecordError
             If the file cannot be read or written.
         """
-        key = _key(record)
+        entry = Entry.of(record)
         with self._store.appending() as fd:
             self._look(fd)
-            if key in self._keys:
-                return False
-            data = encode([record])
-            self._store.write(fd, data)
-        self._keys.add(key)
-        self._end += len(data)
-        self._lines += 1
-        return True
+            filled = entry in self._keys
+            if not filled:
+                data = encode([record])
+                self._store.write(fd, data)
+                self._keys.add(entry)
+                self._end += len(data)
+                self._lines += 1
+        self._claims.release(str(entry))
+        return not filled
 
     def _look(self, fd: int) -> None:
         """Take in what others have appended to the locked log."""
@@ -79,10 +142,5 @@ class Journal:
         # A last line that only lacks its newline counts; a torn one will be removed.
         last = self._store.parse([tail], self._lines + 1) if tail else []
         self._end += len(data) - (0 if last else len(tail))
-        self._untold += [record for record in fresh + last if _key(record) not in known]
-        self._keys.update(map(_key, fresh + last))
-
-
-def _key(record: Record) -> tuple[str, str, str]:
-    template = (record.fingerprints or {}).get("template", "")
-    return workload_key(record), config_key(record), template
+        self._untold += [record for record in fresh + last if Entry.of(record) not in known]
+        self._keys.update(map(Entry.of, fresh + last))

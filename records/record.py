@@ -185,15 +185,16 @@ def workload_key(record: Record) -> str:
 
 def make_workload_key(template: str, args: Mapping[str, Any], target: str) -> str:
     """Return the key that `workload_key` gives for records of this workload and target."""
-    return _canonical({"args": args, "target": target, "template": template})
+    return canonical({"args": args, "target": target, "template": template})
 
 
 def config_key(record: Record) -> str:
     """Return a stable string that is equal for records of the same knob values."""
-    return _canonical(record.config["values"])
+    return canonical(record.config["values"])
 
 
-def _canonical(data: object) -> str:
+def canonical(data: object) -> str:
+    """Return a stable text of plain data, whatever the order of its keys."""
     return json.dumps(to_plain(data, "key"), sort_keys=True, separators=(",", ":"))
 
 

@@ -1,0 +1,145 @@
+"""Claims: who is measuring what just now, as locks on bytes of the log that end with their process.
+
+Nothing is written: the bytes lie beyond any log's end. A claim is held by an open file and not by a
+process (an "open file description" lock of Linux), so that runs within one process keep apart, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import struct
+import tempfile
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+_FIRST = 1 << 62
+"""Offset of the lockable bytes; the greatest offset is 2^63 - 1."""
+
+_TO_THE_END = 0
+"""As a length: all bytes from the offset on."""
+
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+
+
+class Claims:
+    """Claims of one run on the entries of the log at `path`.
+
+    Where the file system would mix them up with the locks that guard appending (NFS does), nothing
+    is locked and every claim is granted.
+
+    Parameters
+    ----------
+    path : Path
+        The log; it is made if needed, and then removed at the end if it is still empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+        self._made = False
+        self._held: set[int] = set()
+        self._lockable: bool | None = None
+
+    def take(self, name: str) -> bool:
+        """Return whether the entry of this name is ours now; OSError if the log cannot be opened.
+
+        A claim that is held already is granted again.
+        """
+        if self._lockable is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lockable = _keeps_locks_apart(self._path.parent)
+            if not self._lockable:
+                _log.info("%s: this file system has no locks for claims", self._path)
+        if not self._lockable:
+            return True
+        fd = self._open()
+        offset = _offset(name)
+        if offset not in self._held:
+            if not _lock(fd, fcntl.F_WRLCK, offset):
+                return False
+            self._held.add(offset)
+        return True
+
+    def _open(self) -> int:
+        """Return the open log; if it was replaced meanwhile, the new one."""
+        if self._fd is not None and self._is_current(self._fd):
+            return self._fd
+        self.close()
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            self._fd = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+            self._made = True
+        except FileExistsError:
+            self._fd = os.open(self._path, flags | os.O_CREAT, 0o644)
+            self._made = False
+        return self._fd
+
+    def release(self, name: str) -> None:
+        """Give an entry back, if it is ours."""
+        offset = _offset(name)
+        if self._fd is not None and offset in self._held:
+            self._held.remove(offset)
+            _lock(self._fd, fcntl.F_UNLCK, offset)
+
+    def close(self) -> None:
+        """Give everything back, and remove a log that was made here and has remained empty."""
+        if self._fd is None:
+            return
+        fd, self._fd = self._fd, None
+        self._held.clear()
+        try:
+            if self._made and os.fstat(fd).st_size == 0:
+                self._remove(fd)
+        finally:
+            os.close(fd)
+
+    def _remove(self, fd: int) -> None:
+        """Remove the empty log, unless somebody else uses it."""
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            unused = _lock(fd, fcntl.F_WRLCK, _FIRST, length=_TO_THE_END)
+            if unused and os.fstat(fd).st_size == 0 and self._is_current(fd):
+                os.unlink(self._path)
+
+    def _is_current(self, fd: int) -> bool:
+        """Whether the path still leads to this file."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+
+def _offset(name: str) -> int:
+    """Return the byte that stands for a name: 60 bits of its digest, so that no two share one."""
+    return _FIRST + (int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 4)
+
+
+def _lock(fd: int, kind: int, offset: int, length: int = 1) -> bool:
+    """Lock (F_WRLCK) or unlock (F_UNLCK) bytes; return whether nobody else holds one of them."""
+    # struct flock: type, whence, start, length, process (0, as the lock is not a process's).
+    request = struct.pack("hhqqi0q", kind, os.SEEK_SET, offset, length, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, request)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+def _keeps_locks_apart(folder: Path) -> bool:
+    """Whether locks on bytes exist here and do not get into the way of locks on whole files."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            _lock(file.fileno(), fcntl.F_WRLCK, _FIRST)
+            with open(f"/proc/self/fd/{file.fileno()}", "rb+") as other:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
