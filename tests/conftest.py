@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +36,10 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 def pytest_configure(config: pytest.Config) -> None:
     """Take signals as usual, also where the tests are started in the background.
 
-    A shell has its background jobs ignore some, and every process they start would too.
+    A shell has its background jobs ignore some, and every process they start would too. Commands
+    that are tested read no settings of whoever runs the tests.
     """
+    os.environ["AUTOTUNE_CONFIG_DIR"] = str(GOLDEN / "there is no such folder")
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -82,6 +82,7 @@ def _say_more(context: typer.Context, wanted: bool) -> None:
 
 @app.callback()
 def _autotune(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -104,7 +105,12 @@ def _autotune(
 
     Exit codes: 0 done, 2 a mistake in the command or its inputs (one line says which),
     3 nothing valid was found, 130 interrupted (128 + its number for another signal).
+    `autotune doctor`: 0 all is well, 1 it found a problem.
     """
+    if context.invoked_subcommand != "doctor":  # it tells by itself what is wrong there
+        from autotune.cli.config import load_defaults
+
+        context.default_map = load_defaults(context.command)
 
 
 @app.command(cls=ListOptions)
@@ -312,6 +318,14 @@ def records_summary(
     from autotune.cli.records import summary_command
 
     summary_command(file, as_json)
+
+
+@app.command()
+def doctor(context: typer.Context, as_json: _Json = False) -> None:
+    """Check what is installed and which targets work here, and measure a small kernel."""
+    from autotune.cli.doctor import doctor_command
+
+    raise typer.Exit(doctor_command(context.find_root().command, as_json))
 
 
 @cache_app.command("info")

@@ -87,10 +87,21 @@ def _usage_message(error: Exception) -> str | None:
     # the version; what they share is this method.
     say = getattr(error, "format_message", None)
     if say is not None:
-        context = getattr(error, "ctx", None)
-        hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-        return f"{str(say()).rstrip('.')}{hint}"
+        return f"{str(say()).rstrip('.')}{_hint(error)}"
     from records.errors import RecordError
     from search_spaces.errors import SpaceError
 
     return str(error) if isinstance(error, RecordError | SpaceError) else None
+
+
+def _hint(error: Exception) -> str:
+    """Return where to look: into config.toml if it gave the value, else into the help."""
+    context, option = getattr(error, "ctx", None), getattr(error, "param", None)
+    if context is None:
+        return ""
+    source = context.get_parameter_source(option.name) if option is not None else None
+    if source is not None and source.name == "DEFAULT_MAP":
+        from autotune.cli.config import config_file
+
+        return f" (set in {config_file()})"
+    return f" (see `{context.command_path} --help`)"

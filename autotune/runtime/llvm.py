@@ -281,6 +281,11 @@ def _optimised(source: str, machine: Any, options: Options) -> Any:
     return module
 
 
+def llvm_version() -> str:
+    """Return the version of LLVM that llvmlite brings."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
 def object_code(
     source: LLVMSource, target: Target, options: Options, cache: ObjectCache | None
 ) -> bytes:
@@ -292,8 +297,7 @@ def object_code(
         If LLVM refuses the module.
     """
     cpu, features = cpu_and_features(target.mcpu)
-    version = ".".join(map(str, llvm.llvm_version_info))
-    key = cache_key(source.text, llvmlite.__version__, version, cpu, features, repr(options))
+    key = cache_key(source.text, llvmlite.__version__, llvm_version(), cpu, features, repr(options))
     found = cache.get(key) if cache is not None else None
     if found is None:
         with _lock:

@@ -1,0 +1,42 @@
+"""What a check of `autotune doctor` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Finding(NamedTuple):
+    """Something that is amiss, and what to do about it.
+
+    Attributes
+    ----------
+    what, remedy : str
+    problem : bool
+        Whether something that should work does not; else it is only good to know.
+    """
+
+    what: str
+    remedy: str
+    problem: bool = True
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one check found out.
+
+    Attributes
+    ----------
+    name : str
+    text : str
+        One line.
+    facts : dict
+        For programs; fit for JSON.
+    findings : tuple of Finding
+    """
+
+    name: str
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()

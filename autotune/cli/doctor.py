@@ -1,0 +1,82 @@
+"""`autotune doctor`: what is installed, what works here, and what to do about what does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from autotune.cli import machine, software
+from autotune.cli.check import Check
+from autotune.cli.output import say, width
+
+PROBLEMS_FOUND = 1
+"""Exit code if something that should work does not."""
+
+
+def doctor_command(command: Any, as_json: bool) -> int:
+    """Print what the checks find; return the exit code, 0 or 1.
+
+    Parameters
+    ----------
+    command
+        The command line's group of commands, which config.toml is held against.
+    as_json : bool
+    """
+    done = _look(command)
+    problems = [f for check in done for f in check.findings if f.problem]
+    say(json.dumps(_as_json(done)) if as_json else _as_text(done))
+    return PROBLEMS_FOUND if problems else 0
+
+
+def _look(command: Any) -> list[Check]:
+    """Do all checks; other processes try out libraries while the self-test runs."""
+    from autotune.cli.tryout import try_out
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        trying = pool.submit(try_out, software.STEPS)
+        tested = machine.self_test()
+        outcomes = trying.result()
+    return [
+        machine.program(),
+        software.libraries(outcomes),
+        machine.processor(),
+        machine.memory(),
+        software.openmp(),
+        software.llvm(outcomes),
+        software.cuda(outcomes),
+        machine.folders(),
+        machine.settings(command),
+        tested,
+    ]
+
+
+def _as_text(done: Sequence[Check]) -> str:
+    from autotune.report.tables import wrap
+
+    label = max(len(check.name) for check in done) + 2
+    lines = [
+        # A path alone stays whole, to be copied.
+        wrap(f"{c.name:{label}}{c.text}", width(), " " * label) if " " in c.text
+        else f"{c.name:{label}}{c.text}"
+        for c in done
+    ]  # fmt: skip
+    findings = sorted((f for check in done for f in check.findings), key=lambda f: f.problem)
+    for finding in findings:
+        kind = "problem" if finding.problem else "note"
+        lines.append(wrap(f"{kind}: {finding.what}; {finding.remedy}", width(), "    "))
+    count = sum(finding.problem for finding in findings)
+    lines.append({0: "no problems", 1: "1 problem"}.get(count, f"{count} problems"))
+    return "\n".join(lines)
+
+
+def _as_json(done: Sequence[Check]) -> dict[str, Any]:
+    found: dict[str, list[dict[str, str]]] = {"problems": [], "notes": []}
+    for check in done:
+        for finding in check.findings:
+            kind = "problems" if finding.problem else "notes"
+            what = {"check": check.name, "what": finding.what, "remedy": finding.remedy}
+            found[kind].append(what)
+    facts = {check.name: {**check.facts} for check in done}
+    return {"ok": not found["problems"], **found, "checks": facts}

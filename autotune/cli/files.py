@@ -1,0 +1,62 @@
+"""Files that the user names, to be read: what is missing or no file is told in one line."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from autotune.errors import UsageError
+
+
+def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
+    """Return the path of a regular file that can be read.
+
+    A device or a pipe is none: reading it may never end.
+
+    Parameters
+    ----------
+    path : str or path
+    what : str, optional
+        What the message begins with, such as the option that names the file.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, it is something else, or may not be read.
+    """
+    found, label = Path(path), f"{what} {path}".strip()
+    if not str(path):
+        raise UsageError(f"{what or 'the name of a file'} is empty: give the path of a file")
+    try:
+        mode = found.stat().st_mode
+    except FileNotFoundError:
+        raise UsageError(f"{label}: there is no such file; check the path") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{label}: {getattr(error, 'strerror', None) or error}") from error
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{label} is a folder: give the path of a file")
+    if not stat.S_ISREG(mode):
+        raise UsageError(f"{label} is a device or a pipe: it must be a regular file")
+    if not os.access(found, os.R_OK):
+        raise UsageError(f"{label}: Permission denied; let this user read it")
+    return found
+
+
+def read_text(path: str | os.PathLike[str], what: str = "") -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    UsageError
+        As `check_readable`, or if it is not UTF-8.
+    """
+    found = check_readable(path, what)
+    try:
+        return found.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path}: it is no text in UTF-8 (byte {error.start}): {error.reason}"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

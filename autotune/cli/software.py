@@ -1,0 +1,140 @@
+"""Checks of `autotune doctor`: libraries, the targets that they serve, and OpenMP."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import warnings
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from autotune.cli.check import Check, Finding
+from autotune.cli.tryout import Outcome
+
+
+class Library(NamedTuple):
+    """A library that we use: its module, its package, and what cannot be done without it."""
+
+    module: str
+    package: str
+    least: str
+    cost: str
+    extra: str | None = None
+
+
+LIBRARIES = (
+    Library("numpy", "numpy", "1.26", "nothing works"),
+    Library("ml_dtypes", "ml_dtypes", "0.5", "there is no bfloat16"),
+    Library("llvmlite", "llvmlite", "0.45", "nothing can be compiled"),
+    Library("xgboost", "xgboost", "3.2", "the model tuner cannot rank"),
+    Library("optuna", "optuna", "4.0", "there are no optuna:SAMPLER tuners and no --storage"),
+    Library("typer", "typer", "0.12", "there is no command line"),
+    Library("rich", "rich", "13.0", "there is no live progress"),
+    Library("platformdirs", "platformdirs", "4.0", "there is no cache folder"),
+    Library("matplotlib", "matplotlib", "3.8", "--plot draws nothing", "report"),
+)
+"""Those without an extra are required."""
+
+STEPS = (*(f"import {library.module}" for library in LIBRARIES), "llvm", "driver", "nvrtc", "cupy")
+"""What is tried out in another process, for the checks below."""
+
+Outcomes = Mapping[str, Outcome]
+
+
+def libraries(outcomes: Outcomes) -> Check:
+    """Tell the versions of what is installed, and what it costs that something is not."""
+    versions, findings = {"python": platform.python_version()}, []
+    for library in LIBRARIES:
+        found = outcomes[f"import {library.module}"]
+        version = _version(library.package) or found.found.get("version")
+        amiss = None
+        if found.error is not None:
+            missing = "No module named" in found.error and repr(library.module) in found.error
+            amiss = "is missing" if missing else f"cannot be imported ({found.error})"
+        elif version is not None and _numbers(version) < _numbers(library.least):
+            amiss = f"{version} is older than {library.least}"
+        if found.error is None and version is not None:
+            versions[library.module] = version
+        if amiss is not None:
+            what = f"kernel-autotune[{library.extra}]" if library.extra else library.package
+            findings.append(
+                Finding(
+                    f"{library.module} {amiss}: {library.cost}",
+                    f"pip install --upgrade '{what}'",
+                    library.extra is None,
+                )
+            )
+    text = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return Check("libraries", text, versions, tuple(findings))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
+def openmp() -> Check:
+    """Tell which runtime parallel loops launch through, and where it was found."""
+    from autotune.runtime.openmp import OpenMPWarning, find_openmp
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OpenMPWarning)
+        library = find_openmp()
+    if library is not None:
+        return Check("openmp", library.path, {"path": library.path})
+    finding = Finding(
+        "no OpenMP runtime (libgomp) was found: parallel loops run on one thread",
+        "pip install --force-reinstall xgboost, which brings one, or install libgomp1",
+    )
+    return Check("openmp", "none", {"path": None}, (finding,))
+
+
+def llvm(outcomes: Outcomes) -> Check:
+    """Tell whether code for CPUs can be generated, and for which one."""
+    found = outcomes["llvm"]
+    if found.error is not None:
+        finding = Finding(
+            f"the target llvm does not work: {found.error}",
+            "pip install --force-reinstall llvmlite",
+        )
+        return Check("llvm", "does not work", {"works": False}, (finding,))
+    text = f"works: LLVM {found.found['version']}, for {found.found['cpu']}"
+    return Check("llvm", text, {"works": True, **found.found})
+
+
+def cuda(outcomes: Outcomes) -> Check:
+    """Tell what of a GPU's software is there; absent parts are as good as working ones."""
+    driver, nvrtc, cupy = (outcomes[step] for step in ("driver", "nvrtc", "cupy"))
+    devices = driver.found.get("devices", [])
+    names = ", ".join(f"{device['name']} ({device['arch']})" for device in devices)
+    parts = [
+        f"driver for CUDA {driver.found['version']}" if driver.error is None else "no driver",
+        names or "no GPU",
+        f"CuPy {cupy.found['version']}" if cupy.error is None else "no CuPy",
+        f"NVRTC {nvrtc.found['version']}" if nvrtc.error is None else "no NVRTC",
+    ]
+    absent = ("No module named", "libcuda.so.1: cannot open")
+    findings = tuple(
+        Finding(
+            f"{what} is there and does not work: {outcome.error}",
+            "cuda targets are not needed for anything yet; nvidia-smi tells more",
+            problem=False,
+        )
+        for what, outcome in (("the GPU's driver", driver), ("NVRTC", nvrtc), ("CuPy", cupy))
+        if outcome.error is not None and not any(words in outcome.error for words in absent)
+    )
+    facts = {
+        "works": False,
+        "driver": driver.found.get("version"),
+        "devices": devices,
+        "nvrtc": nvrtc.found.get("version"),
+        "cupy": cupy.found.get("version"),
+    }
+    return Check("cuda", f"not in this version; {', '.join(parts)}", facts, findings)

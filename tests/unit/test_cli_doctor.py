@@ -1,0 +1,246 @@
+"""`autotune doctor`: its checks, and that a library or a driver that crashes or hangs is told."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from autotune.cli import doctor, machine, software
+from autotune.cli.check import Check, Finding
+from autotune.cli.main import main
+from autotune.cli.tryout import Outcome, try_out
+from autotune.errors import AutotuneError
+from autotune.measure.local import LocalMeasurer
+from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+
+ROOT = Path(__file__).parents[2]
+
+FAKES = {
+    "crashes": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+    "hangs": "import time\ntime.sleep(60)\n",
+    "leaves": "import os\nos._exit(0)\n",
+    "raises": "raise RuntimeError('two\\nlines')\n",
+    "chatters": "import os\nos.write(1, b'noise')\nprint('more')\n__version__ = '1.2'\n",
+}
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FAKES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_what_a_step_does_to_its_process_is_held_against_it_alone(fakes):
+    names = ["chatters", "crashes", "raises", "leaves", "no_such_module", "json"]
+    outcomes = try_out([f"import {name}" for name in names])
+    assert outcomes == {
+        "import chatters": Outcome({"version": "1.2"}),
+        "import crashes": Outcome(error="killed by SIGSEGV"),
+        "import raises": Outcome(error="RuntimeError: two lines"),
+        "import leaves": Outcome(error="exited with 0"),
+        "import no_such_module": Outcome(
+            error="ModuleNotFoundError: No module named 'no_such_module'"
+        ),
+        "import json": Outcome({"version": "2.0.9"}),
+    }
+
+
+def test_a_step_that_hangs_is_given_up(fakes):
+    outcomes = try_out(["import json", "import hangs"], timeout_s=2.0)
+    assert outcomes["import json"].error is None
+    assert outcomes["import hangs"].error == "did not come back within 2 s"
+
+
+def outcomes_with(**changes: Outcome) -> dict[str, Outcome]:
+    """Outcomes on a machine where everything is there, but for the changes."""
+    good = dict.fromkeys(software.STEPS, Outcome({"version": "99.0"}))
+    device = {"name": "GPU 1", "arch": "sm_90", "bytes": 2**36}
+    good["driver"] = Outcome({"version": "12.4", "devices": [device]})
+    good["llvm"] = Outcome({"version": "20.1", "cpu": "znver4"})
+    return good | {name.replace("import_", "import "): found for name, found in changes.items()}
+
+
+def test_a_library_that_is_missing_or_broken_is_told_with_what_it_costs_and_the_remedy():
+    gone = Outcome(error="ModuleNotFoundError: No module named 'xgboost'")
+    broken = Outcome(error="ImportError: libLLVM.so: file too short")
+    plots = Outcome(error="ModuleNotFoundError: No module named 'matplotlib'")
+    check = software.libraries(
+        outcomes_with(import_xgboost=gone, import_llvmlite=broken, import_matplotlib=plots)
+    )
+    assert check.findings == (
+        Finding(
+            "llvmlite cannot be imported (ImportError: libLLVM.so: file too short): "
+            "nothing can be compiled",
+            "pip install --upgrade 'llvmlite'",
+        ),
+        Finding(
+            "xgboost is missing: the model tuner cannot rank", "pip install --upgrade 'xgboost'"
+        ),
+        Finding(
+            "matplotlib is missing: --plot draws nothing",
+            "pip install --upgrade 'kernel-autotune[report]'",
+            problem=False,
+        ),
+    )
+    assert not {"xgboost", "llvmlite", "matplotlib"} & check.facts.keys()
+    assert software.libraries(outcomes_with()).findings == ()
+
+
+def test_a_library_that_is_too_old_is_told(monkeypatch):
+    monkeypatch.setattr(software, "_version", lambda package: "3.1.9")
+    found = {f.what.split(":")[0] for f in software.libraries(outcomes_with()).findings}
+    assert "xgboost 3.1.9 is older than 3.2" in found
+    assert not any(what.startswith("numpy") for what in found)
+
+
+def test_the_libraries_are_those_that_the_package_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {*project["dependencies"], *project["optional-dependencies"]["report"]}
+    for library in software.LIBRARIES:
+        assert f"{library.package}>={library.least}" in declared
+
+
+def test_a_gpu_is_told_with_what_its_software_is():
+    check = software.cuda(outcomes_with())
+    assert check.text == (
+        "not in this version; driver for CUDA 12.4, GPU 1 (sm_90), CuPy 99.0, NVRTC 99.0"
+    )
+    assert check.findings == ()
+
+
+def test_an_absent_gpu_is_no_finding_and_a_driver_that_crashes_is():
+    absent = Outcome(error="OSError: libcuda.so.1: cannot open shared object file")
+    missing = Outcome(error="ModuleNotFoundError: No module named 'cupy'")
+    check = software.cuda(outcomes_with(driver=absent, cupy=missing, nvrtc=missing))
+    assert check.text == "not in this version; no driver, no GPU, no CuPy, no NVRTC"
+    assert check.findings == ()
+    crashed = software.cuda(outcomes_with(driver=Outcome(error="killed by SIGSEGV")))
+    assert [f.what for f in crashed.findings] == [
+        "the GPU's driver is there and does not work: killed by SIGSEGV"
+    ]
+    assert software.llvm(outcomes_with(llvm=Outcome(error="killed by SIGILL"))).findings[0].problem
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "free"),
+    [("max", "5", 3 * 2**30), (str(2**30), str(2**29), 2**29), (None, None, 3 * 2**30)],
+)
+def test_free_memory_is_the_machines_or_the_control_groups(tmp_path, limit, used, free):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text(f"MemTotal: 9\nMemAvailable:  {3 * 2**20} kB\n")
+    if limit is not None:
+        (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+        (tmp_path / "sys/fs/cgroup/memory.max").write_text(limit)
+        (tmp_path / "sys/fs/cgroup/memory.current").write_text(used)
+    assert machine.available_memory(str(tmp_path)) == free
+    assert machine.available_memory(str(tmp_path / "nowhere")) is None
+
+
+def test_too_little_memory_or_room_is_a_problem(monkeypatch):
+    monkeypatch.setattr(machine, "available_memory", lambda: 2**20)
+    assert "only 1.00 MiB of memory" in machine.memory().findings[0].what
+    monkeypatch.setattr(machine, "_room", lambda folder: 2**20)
+    found = [f.what for f in machine.folders().findings]
+    assert found == [
+        f"there is only 1.00 MiB of room for {what}"
+        for what in ("cache", "temporary files", "here")
+    ]
+
+
+def test_variables_that_mean_nothing_are_noted(monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_CACHEDIR", "/somewhere")
+    monkeypatch.setenv("AUTOTUNE_CONFIG_DIR", "/nowhere")
+    (finding,) = machine.settings(None).findings
+    assert finding == Finding(
+        "the variable AUTOTUNE_CACHEDIR means nothing", "set AUTOTUNE_CACHE_DIR", False
+    )
+
+
+def test_a_self_test_that_fails_is_a_problem_with_its_message(monkeypatch):
+    error = MeasureError(MeasureErrorNo.WRONG_ANSWER, "check", "off by 3")
+
+    def measure(self, inputs):
+        for one in inputs:
+            yield one, MeasureResult(error=error)
+
+    monkeypatch.setattr(LocalMeasurer, "measure", measure)
+    (finding,) = machine.self_test().findings
+    assert finding.what == "the self-test failed, check: off by 3"
+
+    def refuse(self, inputs):
+        raise AutotuneError("no process starts")
+
+    monkeypatch.setattr(LocalMeasurer, "measure", refuse)
+    (finding,) = machine.self_test().findings
+    assert finding.what == "the self-test failed: no process starts"
+
+
+def test_problems_come_last_and_are_exit_code_1(monkeypatch, capsys):
+    found = [
+        Check("one", "well", {"x": 1}, (Finding("slow", "hurry"),)),
+        Check("other", "so so", {}, (Finding("odd", "look", problem=False),)),
+    ]
+    monkeypatch.setattr(doctor, "_look", lambda command: found)
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "one    well",
+        "other  so so",
+        "note: odd; look",
+        "problem: slow; hurry",
+        "1 problem",
+    ]
+    assert main(["doctor", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "ok": False,
+        "problems": [{"check": "one", "what": "slow", "remedy": "hurry"}],
+        "notes": [{"check": "other", "what": "odd", "remedy": "look"}],
+        "checks": {"one": {"x": 1}, "other": {}},
+    }
+    monkeypatch.setattr(doctor, "_look", lambda command: found[1:])
+    assert main(["doctor"]) == 0
+
+
+def called(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "autotune", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def test_it_looks_at_this_machine_and_measures_a_kernel(tmp_path):
+    done = called("doctor", "--json", AUTOTUNE_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stderr == ""
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"], report["problems"]) == (0, True, [])
+    found = report["checks"]
+    assert found["self-test"]["works"]
+    assert found["self-test"]["cost_s"] > 0
+    assert found["llvm"]["works"]
+    assert found["processor"]["threads"] >= 1
+    assert found["libraries"].keys() >= {"python", "numpy", "llvmlite", "xgboost"}
+    assert found["cache"]["folder"] == str(tmp_path / "cache/objects")
+    assert found["cache"]["entries"] == 0  # the self-test keeps nothing
+
+
+def test_what_is_amiss_is_told_in_80_columns_and_keeps_nothing_else_from_being_told(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "config.toml").write_text("[run]\ntrails = 3\n")
+    done = called(
+        "doctor", AUTOTUNE_CACHE_DIR=str(tmp_path / "file"), AUTOTUNE_CONFIG_DIR=str(tmp_path)
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    text = " ".join(done.stdout.split())
+    assert "cannot be written (Not a directory)" in text
+    assert "[run] has no option trails: did you mean 'trials'?; mend the file" in text
+    assert done.stdout.endswith("\n2 problems\n")
+    assert "built, ran and was right" in text
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if " /" not in line)
