@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -170,7 +170,7 @@ class Record:
         return cls(**{name: data[name] for name in names if name in data})
 
 
-def relative_spread(costs_s: Sequence[float]) -> float | None:
+def relative_spread(costs_s: Collection[float]) -> float | None:
     """Return the interquartile range of some costs over their median; None for fewer than two."""
     if len(costs_s) < 2:
         return None

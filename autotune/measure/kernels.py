@@ -11,6 +11,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
+from autotune.measure.environment import cache_bytes
 from autotune.runtime.llvm import CompiledFunction, compile_function
 from autotune.runtime.threads import thread_count
 from autotune.target import Target
@@ -19,6 +20,7 @@ CHAINS = 12
 """Multiply-adds that do not wait for each other: two units of up to five cycles need ten."""
 
 _VECTORS = 4
+_REFERENCE_STEPS = 1 << 18
 
 
 def multiply_adds(target: Target, dtype: str, steps: int) -> tuple[Callable[[], None], int]:
@@ -38,6 +40,18 @@ def multiply_adds(target: Target, dtype: str, steps: int) -> tuple[Callable[[], 
     kind = dtypes.numpy_dtype(dtype)
     results = np.empty((threads, chains, lanes), kind)
     return kernel.bind(np.ones((chains, lanes), kind), results), steps * results.size
+
+
+def reference_kernel(target: Target) -> Callable[[], None]:
+    """Return a call that takes about 1 ms, with all threads, and always does the same."""
+    call, _ = multiply_adds(target, "float32", _REFERENCE_STEPS)
+    return call
+
+
+def emptying_caches(target: Target) -> Callable[[], None]:
+    """Return a call that evicts what any of the caches holds, each core's own included."""
+    call, _ = copying(target, 4.0 * cache_bytes())
+    return call
 
 
 def multiply_add_function(target: Target, dtype: str, steps: int) -> CompiledFunction:

@@ -7,26 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from autotune.ir import dtypes
 from autotune.measure.accuracy import Array, Comparison, Verdict, draw, poison
+from autotune.measure.buffers import Buffers, sealed
 from autotune.measure.candidate import CandidateError, Subject, describe
+from autotune.measure.ceiling import Ceiling
+from autotune.measure.kernels import emptying_caches, reference_kernel
+from autotune.measure.machine import measure_ceiling
+from autotune.measure.noise import NoiseMonitor
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.reference import expected_outputs
 from autotune.measure.result import MeasureErrorNo
-from autotune.measure.timing import time_kernel
+from autotune.measure.timing import Timed, time_kernel
 from autotune.runtime.kernel import Kernel
+from autotune.target import Target
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Costs in seconds per repeat, and the largest error (None where there is no reference)."""
+    """What became of a candidate that ran and was right.
+
+    Attributes
+    ----------
+    costs_s : tuple of float
+        Seconds per call, one number per repeat.
+    max_error : float or None
+        Largest error of any output element; None where there is no reference.
+    raced : bool
+        Whether timing stopped early, as it was clearly slower than the incumbent.
+    noise : float or None
+        How noisy the machine was at that time.
+    """
 
     costs_s: tuple[float, ...]
     max_error: float | None
+    raced: bool = False
+    noise: float | None = None
 
 
 class RunBench:
@@ -66,107 +86,119 @@ class RunBench:
         self.policy = policy
         self._seed = seed
         self._subject = subject
-        parameters = subject.signature.parameters
-        self._arrays: list[Array] = [
-            np.empty(p.fixed or (), dtype=dtypes.numpy_dtype(p.dtype)) for p in parameters
-        ]
-        pairs = list(zip(self._arrays, parameters, strict=True))
-        self._inputs = [array for array, parameter in pairs if not parameter.is_output]
-        self._outputs = [array for array, parameter in pairs if parameter.is_output]
-        self._signed = True
-        self._draw()
+        self._target = Target.of(subject.target)
+        self._monitor = NoiseMonitor(reference_kernel(self._target))
+        self._buffers = Buffers(subject.signature.parameters)
+        self._draw(signed=True)
         self.reference, expected = self._expected(reference, unscheduled)
+        self._buffers.seal()
         self._checks = [
-            Comparison(array, subject.reduction_length, subject.accumulator) for array in expected
+            Comparison(sealed(array), subject.reduction_length, subject.accumulator)
+            for array in expected
         ]
 
-    def _draw(self) -> None:
+    def _draw(self, signed: bool) -> None:
         """Fill the inputs; the same seed gives the same values."""
-        for number, array in enumerate(self._inputs):
+        for number, array in enumerate(self._buffers.inputs):
             rng = np.random.default_rng([self._seed, number])
-            array[...] = draw(array.shape, array.dtype.name, rng, self._signed)
+            array[...] = draw(array.shape, array.dtype.name, rng, signed)
 
     def _expected(
         self, reference: Callable[..., Any] | None, unscheduled: Kernel | None
     ) -> tuple[str, list[Array]]:
         """Right answers; inputs become positive where other signs have no finite answer."""
+        buffers = self._buffers
 
         def answers() -> tuple[str, list[Array]]:
             if reference is not None:
                 name = self._subject.signature.name
-                return "given", expected_outputs(reference, self._inputs, self._outputs, name)
+                return "given", expected_outputs(reference, buffers.inputs, buffers.outputs, name)
             if unscheduled is None:
                 return "none", []
-            unscheduled(*self._arrays)
-            return "unscheduled", [array.copy() for array in self._outputs]
+            unscheduled(*buffers.arrays)
+            return "unscheduled", [array.copy() for array in buffers.outputs]
 
         how, found = answers()
         if found and not all(bool(np.isfinite(array).all()) for array in found):
-            self._signed = False
-            self._draw()
+            self._draw(signed=False)
             how, found = answers()
         return how, found
 
-    def run(self, kernel: Kernel) -> Ran:
+    def ceiling(self) -> Ceiling:
+        """Measure what the machine can do at best for work of this kind and size."""
+        parameters = self._subject.signature.parameters
+        kinds = sorted({parameter.dtype for parameter in parameters})
+        touched = None
+        if self.policy.flush == "off":
+            touched = float(sum(array.nbytes for array in self._buffers.arrays))
+        return measure_ceiling(self._target, kinds, touched)
+
+    def run(self, kernel: Kernel, incumbent_s: float | None = None) -> Ran:
         """Check and time a candidate.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        incumbent_s : float, optional
+            Seconds that the fastest candidate so far takes.
 
         Raises
         ------
         CandidateError
-            If it fails or computes something wrong.
+            If it fails, computes something wrong, or writes where it may not.
         """
+        self._monitor.look()
         try:
             max_error = self._check(kernel)
-            arrays = self._arrays
-            costs = time_kernel(kernel.bind(*arrays), self.policy)
-            if self._checks:
-                max_error = self._judge(max_error)
+            timed = self._time(kernel, incumbent_s)
+            max_error = self._judge(max_error)
         except CandidateError:
-            self._draw()
+            self._buffers.restore()
             raise
         except (Exception, SystemExit) as error:
-            self._draw()
+            self._buffers.restore()
             raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", describe(error)) from error
-        return Ran(costs, max_error)
+        return Ran(timed.costs_s, max_error, timed.raced, self._monitor.noise)
+
+    @cached_property
+    def _flush(self) -> Callable[[], None]:
+        return emptying_caches(self._target)
+
+    def _time(self, kernel: Kernel, incumbent_s: float | None) -> Timed:
+        flush = self._flush if self.policy.flush == "repeats" else None
+        return time_kernel(kernel.bind(*self._buffers.arrays), self.policy, incumbent_s, flush)
 
     def _check(self, kernel: Kernel) -> float | None:
-        """Run once on poisoned outputs; a wrong answer gets a second trial on fresh inputs.
-
-        An earlier candidate may have written where it should not.
-        """
-        if not self._checks:
-            kernel(*self._arrays)
-            return None
-        self._run_poisoned(kernel)
-        try:
-            return self._judge()
-        except CandidateError:
-            self._draw()
-            self._run_poisoned(kernel)
-            return self._judge()
-
-    def _run_poisoned(self, kernel: Kernel) -> None:
-        for output, check in zip(self._outputs, self._checks, strict=True):
+        """Run once, on poisoned outputs if their right values are known."""
+        for output, check in zip(self._buffers.outputs, self._checks, strict=False):
             poison(output, check.expected)
-        kernel(*self._arrays)
+        kernel(*self._buffers.arrays)
+        return self._judge()
 
-    def _judge(self, so_far: float | None = None) -> float:
-        """Largest error of the outputs as they are now; CandidateError if one is wrong."""
-        worst = so_far or 0.0
-        for number, (check, output) in enumerate(zip(self._checks, self._outputs, strict=True)):
-            verdict = check.check(output)
+    def _judge(self, so_far: float | None = None) -> float | None:
+        """Largest error of the outputs as they are now, None if unchecked.
+
+        CandidateError if one is wrong, or something was written to that is no output.
+        """
+        damage = self._buffers.damage()
+        if damage is not None:
+            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
+        worst = so_far
+        for number, check in enumerate(self._checks):
+            verdict = check.check(self._buffers.outputs[number])
             if verdict.wrong:
                 raise CandidateError(
                     MeasureErrorNo.WRONG_ANSWER,
                     "check",
-                    self._wrong(number, output, check, verdict),
+                    self._wrong(number, verdict),
                     verdict.max_error,
                 )
-            worst = max(worst, verdict.max_error)
+            worst = max(worst or 0.0, verdict.max_error)
         return worst
 
-    def _wrong(self, number: int, output: Array, check: Comparison, verdict: Verdict) -> str:
+    def _wrong(self, number: int, verdict: Verdict) -> str:
         names = [p.name for p in self._subject.signature.parameters if p.is_output]
+        output, check = self._buffers.outputs[number], self._checks[number]
         place = verdict.first or ()
         where = ", ".join(map(str, place))
         return (

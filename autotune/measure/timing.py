@@ -2,58 +2,137 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import repeat
 
+from autotune.measure.noise import NOISY
 from autotune.measure.policy import TimingPolicy
+from records import relative_spread
 
 _GROWTH = 100
 """A loop grows at most by this factor at once: one call may have been far faster than the next."""
+
+RACED_AFTER = 2
+"""Repeats that a candidate gets before it may lose a race: one alone may have been disturbed."""
+
+RETRIES = 2
+"""How often disturbed repeats are taken anew."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What timing a kernel gave.
+
+    Attributes
+    ----------
+    costs_s : tuple of float
+        Seconds per call, one number per repeat.
+    raced : bool
+        Whether it stopped early, as the kernel was clearly slower than the incumbent.
+    """
+
+    costs_s: tuple[float, ...]
+    raced: bool = False
+
+    @property
+    def spread(self) -> float:
+        """Relative spread of the costs; 0 if one repeat is all there is."""
+        return relative_spread(self.costs_s) or 0.0
 
 
 def time_kernel(
     call: Callable[[], object],
     policy: TimingPolicy,
+    incumbent_s: float | None = None,
+    flush: Callable[[], object] | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
-) -> tuple[float, ...]:
+) -> Timed:
     """Time a kernel that has been called once.
+
+    A candidate that may be the fastest so far, as its fastest repeat is faster than the incumbent,
+    but whose repeats differ by more than a machine at rest makes them, is timed again, `RETRIES`
+    times at most; of all tries the one whose repeats differ least counts, fast or slow.
 
     Parameters
     ----------
     call : callable
         Runs the kernel once.
     policy : TimingPolicy
+    incumbent_s : float, optional
+        Seconds per call of the fastest candidate so far; without it nothing is raced or retried.
+    flush : callable, optional
+        Empties the caches; a policy that flushes needs it.
     clock_ns : callable
         Monotonic time in nanoseconds.
-
-    Returns
-    -------
-    tuple of float
-        Seconds per call, one number per repeat. Loops too short for the policy are run again,
-        longer, and do not count.
     """
     for _ in range(policy.warmup - 1):
         call()
-    shortest_s = policy.min_repeat_ms * 1e-3
+    cold = flush if policy.flush == "repeats" else None
+    with _no_collecting():
+        timed = _repeats(call, policy, incumbent_s, cold, clock_ns)
+        for _ in range(RETRIES):
+            if not _is_disturbed(timed, incumbent_s):
+                break
+            again = _repeats(call, policy, incumbent_s, cold, clock_ns)
+            timed = min(timed, again, key=lambda tried: tried.spread)
+    return timed
+
+
+def _is_disturbed(timed: Timed, incumbent_s: float | None) -> bool:
+    """Whether a candidate that may be the fastest was timed too badly to tell."""
+    if incumbent_s is None or timed.raced:
+        return False
+    return timed.spread > NOISY and min(timed.costs_s) < incumbent_s
+
+
+def _repeats(
+    call: Callable[[], object],
+    policy: TimingPolicy,
+    incumbent_s: float | None,
+    flush: Callable[[], object] | None,
+    clock_ns: Callable[[], int],
+) -> Timed:
+    """Take the costs. Loops too short for the policy are run again, longer, and do not count."""
+    shortest_s = 0.0 if flush is not None else policy.min_repeat_ms * 1e-3
     costs: list[float] = []
     number, spent_s = 1, 0.0
+    while len(costs) < policy.repeats and (not costs or spent_s < policy.budget_ms * 1e-3):
+        if flush is not None:
+            flush()
+        seconds = _loop(call, number, clock_ns)
+        if not costs and seconds < shortest_s:
+            number = _longer(number, seconds, shortest_s)
+            continue
+        costs.append(seconds / number)
+        spent_s += seconds
+        if _has_lost(costs, policy, incumbent_s):
+            return Timed(tuple(costs), raced=True)
+    return Timed(tuple(costs))
+
+
+def _has_lost(costs: list[float], policy: TimingPolicy, incumbent_s: float | None) -> bool:
+    """Whether even the fastest repeat is slower than a race allows, and others were to come."""
+    if incumbent_s is None or not policy.race:
+        return False
+    enough = RACED_AFTER <= len(costs) < policy.repeats
+    return enough and min(costs) > policy.race * incumbent_s
+
+
+@contextlib.contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Keep Python from collecting garbage while a kernel is timed."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        while len(costs) < policy.repeats and (not costs or spent_s < policy.budget_ms * 1e-3):
-            seconds = _loop(call, number, clock_ns)
-            if not costs and seconds < shortest_s:
-                number = _longer(number, seconds, shortest_s)
-                continue
-            costs.append(seconds / number)
-            spent_s += seconds
+        yield
     finally:
         if collecting:
             gc.enable()
-    return tuple(costs)
 
 
 def _loop(call: Callable[[], object], number: int, clock_ns: Callable[[], int]) -> float:

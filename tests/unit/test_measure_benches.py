@@ -1,14 +1,22 @@
 """Candidates of one workload, built, checked and timed in this very process."""
 
+import ctypes
 import json
+import math
 
 import numpy as np
 import pytest
 from benches import built, run_bench
+from llvm_kernels import buffer
+from vector_kernels import loop
 
 from autotune import te
 from autotune.errors import InstantiationError, UsageError
+from autotune.ir.expr import Load
+from autotune.ir.stmt import Function, LoopKind, Store
 from autotune.measure import build_bench
+from autotune.measure import run_bench as run_bench_module
+from autotune.measure.buffers import ZONE
 from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import Built, CandidateError, Subject, describe
 from autotune.measure.policy import TimingPolicy
@@ -16,6 +24,8 @@ from autotune.measure.program import Program
 from autotune.measure.reference import expected_outputs
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.binary import Binary
+from autotune.runtime.llvm import compile_function
+from autotune.target import Target
 from autotune.task import Task
 from autotune.template import template
 
@@ -108,26 +118,102 @@ def test_a_kernel_that_raises_is_a_runtime_error():
     )
 
 
-def test_inputs_spoiled_by_an_earlier_candidate_do_not_fail_the_next():
-    def spoil_everything(a, b):
-        a[:] = 7
-        b[:] = 0
-
-    bench = run_bench(increment(), QUICK)
-    with pytest.raises(CandidateError, match="24 of 24 elements of B are wrong"):
-        bench.run(Fake(spoil_everything))
-    assert bench.run(built(increment(), {"step": 4})).max_error == 0.0
-
-
-def test_inputs_spoiled_by_a_candidate_that_was_right_do_not_fail_the_next():
+def test_a_kernel_that_changes_an_input_is_wrong_and_does_not_fail_the_next():
     def right_but_spoils(a, b):
-        b[:] = inputs + 1
-        a[:] = 7
+        b[:] = a + 1
+        a[5] = 7
 
     bench = run_bench(increment(), QUICK)
-    inputs = bench._inputs[0].copy()
-    bench.run(Fake(right_but_spoils))
+    with pytest.raises(CandidateError, match=r"it changed its input A, .* at \[5\]: 7.0") as caught:
+        bench.run(Fake(right_but_spoils))
+    assert (caught.value.code, caught.value.stage) == (MeasureErrorNo.WRONG_ANSWER, "check")
     assert bench.run(built(increment(), {"step": 4})).max_error == 0.0
+
+
+@pytest.mark.parametrize(
+    ("argument", "offset", "words"),
+    [
+        (0, 96, "outside A: 0 bytes past its end"),
+        (0, -1, "outside A: 1 byte before its start"),
+        (1, 96 + 40, "outside B: 40 bytes past its end"),
+        (1, -ZONE, "outside B: 65536 bytes before its start"),
+    ],
+)
+def test_a_kernel_that_writes_outside_of_an_array_is_wrong(argument, offset, words):
+    def right_but_strays(*arrays):
+        arrays[1][:] = arrays[0] + 1
+        byte = ctypes.c_ubyte.from_address(arrays[argument].ctypes.data + offset)
+        byte.value ^= 0xFF
+
+    bench = run_bench(increment(), QUICK)
+    with pytest.raises(CandidateError, match=words) as caught:
+        bench.run(Fake(right_but_strays))
+    assert (caught.value.code, caught.value.stage) == (MeasureErrorNo.WRONG_ANSWER, "check")
+    assert bench.run(built(increment(), {"step": 4})).max_error == 0.0
+
+
+def test_what_goes_wrong_only_while_it_is_timed_is_found():
+    calls = []
+
+    def kernel(a, b):
+        calls.append(1)
+        b[:] = a + 1
+        if len(calls) == 2:
+            a[0] = 3
+
+    with pytest.raises(CandidateError, match="changed its input A"):
+        run_bench(increment(), QUICK).run(Fake(kernel))
+
+
+def test_compiled_code_that_writes_beyond_its_output_is_wrong():
+    a, b = buffer("A", "float32", 24), buffer("B", "float32", 24)
+    body = loop(30, lambda i: Store(b, i, Load(a, i % 24) + 1.0), LoopKind.SERIAL, "i")
+    kernel = compile_function(Function("stray", (a, b), frozenset([b]), body))
+    with pytest.raises(CandidateError, match="it wrote outside B: 0 bytes past its end"):
+        run_bench(increment(), QUICK).run(kernel)
+
+
+def test_one_nan_is_a_wrong_answer_whose_largest_error_is_told():
+    def kernel(a, b):
+        b[:] = a + 1
+        b[7] = np.nan
+
+    with pytest.raises(CandidateError, match=r"1 of 24 .*first at \[7\]: nan") as caught:
+        run_bench(increment(), QUICK).run(Fake(kernel))
+    assert caught.value.code is MeasureErrorNo.WRONG_ANSWER
+    assert math.isnan(caught.value.max_error)
+
+
+def test_a_candidate_is_held_against_the_fastest_and_told_to_have_lost():
+    bench = run_bench(increment(), TimingPolicy(repeats=5, min_repeat_ms=0, race=1.5))
+    kernel = built(increment(), {"step": 8})
+    lost = bench.run(kernel, incumbent_s=1e-12)
+    assert (len(lost.costs_s), lost.raced) == (2, True)
+    assert len(bench.run(kernel).costs_s) == 5
+
+
+def test_a_policy_that_flushes_empties_the_caches_before_each_repeat(monkeypatch):
+    emptied = []
+    monkeypatch.setattr(run_bench_module, "emptying_caches", lambda _: lambda: emptied.append(1))
+    bench = run_bench(increment(), TimingPolicy(repeats=3, flush="repeats"))
+    bench.run(built(increment(), {"step": 8}))
+    assert len(emptied) == 3
+
+
+def test_how_noisy_the_machine_is_goes_with_each_result():
+    ran = run_bench(increment(), QUICK).run(built(increment(), {"step": 8}))
+    assert ran.noise >= 0
+
+
+def test_the_ceiling_is_that_of_the_workloads_types_and_bytes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(run_bench_module, "measure_ceiling", lambda *args: asked.append(args))
+    run_bench(increment(), QUICK).ceiling()
+    run_bench(increment(), TimingPolicy(flush="repeats")).ceiling()
+    assert asked == [
+        (Target("llvm"), ["float32"], 192.0),
+        (Target("llvm"), ["float32"], None),
+    ]
 
 
 def test_a_kernel_that_is_right_only_at_first_is_wrong():
@@ -156,9 +242,9 @@ def test_an_output_element_that_is_never_written_is_wrong():
 def test_inputs_become_positive_where_other_signs_have_no_finite_answer():
     roots = elementwise(te.sqrt, np.sqrt)
     bench = run_bench(roots, QUICK)
-    assert (bench._inputs[0] > 0).all()
+    assert (bench._buffers.inputs[0] > 0).all()
     assert bench.run(built(roots, {"step": 8})).max_error < 1e-6
-    assert (run_bench(increment(), QUICK)._inputs[0] < 0).any()
+    assert (run_bench(increment(), QUICK)._buffers.inputs[0] < 0).any()
 
 
 def test_without_a_reference_the_unscheduled_program_tells_right_from_wrong():

@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from autotune.measure import ceiling
-from autotune.measure.ceiling import Ceiling, fastest, measure_ceiling
+from autotune.measure import machine
+from autotune.measure.ceiling import Ceiling
 from autotune.measure.environment import cache_bytes
 from autotune.measure.kernels import CHAINS, copy_function, copying, multiply_add_function
+from autotune.measure.machine import fastest, measure_ceiling
 from autotune.target import Target
 
 TARGET = Target("llvm", {"threads": "2"})
@@ -86,7 +87,7 @@ def test_about_as_many_bytes_are_copied_as_the_work_touches(touched):
 
 
 def test_a_ceiling_is_measured_for_the_types_that_have_one(monkeypatch):
-    monkeypatch.setattr(ceiling, "_STEPS", 64)
+    monkeypatch.setattr(machine, "_STEPS", 64)
     kinds = ("int8", "bfloat16", "float16", "float64")
     found = measure_ceiling(TARGET, kinds, touched_bytes=1e4, seconds=0.0)
     assert sorted(found.peak_flops) == ["bfloat16", "float16", "float64"]

@@ -19,7 +19,6 @@ from autotune.measure.protocol import (
     GarbledMessageError,
 )
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.measure.timing import time_kernel
 from autotune.target import Target
 
 ERROR = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "too slow")
@@ -115,50 +114,6 @@ def test_versions_are_known_without_loading_the_libraries():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "llvmlite" not in done.stdout
     assert "xgboost" not in done.stdout
-
-
-class Kernel:
-    """A kernel and a clock that agree on how long calls take."""
-
-    def __init__(self, *seconds: float) -> None:
-        self.seconds = list(seconds)
-        self.now_ns = 0
-        self.calls = 0
-
-    def __call__(self) -> None:
-        self.calls += 1
-        last = len(self.seconds) == 1
-        self.now_ns += round(1e9 * (self.seconds[0] if last else self.seconds.pop(0)))
-
-    def clock(self) -> int:
-        return self.now_ns
-
-
-def test_a_fast_kernel_is_called_until_a_repeat_is_long_enough():
-    kernel = Kernel(1e-5)
-    policy = TimingPolicy(repeats=3, min_repeat_ms=8)
-    assert time_kernel(kernel, policy, kernel.clock) == pytest.approx([1e-5] * 3)
-    assert 3 * 800 <= kernel.calls < 3 * 1000 + 300
-
-
-def test_one_very_fast_call_does_not_make_the_loop_endless():
-    kernel = Kernel(1e-9, 1e-3)
-    policy = TimingPolicy(repeats=2, min_repeat_ms=8)
-    assert time_kernel(kernel, policy, kernel.clock) == pytest.approx([1e-3] * 2)
-    assert kernel.calls < 1000
-
-
-def test_a_slow_kernel_is_repeated_only_within_the_budget():
-    kernel = Kernel(0.1)
-    assert time_kernel(kernel, TimingPolicy(repeats=9, budget_ms=250), kernel.clock) == (0.1,) * 3
-    kernel = Kernel(1.0)
-    assert len(time_kernel(kernel, TimingPolicy(repeats=9, budget_ms=0), kernel.clock)) == 1
-
-
-def test_warm_up_calls_beyond_the_checked_one_are_not_timed():
-    kernel = Kernel(5.0, 5.0, 0.1)
-    costs = time_kernel(kernel, TimingPolicy(warmup=3, repeats=1), kernel.clock)
-    assert costs == pytest.approx((0.1,))
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""What the reference kernel's times say of the machine."""
+
+import random
+
+import pytest
+
+from autotune.measure.noise import CALLS, INTERVAL_S, LOOKS, NOISY, NoiseMonitor
+
+
+class Machine:
+    """A clock, and a reference kernel whose times a function of time gives."""
+
+    def __init__(self, seconds_at):
+        self.seconds_at = seconds_at
+        self.now = 100.0
+        self.calls = 0
+
+    def clock(self):
+        return self.now
+
+    def call(self):
+        self.calls += 1
+        self.now += self.seconds_at(self.now)
+
+    def watch(self, looks):
+        monitor = NoiseMonitor(self.call, self.clock)
+        for _ in range(looks):
+            monitor.look()
+            self.now += INTERVAL_S
+        return monitor
+
+
+def test_nothing_is_known_before_the_first_look():
+    assert NoiseMonitor(lambda: 1 / 0).noise is None
+
+
+def test_a_look_is_not_taken_too_soon_after_another():
+    machine = Machine(lambda now: 1e-3)
+    monitor = NoiseMonitor(machine.call, machine.clock)
+    monitor.look()
+    assert machine.calls == CALLS + 1
+    machine.now += INTERVAL_S * 0.9
+    monitor.look()
+    assert machine.calls == CALLS + 1
+    machine.now += INTERVAL_S * 0.2
+    monitor.look()
+    assert machine.calls == 2 * (CALLS + 1)
+
+
+def test_a_quiet_machine_with_some_slow_calls_has_little_noise():
+    rng = random.Random(0)
+    quiet = Machine(lambda now: 1e-3 * (1 + rng.gauss(0, 0.01)) * (5 if rng.random() < 0.1 else 1))
+    for looks in (1, LOOKS, 50):
+        assert quiet.watch(looks).noise < 0.05
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_neighbour_that_takes_its_turns_is_noise(share):
+    rng = random.Random(1)
+    assert Machine(lambda now: 4e-3 if rng.random() < share else 1e-3).watch(LOOKS).noise > NOISY
+
+
+def test_a_machine_that_becomes_slower_is_noisy_until_the_new_speed_is_the_usual_one():
+    machine = Machine(lambda now: 1e-3 if now < 110 else 1.3e-3)
+    monitor = machine.watch(LOOKS)
+    noises = []
+    while len(noises) < 2 * LOOKS:
+        monitor.look()
+        noises.append(monitor.noise)
+        machine.now += INTERVAL_S
+    assert max(noises) > NOISY
+    assert noises[-1] == pytest.approx(0.0)
