@@ -127,7 +127,7 @@ class Comparison:
                 if first is None and len(bad):
                     first = begin + int(bad[0])
                 wrong += len(bad)
-            worst = error if math.isnan(error) or math.isnan(worst) else max(worst, error)
+            worst = math.nan if math.isnan(error + worst) else max(worst, error)
         place = None if first is None else np.unravel_index(first, actual.shape)
         where = None if place is None else tuple(int(i) for i in place)
         return Verdict(worst, wrong, where, self.absolute)
@@ -144,11 +144,12 @@ class Comparison:
 
     def _closely(self, a: Array, b: Array) -> tuple[float, npt.NDArray[np.intp]]:
         """Return the largest error and where elements are outside their own tolerance."""
-        exact = dtypes.is_integer(a.dtype.name)  # differences of int64 stay exact
         with np.errstate(all="ignore"):
-            x, y = (side.astype(object if exact else np.float64) for side in (a, b))
-            errors = np.abs(x - y).astype(np.float64)
-            magnitude = np.abs(y).astype(np.float64)
+            if dtypes.is_integer(a.dtype.name):
+                errors = _distance(a, b).astype(np.float64)
+            else:
+                errors = np.abs(a.astype(np.float64) - b.astype(np.float64))
+            magnitude = np.abs(b.astype(np.float64))
         magnitude[~np.isfinite(magnitude)] = 0.0
         allowed = self.absolute + self.relative * magnitude
         same = (a == b) | ((a != a) & (b != b))  # equal infinities, NaN where NaN is expected
@@ -156,13 +157,22 @@ class Comparison:
         return float(errors.max()), np.flatnonzero(~(errors <= allowed))
 
 
+def _distance(a: Array, b: Array) -> Array:
+    """Absolute differences of integers, exact: those of 64 bits fit into unsigned ones."""
+    high, low = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
+    return high - low
+
+
 def _root_mean_square(values: Array) -> float:
     """Root mean square of the finite values, in float64, without a copy of everything."""
-    total, count = 0.0, 0
+    roots, count = [0.0], 0
     flat = values.reshape(-1)
     for begin in range(0, flat.size, _CHUNK):
         chunk = flat[begin : begin + _CHUNK].astype(np.float64)
         finite = chunk[np.isfinite(chunk)]
-        total += float(np.dot(finite, finite))
+        largest = float(np.abs(finite).max(initial=0.0))
+        if largest:  # scaled, as squares of large values would overflow
+            finite /= largest
+            roots.append(largest * math.sqrt(float(np.dot(finite, finite))))
         count += finite.size
-    return math.sqrt(total / count) if count else 0.0
+    return math.hypot(*roots) / math.sqrt(count) if count else 0.0

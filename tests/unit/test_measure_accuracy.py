@@ -126,3 +126,47 @@ def test_a_zero_dimensional_output_is_compared():
     expected = np.array(2.0, dtype=np.float32)
     assert Comparison(expected).check(np.array(2.0, dtype=np.float32)).wrong == 0
     assert Comparison(expected).check(np.array(3.0, dtype=np.float32)).first == ()
+
+
+@pytest.mark.parametrize("place", [5, 99_999])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [(d, v) for d in dtypes.FLOATS for v in (np.nan, np.inf, -np.inf)],
+)
+def test_one_nan_or_infinity_anywhere_is_a_wrong_answer_whose_largest_error_tells(
+    dtype, value, place
+):
+    expected = draw((100_000,), dtype, np.random.default_rng(0))
+    output = expected.copy()
+    output[50_000] += dtypes.numpy_dtype(dtype).type(0.5)
+    output[place] = value
+    verdict = Comparison(expected).check(output)
+    assert verdict.wrong == 2
+    assert math.isnan(verdict.max_error) if math.isnan(value) else verdict.max_error == math.inf
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if dtypes.is_integer(d)])
+def test_the_largest_error_of_integers_is_exact_at_the_ends_of_their_range(dtype):
+    least, most = dtypes.min_value(dtype), dtypes.max_value(dtype)
+    expected = np.array([least, most, 3], dtype)
+    verdict = Comparison(expected).check(np.array([most, most - 1, 3], dtype))
+    assert (verdict.wrong, verdict.first) == (2, (0,))
+    assert verdict.max_error == float(most - least)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_neither_tiny_nor_huge_values_hide_an_error(scale):
+    expected = draw((1000,), "float64", np.random.default_rng(0)) * scale
+    output = expected * (1 + 1e-16)
+    assert Comparison(expected).check(output).wrong == 0
+    output[3] *= 1.001
+    assert Comparison(expected).check(output).first == (3,)
+
+
+def test_an_output_of_zeros_must_be_zeros():
+    expected = np.zeros(10, np.float32)
+    output = expected.copy()
+    output[4] = -0.0
+    assert Comparison(expected).check(output).wrong == 0
+    output[4] = 1e-30
+    assert Comparison(expected).check(output).first == (4,)
