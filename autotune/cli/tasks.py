@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from records import Record
 
 
+_LEAST_IMPORT_S = 30.0
+"""Seconds that the file of a template gets to be imported, with all that it imports."""
+
 _LEAST_TRACE_S = 1.0
 """Seconds that a template gets even where candidates get less: all of them hang on it."""
 
@@ -59,12 +62,13 @@ def make_task(
     from autotune.target import Target
     from autotune.task import Task
     from autotune.templates import BUILTIN, find_template
-    from autotune.trace.silence import silenced
+    from autotune.trace.silence import contained
 
     values = parse_settings(settings)
     parsed_target = Target.parse(target)
-    with silenced():  # importing it runs it
-        template = find_template(reference, parsed_target)
+    with contained():  # importing it runs it
+        limit = max(_LEAST_IMPORT_S, timeout_s)
+        template = find_template(reference, parsed_target, import_timeout_s=limit)
     names = [parameter.name for parameter in template.parameters]
     for name in values:
         if name not in names and (meant := closest(name, names)):

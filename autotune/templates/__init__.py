@@ -15,6 +15,7 @@ from types import ModuleType
 from autotune.errors import UsageError
 from autotune.target import Target
 from autotune.template import Template
+from autotune.trace.probe import probe
 
 GROUP = "autotune.templates"
 """Entry-point group: name NAME or KIND/NAME (a target kind), value module:function."""
@@ -74,8 +75,18 @@ def list_templates() -> list[TemplateEntry]:
     return [found[key] for key in sorted(found)]
 
 
-def find_template(reference: str, target: str | Target) -> Template:
+def find_template(
+    reference: str, target: str | Target, import_timeout_s: float | None = None
+) -> Template:
     """Return a template by its name, or by ``path/to/file.py:function``.
+
+    Parameters
+    ----------
+    reference : str
+    target : str or Target
+    import_timeout_s : float, optional
+        Import a file in a child process first, which may take this many seconds: its code may
+        crash or never return.
 
     Raises
     ------
@@ -85,7 +96,7 @@ def find_template(reference: str, target: str | Target) -> Template:
     kind = Target.of(target).kind
     path, colon, function = reference.rpartition(":")
     if colon and path.endswith(".py"):
-        found = _from_file(path, function)
+        found = _from_file(path, function, import_timeout_s)
         if found.target != kind:
             raise UsageError(
                 f"template {reference!r} is for {found.target!r} targets, not {kind!r}"
@@ -104,9 +115,15 @@ def find_template(reference: str, target: str | Target) -> Template:
     )
 
 
-def _from_file(path: str, function: str) -> Template:
+def _from_file(path: str, function: str, import_timeout_s: float | None) -> Template:
     if not os.path.isfile(path):
         raise UsageError(f"template file {path!r} does not exist")
+    if import_timeout_s is not None:
+        fault = probe(lambda _: _import_file(os.path.abspath(path)), import_timeout_s)
+        if fault is not None:
+            raise UsageError(
+                f"{path}: the template file cannot be loaded: {fault.message} while it was imported"
+            )
     module = _import_file(os.path.abspath(path))
     found = getattr(module, function, None)
     if isinstance(found, Template):

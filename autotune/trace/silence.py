@@ -1,4 +1,4 @@
-"""Silence around code that is not ours: whatever it prints, in whatever way, goes nowhere.
+"""Silence and order around code that is not ours: it prints nothing and changes nothing here.
 
 Python's streams are replaced, and so are the file descriptors that C code and children write to.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 
 _STREAMS = (1, 2)
+_UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
 
 
 @contextlib.contextmanager
@@ -35,6 +38,42 @@ def silenced() -> Iterator[None]:
                 yield
             finally:
                 _flush()
+
+
+@contextlib.contextmanager
+def contained() -> Iterator[None]:
+    """As `silenced`; working folder, file mode mask, environment and signals are restored, too."""
+    folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    environment = dict(os.environ)
+    handlers = {number: signal.getsignal(number) for number in _handled()}
+    try:
+        with silenced():
+            yield
+    finally:
+        os.fchdir(folder)
+        os.close(folder)
+        os.umask(mask)
+        _restore_environment(environment)
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) != handler:
+                signal.signal(number, handler)
+
+
+def _handled() -> Iterable[signal.Signals]:
+    """Signals whose handlers can be set: all, by the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return ()
+    return [number for number in signal.Signals if number not in _UNHANDLED]
+
+
+def _restore_environment(before: dict[str, str]) -> None:
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    for name, value in before.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def _flush() -> None:

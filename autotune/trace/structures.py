@@ -26,7 +26,7 @@ from autotune.te.tensor import Tensor
 from autotune.trace.knobs import Knobs
 from autotune.trace.probe import TRACE_TIMEOUT_S, Fault, probe
 from autotune.trace.rules import schedule_rules, target_rules
-from autotune.trace.silence import silenced
+from autotune.trace.silence import contained
 from autotune.trace.sources import ConcreteValues, Decision, KnobTable, SymbolicValues, ValueSource
 from autotune.trace.tree import DecisionTree, KnobColumns
 from search_spaces import Knob as SpaceKnob
@@ -114,8 +114,8 @@ class Structures:
     source_file : str
         File of the template, to say which of its lines defeated tracing.
     guarded : bool
-        Try each new way through the template out in a child process first, and let it print
-        nothing: for code that is not trusted to come back.
+        Try each new way through the template out in a child process first, and let it neither
+        print nor change the process: for code that is not trusted to come back.
     trace_timeout_s : float
         Seconds that the template may take in the child process, each time.
 
@@ -248,7 +248,7 @@ class Structures:
 
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]]:
         """Run the template with values from `source`."""
-        with silenced() if self._guarded else contextlib.nullcontext():
+        with contained() if self._guarded else contextlib.nullcontext():
             result = self._run(Knobs(source, self.target))
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
             schedule, tensors = result

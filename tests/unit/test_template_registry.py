@@ -143,3 +143,23 @@ def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.Monkey
         find_template("odd", "llvm")
     with pytest.raises(UsageError, match="cannot be loaded"):
         find_template("far", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("os.abort()", "killed by SIGABRT"),
+        ("os._exit(0)", "left with exit code 0"),
+        ("time.sleep(60)", "did not return within 1 s"),
+    ],
+)
+def test_a_file_that_ends_the_process_when_imported_is_the_users_mistake(
+    path: Path, end: str, how: str
+) -> None:
+    path.write_text(f"import os\nimport time\n\n{end}\n{path.read_text()}")
+    with pytest.raises(UsageError, match=rf"mine\.py: .* {how} while it was imported$"):
+        find_template(f"{path}:mine", "llvm", import_timeout_s=1.0)
+
+
+def test_a_good_file_is_found_after_it_was_tried_out(path: Path) -> None:
+    assert find_template(f"{path}:mine", "llvm", import_timeout_s=60.0).name == "mine"

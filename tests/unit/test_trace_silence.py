@@ -2,12 +2,14 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from autotune.trace.silence import silenced
+from autotune.trace.silence import contained, silenced
 
 
 def test_what_python_c_and_children_print_goes_nowhere(capfd):
@@ -54,3 +56,37 @@ def test_closed_streams_stay_closed():
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (7, b"")
+
+
+def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_TEST_KEPT", "before")
+    monkeypatch.setenv("AUTOTUNE_TEST_REMOVED", "before")
+    before = dict(os.environ)
+    handler = signal.getsignal(signal.SIGTERM)
+    mask = os.umask(0o027)
+    try:
+        with contained():
+            os.chdir("/")
+            os.umask(0o777)
+            os.environ["AUTOTUNE_TEST_KEPT"] = "changed"
+            os.environ["AUTOTUNE_TEST_ADDED"] = "new"
+            del os.environ["AUTOTUNE_TEST_REMOVED"]
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    finally:
+        assert os.umask(mask) == 0o027
+    assert os.getcwd() == str(tmp_path)
+    assert dict(os.environ) == before
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_code_in_another_thread_is_contained_but_for_signals(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def work():
+        with contained():
+            os.chdir("/")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+    assert os.getcwd() == str(tmp_path)
