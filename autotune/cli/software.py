@@ -36,7 +36,10 @@ LIBRARIES = (
 )
 """Those without an extra are required."""
 
-STEPS = (*(f"import {library.module}" for library in LIBRARIES), "llvm", "driver", "nvrtc", "cupy")
+STEPS = (
+    *(f"import {library.module}" for library in LIBRARIES),
+    *("llvm", "driver", "import cupy", "nvrtc", "cupy"),
+)
 """What is tried out in another process, for the checks below."""
 
 Outcomes = Mapping[str, Outcome]
@@ -109,32 +112,44 @@ def llvm(outcomes: Outcomes) -> Check:
     return Check("llvm", text, {"works": True, **found.found})
 
 
+_ABSENT = ("No module named", "No such file", "cannot open")
+"""What errors say where something is not installed."""
+
+
 def cuda(outcomes: Outcomes) -> Check:
     """Tell what of a GPU's software is there; absent parts are as good as working ones."""
-    driver, nvrtc, cupy = (outcomes[step] for step in ("driver", "nvrtc", "cupy"))
-    devices = driver.found.get("devices", [])
+    driver, devices = outcomes["driver"], outcomes["driver"].found.get("devices", [])
     names = ", ".join(f"{device['name']} ({device['arch']})" for device in devices)
-    parts = [
-        f"driver for CUDA {driver.found['version']}" if driver.error is None else "no driver",
-        names or "no GPU",
-        f"CuPy {cupy.found['version']}" if cupy.error is None else "no CuPy",
-        f"NVRTC {nvrtc.found['version']}" if nvrtc.error is None else "no NVRTC",
-    ]
-    absent = ("No module named", "libcuda.so.1: cannot open")
+    parts = {
+        "a driver for CUDA": driver,
+        "CuPy": outcomes["import cupy"],
+        "NVRTC": outcomes["nvrtc"],
+    }
+    tried = {**parts, "CuPy on the GPU": outcomes["cupy"]} if devices else parts
+    broken = {
+        what: outcome.error
+        for what, outcome in tried.items()
+        if outcome.error is not None and not any(words in outcome.error for words in _ABSENT)
+    }
     findings = tuple(
         Finding(
-            f"{what} is there and does not work: {outcome.error}",
-            "cuda targets are not needed for anything yet; nvidia-smi tells more",
+            f"{what} is installed and does not work: {error}",
+            "nothing needs it yet; nvidia-smi says whether the driver is well",
             problem=False,
         )
-        for what, outcome in (("the GPU's driver", driver), ("NVRTC", nvrtc), ("CuPy", cupy))
-        if outcome.error is not None and not any(words in outcome.error for words in absent)
+        for what, error in broken.items()
     )
+    here = [
+        f"{what} {outcome.found['version']}"
+        for what, outcome in parts.items()
+        if outcome.error is None
+    ]
+    found = ", ".join([*here, names or "no GPU"])
     facts = {
         "works": False,
-        "driver": driver.found.get("version"),
         "devices": devices,
-        "nvrtc": nvrtc.found.get("version"),
-        "cupy": cupy.found.get("version"),
+        "driver": driver.found.get("version"),
+        "cupy": outcomes["import cupy"].found.get("version"),
+        "nvrtc": outcomes["nvrtc"].found.get("version"),
     }
-    return Check("cuda", f"not in this version; {', '.join(parts)}", facts, findings)
+    return Check("cuda", f"not in this version; {found}", facts, findings)

@@ -162,11 +162,10 @@ def _nvrtc() -> dict[str, Any]:
 
 
 def _cupy() -> dict[str, Any]:
-    """Let the device compute something and copy it back."""
-    cupy = importlib.import_module("cupy")
-    if int(cupy.arange(5).sum()) != 10:
-        raise ArithmeticError("the device computes a wrong sum")
-    return {"version": cupy.__version__}
+    """Let the GPU compute something and copy it back."""
+    if int(importlib.import_module("cupy").arange(5).sum()) != 10:
+        raise ArithmeticError("the GPU computes a wrong sum")
+    return {}
 
 
 _STEPS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -108,20 +108,32 @@ def test_the_libraries_are_those_that_the_package_asks_for():
 def test_a_gpu_is_told_with_what_its_software_is():
     check = software.cuda(outcomes_with())
     assert check.text == (
-        "not in this version; driver for CUDA 12.4, GPU 1 (sm_90), CuPy 99.0, NVRTC 99.0"
+        "not in this version; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, GPU 1 (sm_90)"
     )
     assert check.findings == ()
 
 
-def test_an_absent_gpu_is_no_finding_and_a_driver_that_crashes_is():
+def test_a_gpu_that_is_absent_is_no_finding():
     absent = Outcome(error="OSError: libcuda.so.1: cannot open shared object file")
     missing = Outcome(error="ModuleNotFoundError: No module named 'cupy'")
-    check = software.cuda(outcomes_with(driver=absent, cupy=missing, nvrtc=missing))
-    assert check.text == "not in this version; no driver, no GPU, no CuPy, no NVRTC"
+    check = software.cuda(
+        outcomes_with(driver=absent, import_cupy=missing, nvrtc=missing, cupy=missing)
+    )
+    assert (check.text, check.findings) == ("not in this version; no GPU", ())
+    no_driver = Outcome(error="CUDARuntimeError: cudaErrorInsufficientDriver")
+    check = software.cuda(outcomes_with(driver=absent, cupy=no_driver))
+    assert check.text == "not in this version; CuPy 99.0, NVRTC 99.0, no GPU"
     assert check.findings == ()
+
+
+def test_a_driver_or_a_compiler_that_crashes_is_told():
     crashed = software.cuda(outcomes_with(driver=Outcome(error="killed by SIGSEGV")))
     assert [f.what for f in crashed.findings] == [
-        "the GPU's driver is there and does not work: killed by SIGSEGV"
+        "a driver for CUDA is installed and does not work: killed by SIGSEGV"
+    ]
+    lost = software.cuda(outcomes_with(cupy=Outcome(error="CUDARuntimeError: device lost")))
+    assert [f.what for f in lost.findings] == [
+        "CuPy on the GPU is installed and does not work: CUDARuntimeError: device lost"
     ]
     assert software.llvm(outcomes_with(llvm=Outcome(error="killed by SIGILL"))).findings[0].problem
 
