@@ -1,17 +1,27 @@
-"""What processes that run untrusted code have in common: they die with their parent.
+"""What processes that run untrusted code have in common: they die with those who watch them.
 
-Also how a pipe is waited for.
+A *keeper* is a small process above such code. It runs none of it, and when its child ends, or the
+process that it works for does, it ends all descendants, wherever they have fled to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
+import time
+from collections.abc import Callable, Collection
+from typing import NoReturn
 
-_PR_SET_PDEATHSIG = 1
+PARENT_DIED = signal.SIGUSR1
+"""What keepers have themselves sent when their parent dies, or one of its threads."""
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 def die_with(parent: int) -> None:
@@ -21,10 +31,24 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def die_by_signal() -> None:
-    """Let the system kill this process when its parent dies; it works even if Python is stuck."""
+def die_by_signal(number: int = signal.SIGKILL) -> None:
+    """Have the system send this process a signal when its parent dies, even if Python is stuck."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def set_name(name: str) -> None:
+    """Name this process in lists of processes; 15 characters are kept."""
+    _prctl(_PR_SET_NAME, name.encode())
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose parents end."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int | bytes) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def readable(fd: int, seconds: float) -> bool:
@@ -32,3 +56,162 @@ def readable(fd: int, seconds: float) -> bool:
     poller = select.poll()  # unlike select, takes any file descriptor number
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(seconds * 1e3))
+
+
+def signal_pipe(*numbers: int) -> int:
+    """Return a pipe that a byte of the signal's number can be read from whenever one comes."""
+    reader, writer = os.pipe()
+    for end in (reader, writer):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return reader
+
+
+def signals_of(reader: int) -> bytes:
+    """Return the numbers of the signals that have come to a pipe of `signal_pipe`."""
+    try:
+        return os.read(reader, 4096)
+    except BlockingIOError:
+        return b""
+
+
+# -- keepers ------------------------------------------------------------------------------
+
+
+def keep(child_main: Callable[[], object], lifeline: int, seconds: float | None = None) -> NoReturn:
+    """Become the keeper of a child that runs `child_main`; never returns, and nor does the child.
+
+    Ends, as the child did, once the child and all its descendants have. They are killed when the
+    child ends, `lifeline` hangs up, the parent dies or the time is over.
+
+    Parameters
+    ----------
+    child_main : callable
+        What the child does, which starts without other signal handling than usual.
+    lifeline : int
+        A file descriptor whose other end the process that this one works for holds.
+    seconds : float, optional
+        Time that the child has.
+    """
+    parent = os.getppid()
+    die_by_signal(PARENT_DIED)
+    adopt_orphans()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signals = signal_pipe(signal.SIGCHLD, PARENT_DIED, *_ENDING)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    child = fork_child(child_main)
+    statuses: dict[int, int] = {}
+    try:
+        if os.getppid() == parent:  # else it has died already
+            _await(child, lifeline, signals, parent, seconds, statuses)
+    finally:
+        statuses |= end_children()
+        _end_like(statuses[child])
+
+
+def fork_child(main: Callable[[], object]) -> int:
+    """Fork a process that runs `main`, with a session and default signals of its own, and ends."""
+    parent = os.getpid()
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        child = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        raise
+    if child == 0:
+        status = 1
+        try:
+            os.setsid()
+            _reset_signals()
+            die_with(parent)
+            main()
+            status = 0
+        finally:
+            os._exit(status)
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
+    return child
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, PARENT_DIED, *_ENDING):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _await(
+    child: int,
+    lifeline: int,
+    signals: int,
+    parent: int,
+    seconds: float | None,
+    statuses: dict[int, int],
+) -> None:
+    """Return once the child has ended, or nobody wants it any more."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    poller = select.poll()
+    poller.register(lifeline, 0)  # hanging up is reported unasked
+    poller.register(signals, select.POLLIN)
+    while True:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1e3
+        events = poller.poll(left)
+        if not events or any(fd == lifeline for fd, _ in events):
+            return
+        came = signals_of(signals)
+        if any(number in came for number in _ENDING) or os.getppid() != parent:
+            return
+        statuses |= reap()
+        if child in statuses:
+            return
+
+
+def reap() -> dict[int, int]:
+    """Return the wait status of each child that has ended, and forget it."""
+    found = {}
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if child == 0:
+                break
+            found[child] = status
+    return found
+
+
+def end_children(spared: Collection[int] = ()) -> dict[int, int]:
+    """Kill all children but those spared, and what they leave to their adopter; wait for the end.
+
+    Returns
+    -------
+    dict of int to int
+        Wait status by process id of all that ended, spared ones included.
+    """
+    ended = reap()
+    while doomed := [child for child in children() if child not in spared]:
+        for child in doomed:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        ended |= reap()
+        time.sleep(0.001)
+    return ended
+
+
+def children() -> list[int]:
+    """Return the process ids of all children, also of those that have ended unnoticed."""
+    found: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/children", "rb") as listed:
+            found += map(int, listed.read().split())
+    return found
+
+
+def _end_like(status: int) -> NoReturn:
+    """End this process the way that another, of this wait status, did."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL cannot be handled at all
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)

@@ -1,7 +1,8 @@
 """Tries a template out in a forked child first, because its code may crash or never return.
 
 The child only reports how many decisions on knobs it got past. The parent then knows which
-configurations take that way without going there itself.
+configurations take that way without going there itself. Between the two is a keeper, which ends
+whatever the template has started.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from autotune.processes import die_by_signal, die_with, readable
+from autotune.processes import die_by_signal, keep, readable
 
 TRACE_TIMEOUT_S = 10.0
 """Seconds that one run of a template may take."""
@@ -56,7 +57,6 @@ def probe(
     """
     if not hasattr(os, "fork"):
         return None
-    parent = os.getpid()
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # The child runs only the template and leaves by _exit, so other threads do not matter.
@@ -64,24 +64,23 @@ def probe(
         # An exception of a signal handler would be lost in what Python runs around the fork.
         held = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
         try:
-            child = os.fork()
+            keeper = os.fork()
         except OSError:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             raise
-    if child == 0:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        _child(run, writer, parent, timeout_s)
+    if keeper == 0:
+        try:
+            _confine(writer)
+            keep(partial(_try_out, run, writer), writer, timeout_s + 1.0)
+        finally:
+            os._exit(1)
     os.close(writer)
-    with contextlib.suppress(OSError):
-        os.setpgid(child, child)  # Whoever comes first, the child or its parent.
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
         heard, silent = _listen(reader, time.monotonic() + timeout_s)
     finally:
-        os.close(reader)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)  # Not reaped yet: the number is still the child's.
-        _, status = os.waitpid(child, 0)
+        os.close(reader)  # It tells the keeper to bring this to an end.
+        _, status = os.waitpid(keeper, 0)
     if heard.endswith(_END):
         return None
     if silent:
@@ -91,26 +90,10 @@ def probe(
     return Fault(len(heard), how)
 
 
-def _child(
-    run: Callable[[Callable[[], object]], object], writer: int, parent: int, timeout_s: float
-) -> NoReturn:
+def _confine(writer: int) -> None:
+    """Let this process, a fork of one with all sorts of things open, hold nothing but the pipe."""
     faulthandler.disable()
-    try:
-        _confine(writer, parent, timeout_s)
-        with contextlib.suppress(BaseException):  # The parent meets it too, and reports it.
-            run(partial(os.write, writer, _DECISION))
-        os.write(writer, _END)
-    finally:
-        os._exit(0)
-
-
-def _confine(writer: int, parent: int, timeout_s: float) -> None:
-    """Let this process end in time even if its parent cannot see to it, and hold nothing of it."""
-    os.setpgid(0, 0)
-    die_with(parent)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    signal.setitimer(signal.ITIMER_REAL, timeout_s + 1.0)
+    os.setsid()
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
@@ -118,7 +101,13 @@ def _confine(writer: int, parent: int, timeout_s: float) -> None:
         if fd > 2 and fd != writer:
             with contextlib.suppress(OSError):  # The listing's own is closed by now.
                 os.close(fd)
+
+
+def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None:
     os.register_at_fork(after_in_child=partial(_leave_to_parent, writer))
+    with contextlib.suppress(BaseException):  # The parent meets it too, and reports it.
+        run(partial(os.write, writer, _DECISION))
+    os.write(writer, _END)
 
 
 def _leave_to_parent(writer: int) -> None:

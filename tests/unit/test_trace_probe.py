@@ -99,7 +99,7 @@ def test_a_run_ends_in_time_even_if_its_parent_does_not_look(monkeypatch):
 
     monkeypatch.setattr(probing, "_listen", not_looking)
     fault = probe(lambda tell: time.sleep(60), timeout_s=0.1)
-    assert fault == Fault(0, "killed by SIGALRM")
+    assert fault == Fault(0, "killed by SIGKILL")
 
 
 def test_processes_that_a_run_started_end_with_it(tmp_path):
@@ -165,9 +165,8 @@ def template(end):
 
 
 @pytest.mark.parametrize("end", [os.abort, lambda: os._exit(0), lambda: time.sleep(60)])
-def test_only_the_configurations_that_crash_are_faulty_and_they_stay_legal(end, monkeypatch):
-    monkeypatch.setattr(probing.probe, "__defaults__", (0.5,))
-    structures = Structures("t", template(end), Target.of("llvm"), __file__, guarded=True)
+def test_only_the_configurations_that_crash_are_faulty_and_they_stay_legal(end):
+    structures = Structures("t", template(end), Target.of("llvm"), __file__, True, 0.5)
     space = explore(structures)
     assert space.feasible(range(6)).all()
     configs = [space.config(i).values for i in range(6)]
@@ -205,3 +204,35 @@ def test_a_signal_that_comes_while_forking_is_not_lost():
     words = [sys.executable, "-c", INTERRUPTED]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("interrupted set()\n", "")
+
+
+FLEEING = """
+import os, sys, time
+from autotune.trace.probe import probe
+
+def flee(tell):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(sys.argv[1], "w") as file:
+                print(os.getpid(), file=file)
+            time.sleep(60)
+        os._exit(0)
+    time.sleep(60)
+
+probe(flee, timeout_s=60.0)
+"""
+
+
+@pytest.mark.parametrize("whom", ["parent", "run"])
+def test_what_fled_from_its_session_and_parent_ends_when_others_are_killed(tmp_path, whom):
+    words = [sys.executable, "-c", FLEEING, str(tmp_path / "pid")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as parent:
+        fled = wait_for_number(tmp_path / "pid")
+        keeper = psutil.Process(parent.pid).children()[0]
+        run = next(child for child in keeper.children() if child.pid != fled)
+        {"parent": parent, "run": run}[whom].kill()
+        assert gone(fled)
+        parent.wait(20)
+    assert gone(run.pid)
+    assert gone(keeper.pid)
