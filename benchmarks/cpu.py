@@ -6,12 +6,10 @@ timed in turn with its baseline.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +21,7 @@ from common import Row, paired, parser, report, row
 
 import autotune
 from autotune.lowering.finalise import analyse, finalise
+from autotune.measure.machine import copies
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
 from autotune.target import Target
@@ -69,21 +68,6 @@ def matmul_rows(folder: Path, trials: int) -> list[Row]:
     return rows
 
 
-def copy_function(source: Array, target: Array, threads: int) -> Callable[[], None]:
-    """Return a copy of `source` to `target` shared by some threads."""
-    parts = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
-
-    def copy() -> None:
-        others = [threading.Thread(target=np.copyto, args=(t, s)) for s, t in parts[1:]]
-        for other in others:
-            other.start()
-        np.copyto(parts[0][1], parts[0][0])
-        for other in others:
-            other.join()
-
-    return copy
-
-
 def broadcast_rows(folder: Path, trials: int) -> list[Row]:
     """Tuned broadcast_add over np.add, and as a share of copy bandwidth."""
     n = 4096
@@ -91,11 +75,9 @@ def broadcast_rows(folder: Path, trials: int) -> list[Row]:
     a, b, c, d = uniform(n, 1), uniform(n, n), np.empty((n, n), "f4"), np.empty((n, n), "f4")
     ours, theirs = paired(lambda: built(a, b, c), lambda: np.add(a, b, out=d))
     np.testing.assert_array_equal(c, d)
-    copies = []
-    for threads in sorted({1, len(os.sched_getaffinity(0))}):
-        copy = copy_function(b, d, threads)
-        copies.append(paired(lambda: built(a, b, c), copy))
-    share = min(copy / mine for mine, copy in copies)
+    ways = copies(Target.of("llvm"), 2.0 * b.nbytes)
+    pairs = [paired(lambda: built(a, b, c), copy) for copy, _ in ways]
+    share = min(copy / mine for mine, copy in pairs)
     return [
         row(f"broadcast_add.{n}.over_numpy", theirs / ours, "ratio", 1.0),
         row(f"broadcast_add.{n}.share_of_copy", share, "ratio", 0.9),

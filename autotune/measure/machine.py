@@ -51,12 +51,12 @@ def measure_ceiling(
         If the target is none of this machine's CPUs.
     """
     wide = sorted({dtypes.accumulator(kind) for kind in kinds if dtypes.is_float(kind)})
-    copies = _copies(target, touched_bytes)
-    share_s = seconds / (len(wide) + len(copies))
+    ways = copies(target, touched_bytes)
+    share_s = seconds / (len(wide) + len(ways))
     measured = {kind: _peak(target, kind, share_s) for kind in wide}
     return Ceiling(
         {kind: measured[dtypes.accumulator(kind)] for kind in kinds if dtypes.is_float(kind)},
-        max(count / fastest(call, share_s) for call, count in copies),
+        max(count / fastest(call, share_s) for call, count in ways),
     )
 
 
@@ -86,12 +86,22 @@ def _peak(target: Target, dtype: str, seconds: float) -> float:
     return 2.0 * count / fastest(call, seconds)
 
 
-def _copies(
+def copies(
     target: Target, touched_bytes: float | None
 ) -> list[tuple[Callable[[], object], float]]:
-    """Ways to copy as many bytes, each with the bytes that it reads and writes.
+    """Return ways to copy: with one thread, with all of them, and that past the caches.
 
-    With all threads, past the caches too, and with one thread.
+    Parameters
+    ----------
+    target : Target
+        Of kind "llvm".
+    touched_bytes : float, optional
+        Bytes to read and write, together; None: more than any cache holds.
+
+    Returns
+    -------
+    list of (callable, float)
+        Each a call, and the bytes that it reads and writes.
     """
     wanted = 4.0 * cache_bytes() if touched_bytes is None else touched_bytes
     wanted = min(wanted, _LARGEST_COPY)

@@ -53,6 +53,11 @@ class NoiseMonitor:
         """Relative spread of the latest times; None before the first look."""
         return relative_spread(self._times_s)
 
+    @property
+    def noisy(self) -> bool:
+        """Whether the machine is too noisy to tell good candidates from better ones."""
+        return (self.noise or 0.0) > NOISY
+
     def look(self) -> None:
         """Time the reference kernel, unless the last look is too short a while ago."""
         if self._clock() < self._next:

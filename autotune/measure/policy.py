@@ -33,8 +33,8 @@ class TimingPolicy:
         caches before each repeat, which is then a single call, whatever `min_repeat_ms` says: the
         second call in a row would find warm data again.
     race : float
-        A candidate that is slower than this many times the fastest so far, beyond what its repeats
-        differ by, gets no further repeats; 0 lets every candidate finish.
+        A candidate even whose fastest repeat is slower than this many times the fastest candidate
+        so far gets no further repeats; 0 lets every candidate finish, as a noisy machine does.
     """
 
     warmup: int = 1
@@ -42,7 +42,7 @@ class TimingPolicy:
     min_repeat_ms: float = 8.0
     budget_ms: float = 250.0
     flush: str = "off"
-    race: float = 0.0
+    race: float = 1.5
 
     def __post_init__(self) -> None:
         for name in ("warmup", "repeats"):
@@ -97,4 +97,4 @@ def _is_race(value: object) -> bool:
     return math.isfinite(value) and (value == 0 or value > 1)
 
 
-_DEFAULTS = {f.name: f.default for f in fields(TimingPolicy)}
+_DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(TimingPolicy)}

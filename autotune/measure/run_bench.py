@@ -6,7 +6,7 @@ The inputs stay drawn and the right answer known from one candidate to the next.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -166,7 +166,9 @@ class RunBench:
 
     def _time(self, kernel: Kernel, incumbent_s: float | None) -> Timed:
         flush = self._flush if self.policy.flush == "repeats" else None
-        return time_kernel(kernel.bind(*self._buffers.arrays), self.policy, incumbent_s, flush)
+        # Where all repeats are disturbed, those that a race would save are needed.
+        policy = replace(self.policy, race=0.0) if self._monitor.noisy else self.policy
+        return time_kernel(kernel.bind(*self._buffers.arrays), policy, incumbent_s, flush)
 
     def _check(self, kernel: Kernel) -> float | None:
         """Run once, on poisoned outputs if their right values are known."""

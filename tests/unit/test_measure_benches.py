@@ -19,6 +19,7 @@ from autotune.measure import run_bench as run_bench_module
 from autotune.measure.buffers import ZONE
 from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import Built, CandidateError, Subject, describe
+from autotune.measure.noise import NOISY
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.program import Program
 from autotune.measure.reference import expected_outputs
@@ -68,6 +69,20 @@ class Fake:
 
     def bind(self, *arrays):
         return lambda: self.kernel(*arrays)
+
+
+class Monitor:
+    """What is known of a machine that is this noisy."""
+
+    def __init__(self, noise):
+        self.noise = noise
+        self.noisy = noise > NOISY
+
+    def look(self):
+        """Nothing changes."""
+
+
+QUIET, LOUD = Monitor(0.0), Monitor(2 * NOISY)
 
 
 def test_a_right_kernel_has_costs_and_a_largest_error():
@@ -186,10 +201,18 @@ def test_one_nan_is_a_wrong_answer_whose_largest_error_is_told():
 
 def test_a_candidate_is_held_against_the_fastest_and_told_to_have_lost():
     bench = run_bench(increment(), TimingPolicy(repeats=5, min_repeat_ms=0, race=1.5))
+    bench._monitor = QUIET
     kernel = built(increment(), {"step": 8})
     lost = bench.run(kernel, incumbent_s=1e-12)
-    assert (len(lost.costs_s), lost.raced) == (2, True)
+    assert (len(lost.costs_s), lost.raced, lost.noise) == (2, True, 0.0)
     assert len(bench.run(kernel).costs_s) == 5
+
+
+def test_on_a_noisy_machine_nobody_loses_a_race():
+    bench = run_bench(increment(), TimingPolicy(repeats=5, min_repeat_ms=0, race=1.5))
+    bench._monitor = LOUD
+    ran = bench.run(built(increment(), {"step": 8}), incumbent_s=1e-12)
+    assert (len(ran.costs_s), ran.raced, ran.noise) == (5, False, LOUD.noise)
 
 
 def test_a_policy_that_flushes_empties_the_caches_before_each_repeat(monkeypatch):

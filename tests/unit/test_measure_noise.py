@@ -31,7 +31,9 @@ class Machine:
 
 
 def test_nothing_is_known_before_the_first_look():
-    assert NoiseMonitor(lambda: 1 / 0).noise is None
+    monitor = NoiseMonitor(lambda: 1 / 0)
+    assert monitor.noise is None
+    assert not monitor.noisy
 
 
 def test_a_look_is_not_taken_too_soon_after_another():
@@ -51,13 +53,17 @@ def test_a_quiet_machine_with_some_slow_calls_has_little_noise():
     rng = random.Random(0)
     quiet = Machine(lambda now: 1e-3 * (1 + rng.gauss(0, 0.01)) * (5 if rng.random() < 0.1 else 1))
     for looks in (1, LOOKS, 50):
-        assert quiet.watch(looks).noise < 0.05
+        monitor = quiet.watch(looks)
+        assert monitor.noise < 0.05
+        assert not monitor.noisy
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_a_neighbour_that_takes_its_turns_is_noise(share):
     rng = random.Random(1)
-    assert Machine(lambda now: 4e-3 if rng.random() < share else 1e-3).watch(LOOKS).noise > NOISY
+    monitor = Machine(lambda now: 4e-3 if rng.random() < share else 1e-3).watch(LOOKS)
+    assert monitor.noise > NOISY
+    assert monitor.noisy
 
 
 def test_a_machine_that_becomes_slower_is_noisy_until_the_new_speed_is_the_usual_one():
