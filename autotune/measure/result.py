@@ -76,7 +76,8 @@ class MeasureInput:
         Seconds that the fastest candidate so far takes, which a policy with racing holds this one
         against; None: it is timed to the end.
     again : bool
-        Whether it is measured even if the same kernel has been.
+        Whether it is measured even if the same kernel has been: to the end, and anew where its
+        repeats differ much, as if it held its own against an infinitely slow incumbent.
     """
 
     config: Config

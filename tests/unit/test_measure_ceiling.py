@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from autotune.measure import machine
+from autotune.measure import kernels, machine
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.environment import cache_bytes
 from autotune.measure.kernels import CHAINS, copy_function, copying, multiply_add_function
@@ -84,6 +84,14 @@ def test_the_copying_kernel_copies(stream):
 def test_about_as_many_bytes_are_copied_as_the_work_touches(touched):
     _, moved = copying(TARGET, touched)
     assert moved == pytest.approx(touched, rel=0.05, abs=2048)
+
+
+def test_the_caches_are_emptied_by_copying_more_than_they_hold(monkeypatch):
+    moved = []
+    monkeypatch.setattr(kernels, "cache_bytes", lambda: 10_000)
+    monkeypatch.setattr(kernels, "copying", lambda *args: (lambda: None, moved.append(args)))
+    kernels.emptying_caches(TARGET)
+    assert moved == [(TARGET, 40_000)]
 
 
 def test_a_ceiling_is_measured_for_the_types_that_have_one(monkeypatch):
