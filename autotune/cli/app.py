@@ -145,16 +145,23 @@ def run(
             help="Mirror trials to an Optuna storage, such as sqlite:///run.db, for its dashboard.",
         ),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but the last line.")
+    ] = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print events as lines of JSON, nothing else.")
+    ] = False,
 ) -> None:
     """Search for the fastest configuration; log measurements.
 
     Run it again and nothing is measured twice; a larger --trials continues. Ctrl-C keeps what was
     measured.
     """
-    from autotune.cli.run import RunOptions, SearchOptions, run_command
+    from autotune.cli.run import RunOptions, SearchOptions, run_command, view_of
 
     search = SearchOptions(tuner, patience, transfer or [], storage)
-    run_command(RunOptions(template, set_ or [], target, trials, search, log, seed, timeout))
+    view = view_of(quiet, json_lines)
+    run_command(RunOptions(template, set_ or [], target, trials, search, log, seed, timeout, view))
 
 
 @app.command()

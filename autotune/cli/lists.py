@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 LISTS = ("--tuner", "--transfer")
 """Options of which every word counts, up to the next option."""
 
-FLAGS = ("--json", "--help")
+FLAGS = ("--json", "--json-lines", "--quiet", "-q", "--help")
 """Options without a word of their own."""
 
 

@@ -6,21 +6,22 @@ import math
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.cli.logs import check_log, open_log
 from autotune.cli.main import NOTHING_FOUND
-from autotune.cli.output import StopError, say, width
+from autotune.cli.output import StopError, say
 from autotune.cli.signals import ending_signals, exit_code
 from autotune.cli.tasks import make_task, work_of
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.measure.local import LocalMeasurer
+    from autotune.report.display import Display
+    from autotune.report.job import Job
     from autotune.report.progress import Progress
-    from autotune.report.units import Work
     from autotune.target import Target
     from autotune.task import Task
     from autotune.tuner.events import TuneSummary
@@ -50,10 +51,18 @@ class RunOptions:
     log: str | None
     seed: int | None
     timeout_s: float
+    view: str = "progress"
+
+
+def view_of(quiet: bool, json_lines: bool) -> str:
+    """Return which view --quiet and --json-lines ask for; UsageError if both are given."""
+    if quiet and json_lines:
+        raise UsageError("--quiet and --json-lines exclude one another: give one of them")
+    return "quiet" if quiet else "json-lines" if json_lines else "progress"
 
 
 def run_command(options: RunOptions) -> None:
-    """Tune, showing progress, and print a summary.
+    """Tune, showing what the view shows.
 
     Raises
     ------
@@ -77,6 +86,7 @@ def _run(options: RunOptions, begin: float) -> None:
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
 
     from autotune.measure.local import LocalMeasurer
+    from autotune.report.job import Job
     from autotune.report.spaces import legal_lines
 
     with LocalMeasurer(
@@ -84,12 +94,17 @@ def _run(options: RunOptions, begin: float) -> None:
     ) as measurer:
         measurer.start()  # it starts up while the template is traced here
         _require_feasible(task)
-        work = work_of(task)
-        say(f"{task.workload} on {task.target}")
-        say(f"log {path}, seed {seed}{' (chosen now)' if chosen else ''}")
-        for line in legal_lines(task.space):
-            say(line)
-        summary = _tune(task, work, measurer, store, options, seed, begin)
+        job = Job(
+            task.workload,
+            str(task.target),
+            str(path),
+            seed,
+            work_of(task),
+            seed_chosen=chosen,
+            space=tuple(legal_lines(task.space)),
+            default_index=task.default_index,
+        )
+        summary = _tune(task, job, measurer, store, options, begin)
     if summary.best is None:
         raise StopError(NOTHING_FOUND, _nothing_valid(summary, path))
 
@@ -138,53 +153,49 @@ def _require_feasible(task: Task) -> None:
 
 def _tune(
     task: Task,
-    work: Work,
+    job: Job,
     measurer: LocalMeasurer,
     store: RecordStore,
     options: RunOptions,
-    seed: int,
     begin: float,
 ) -> TuneSummary:
-    """Run the loop under a display and print the summary line; the time counts from `begin`."""
+    """Run the loop under a display; the time counts from `begin`."""
     from autotune.cli.features import LazyTaskFeatures
-    from autotune.report.display import make_display
+    from autotune.report.display import View, make_display
     from autotune.report.progress import Progress
-    from autotune.report.summary import summary_line
     from autotune.tuner.factory import make_tuner
     from autotune.tuner.loop import tune
 
-    progress = Progress(work)
+    progress = Progress(begin=begin)
     search = options.search
-    tuner = make_tuner(
-        search.tuner,
-        task.space,
-        seed,
-        LazyTaskFeatures(task),
-        _prior(search.transfer, task),
-        search.storage,
-    )
     try:
-        with make_display(progress, say, width()) as display:
+        with make_display(View(options.view), progress, say) as display:
+            display.open_job(job)
+            tuner = make_tuner(
+                search.tuner,
+                task.space,
+                job.seed,
+                LazyTaskFeatures(task),
+                _prior(search.transfer, task, display),
+                search.storage,
+            )
             summary = tune(
                 task,
                 measurer,
                 tuner,
                 store,
                 options.trials,
-                seed,
+                job.seed,
                 on_event=display.on_event,
                 patience=search.patience,
             )
+            display.conclude()
     except KeyboardInterrupt as interrupt:
         raise _interrupted(progress, store, exit_code(interrupt)) from None
-    summary = replace(summary, elapsed_s=time.monotonic() - begin)
-    if summary.why:
-        say(f"stopped: {summary.why}")
-    say(summary_line(summary, work))
     return summary
 
 
-def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
+def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior | None:
     """Return what other logs say of the task's space; None if there are none."""
     if not logs:
         return None
@@ -193,12 +204,12 @@ def _prior(logs: Sequence[str], task: Task) -> TransferPrior | None:
 
     prior = TransferPrior.of([record for log in logs for record in read_any(log)], task.space)
     others = "1 workload" if prior.sources == 1 else f"{prior.sources} workloads"
-    say(f"learned from {prior.measurements} measurements of {others}")
+    display.note(f"learned from {prior.measurements} measurements of {others}")
     return prior
 
 
 def _interrupted(progress: Progress, store: RecordStore, code: int) -> StopError:
-    standing = progress.standing
+    (standing,) = progress.standings.values()
     if not standing.trial:
         return StopError(code, "interrupted before anything was measured")
     best = f", {standing.parts()[0]}" if standing.best_s is not None else ""

@@ -1,53 +1,118 @@
-"""Where a tuning run stands, as numbers: kept up to date by the loop's events."""
+"""Where a tuning run stands, as numbers: kept up to date by the run's events."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from autotune.report.units import Work, duration_text, time_text
-from autotune.tuner.events import Event, Measured, Started
+from autotune.report.job import Job
+from autotune.report.units import duration_text, percent_text, time_text
+from autotune.tuner.events import (
+    Event,
+    Finished,
+    MachineKnown,
+    Measured,
+    Noisy,
+    Started,
+    TuneSummary,
+)
 from records import Record
+
+RECENT = 64
+"""Outcomes of the latest trials that are kept."""
+
+CALM = 16
+"""Trials without a word of noise after which a machine counts as quiet again."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A run at one moment.
+    """One workload at one moment.
 
     Attributes
     ----------
-    trial, trials : int, int or None
-        Records of the workload so far, earlier runs included, and wanted in all; None for as
-        many as there is time for.
-    best_s : float or None
-        Fastest time, in seconds.
-    speed : str
-        The same as a speed with its unit; empty if there is none.
+    job : Job
+    trial : int
+        Records of the workload so far, earlier runs included.
+    trials : int or None
+        Records wanted in all; None for as many as there is time for.
+    best : Record or None
+        The fastest.
+    best_trial : int
+        Trial at which this run found it; 0 if an earlier one did.
+    default_s, ceiling_s : float or None
+        Time of the default configuration and the least possible one, in seconds, once known.
+    roof : str
+        What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
+        where that is not known.
     failures : mapping of str to int
         This run's failures by error code.
-    left_s : float or None
-        Seconds that the rest will take at this run's pace; None before its first measurement.
+    recent : tuple of float or None
+        Seconds of the latest trials of this run, the oldest first; None for a failure.
+    gain : float or None
+        By what share all further measurements are expected to better the best time.
     improved : bool
         Whether the last measurement was the fastest so far.
+    summary : TuneSummary or None
+        What it came to, once it is tuned no further.
     """
 
-    trial: int
-    trials: int | None
-    best_s: float | None
-    speed: str
-    failures: Mapping[str, int]
-    left_s: float | None
-    improved: bool
+    job: Job
+    trial: int = 0
+    trials: int | None = None
+    best: Record | None = None
+    best_trial: int = 0
+    default_s: float | None = None
+    ceiling_s: float | None = None
+    roof: str = "ceiling"
+    failures: Mapping[str, int] = field(default_factory=dict)
+    recent: tuple[float | None, ...] = ()
+    gain: float | None = None
+    improved: bool = False
+    summary: TuneSummary | None = None
+
+    @property
+    def best_s(self) -> float | None:
+        """Fastest time, in seconds."""
+        return None if self.best is None else self.best.cost_s
+
+    @property
+    def speed(self) -> str:
+        """The fastest time as a speed with its unit; empty if there is none."""
+        return "" if self.best_s is None else self.job.work.speed_text(self.best_s)
+
+    @property
+    def share(self) -> float | None:
+        """Speed of the best as a share of the ceiling's."""
+        if self.best_s is None or self.ceiling_s is None:
+            return None
+        return self.ceiling_s / self.best_s
+
+    @property
+    def share_text(self) -> str:
+        """The share in words: "59 % of peak"; empty if it is not known."""
+        return "" if self.share is None else f"{percent_text(self.share)} of {self.roof}"
+
+    @property
+    def count(self) -> str:
+        """Trials so far and in all: "12/64"; "12" if nobody said how many."""
+        return str(self.trial) if self.trials is None else f"{self.trial}/{self.trials}"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to measure."""
+        return self.summary is not None or (self.trials is not None and self.trial >= self.trials)
 
     def parts(self) -> list[str]:
         """Return what there is to say, most important first."""
         said = []
         if self.best_s is not None:
-            said.append(f"best {time_text(self.best_s)}, {self.speed}")
-        if self.left_s is not None and self.trial != self.trials:
-            said.append(f"{duration_text(self.left_s)} left")
+            shown = [f"best {time_text(self.best_s)}", self.speed, self.share_text]
+            said.append(", ".join(filter(None, shown)))
+        if self.gain is not None and not self.over:
+            said.append(f"{percent_text(self.gain)} to gain")
         if self.failures:
             said.append(failures_text(self.failures))
         return said
@@ -58,53 +123,144 @@ class Progress:
 
     Parameters
     ----------
-    work : Work
-        What one run of the kernel amounts to.
     clock : callable
         Seconds that only ever grow.
+    begin : float, optional
+        When the run began, by that clock; by default now.
+
+    Attributes
+    ----------
+    standings : dict of str to Standing
+        Every workload's, by label, in the order they were opened in.
+    latest : str
+        Label of the workload that the last event was about.
+    left_s : float or None
+        Seconds until the whole run ends; None if that is not known.
+    noise : float or None
+        Spread of a reference kernel's times, if the machine is noisy at present.
+    worst_noise : float or None
+        The largest that was seen.
     """
 
-    def __init__(self, work: Work, clock: Callable[[], float] = time.monotonic) -> None:
-        self._work = work
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, begin: float | None = None
+    ) -> None:
         self._clock = clock
-        self._begin = clock()
-        self._failures: Counter[str] = Counter()
-        self._measured = 0
-        self.standing = Standing(0, 0, None, "", {}, None, False)
+        self._begin = clock() if begin is None else begin
+        self._calm = 0
+        self.standings: dict[str, Standing] = {}
+        self.latest = ""
+        self.left_s: float | None = None
+        self.noise: float | None = None
+        self.worst_noise: float | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run began."""
+        return self._clock() - self._begin
+
+    @property
+    def done_share(self) -> float:
+        """How much of the run is done, from 0 to 1: by trials, else by time."""
+        standings = self.standings.values()
+        wanted = [standing.trials for standing in standings]
+        if all(trials is not None for trials in wanted):
+            trials = sum(filter(None, wanted))
+            return min(1.0, sum(standing.trial for standing in standings) / trials) if trials else 0
+        if self.left_s is None:
+            return 0.0
+        elapsed_s = self.elapsed_s
+        return elapsed_s / max(elapsed_s + self.left_s, 1e-9)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failures of this run by error code, over all workloads."""
+        total: dict[str, int] = {}
+        for standing in self.standings.values():
+            for code, count in standing.failures.items():
+                total[code] = total.get(code, 0) + count
+        return total
+
+    def open(self, job: Job) -> None:
+        """Take in that a workload belongs to the run."""
+        self.standings[job.label] = Standing(job)
+        self.latest = job.label
 
     def take(self, event: Event) -> Standing:
-        """Take in an event and return where the run stands now."""
-        if isinstance(event, Started):
-            self._begin = self._clock()
-            self.standing = self._stand(event.recorded, event.trials, event.best, None, False)
-        elif isinstance(event, Measured):
-            self._measured += 1
-            error = event.record.error
-            if error is not None:
-                self._failures[error["code"]] += 1
-            left_s = event.left_s
-            if left_s is None and event.trials is not None:
-                pace = (self._clock() - self._begin) / self._measured
-                left_s = pace * (event.trials - event.trial)
-            improved = event.best is event.record
-            self.standing = self._stand(event.trial, event.trials, event.best, left_s, improved)
-        return self.standing
+        """Take in an event and return where its workload stands now."""
+        self.latest = event.job
+        old = self.standings[event.job]
+        self.standings[event.job] = new = self._after(event, old)
+        return new
 
-    def _stand(
-        self,
-        trial: int,
-        trials: int | None,
-        best: Record | None,
-        left_s: float | None,
-        improved: bool,
-    ) -> Standing:
-        cost_s = None if best is None else best.cost_s
-        speed = "" if cost_s is None else self._work.speed_text(cost_s)
-        return Standing(trial, trials, cost_s, speed, dict(self._failures), left_s, improved)
+    def _after(self, event: Event, old: Standing) -> Standing:
+        match event:
+            case Started():
+                return replace(
+                    old,
+                    trial=event.recorded,
+                    trials=event.trials,
+                    best=event.best,
+                    default_s=event.default_cost_s,
+                )
+            case MachineKnown():
+                return replace(old, ceiling_s=event.ceiling_s, roof=_roof(event, old.job))
+            case Measured():
+                return self._after_trial(event, old)
+            case Noisy():
+                self.noise, self._calm = event.noise, 0
+                self.worst_noise = max(event.noise, self.worst_noise or 0.0)
+                return old
+            case Finished():
+                ceiling_s = event.summary.ceiling_s or old.ceiling_s
+                return replace(old, summary=event.summary, ceiling_s=ceiling_s, gain=None)
+
+    def _after_trial(self, event: Measured, old: Standing) -> Standing:
+        self.left_s = event.left_s
+        self._calm += 1
+        if self._calm >= CALM:
+            self.noise = None
+        failures = dict(old.failures)
+        if event.record.error is not None:
+            code = event.record.error["code"]
+            failures[code] = failures.get(code, 0) + 1
+        cost_s = event.record.cost_s if event.record.ok else None
+        improved = event.best is event.record
+        is_default = event.record.index == old.job.default_index
+        return replace(
+            old,
+            default_s=cost_s if is_default and cost_s is not None else old.default_s,
+            trial=event.trial,
+            trials=event.trials,
+            best=event.best,
+            best_trial=event.trial if improved else old.best_trial,
+            failures=failures,
+            recent=(*old.recent, cost_s)[-RECENT:],
+            gain=event.expected_gain,
+            improved=improved,
+        )
+
+    def left_text(self) -> str:
+        """Return the time left: "9 s left"; empty if it is not known or none is."""
+        if self.left_s is None or all(standing.over for standing in self.standings.values()):
+            return ""
+        return f"{duration_text(self.left_s)} left"
+
+
+def _roof(machine: MachineKnown, job: Job) -> str:
+    """Return which of the two a kernel's ceiling comes from."""
+    if machine.ceiling_s is None:
+        return "ceiling"
+    copying_s = job.work.bytes / machine.copy_bytes_s
+    return "copy" if math.isclose(copying_s, machine.ceiling_s, rel_tol=1e-6) else "peak"
 
 
 def failures_text(failures: Mapping[str, int]) -> str:
     """Return failures by kind, the commonest first: "3 failed (2 run timeout, 1 wrong answer)"."""
+    return f"{sum(failures.values())} failed ({kinds_text(failures)})"
+
+
+def kinds_text(failures: Mapping[str, int]) -> str:
+    """Return the kinds of failures, the commonest first: "2 run timeout, 1 wrong answer"."""
     kinds = sorted(failures.items(), key=lambda pair: (-pair[1], pair[0]))
-    said = ", ".join(f"{count} {code.lower().replace('_', ' ')}" for code, count in kinds)
-    return f"{sum(failures.values())} failed ({said})"
+    return ", ".join(f"{count} {code.lower().replace('_', ' ')}" for code, count in kinds)

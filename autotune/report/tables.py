@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 GAP = "  "
 
@@ -43,3 +45,79 @@ def wrap(text: str, width: int, indent: str = "") -> str:
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
     )
+
+
+def wrap_clauses(text: str, width: int, indent: str = "  ") -> str:
+    """Break a text like `wrap`, but behind semicolons where that will do."""
+    clauses = text.split("; ")
+    lines = [clauses[0]]
+    for clause in clauses[1:]:
+        lines[-1] += ";"
+        if len(lines[-1]) + 1 + len(clause) < width:
+            lines[-1] += f" {clause}"
+        else:
+            lines.append(indent + clause)
+    return "\n".join(wrap(line, width, indent) for line in lines)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table that leaves columns out where there is no room.
+
+    Attributes
+    ----------
+    header : str
+    cells : sequence of str
+        One per row.
+    rank : int
+        The higher, the sooner it is left out; the column of rank 0 stays.
+    right : bool
+        Whether it is aligned to the right.
+    """
+
+    header: str
+    cells: Sequence[str]
+    rank: int
+    right: bool = True
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal it takes."""
+        return max(map(cells_of, (self.header, *self.cells)))
+
+
+def cells_of(text: str) -> int:
+    """Return the columns of a terminal that a text takes: two for East Asian wide characters."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of a text as fits into so many columns."""
+    while cells_of(text) > width:
+        text = text[:-1]
+    return text
+
+
+def fitted(columns: Sequence[Column], width: int) -> list[str]:
+    """Return a table as lines no longer than `width`, headers first.
+
+    Columns without anything in them are left out, then those of the highest rank until the rest
+    fits; what is still too long is cut off.
+    """
+    kept = [column for column in columns if any(column.cells)]
+    while sum(column.width + len(GAP) for column in kept) - len(GAP) > width:
+        least = max(kept, key=lambda column: column.rank)
+        if least.rank == 0:
+            break
+        kept.remove(least)
+    lines = []
+    for cells in zip(*((column.header, *column.cells) for column in kept), strict=True):
+        padded = []
+        for cell, column in zip(cells, kept, strict=True):
+            space = " " * (column.width - cells_of(cell))
+            padded.append(space + cell if column.right else cell + space)
+        lines.append(cut(GAP.join(padded).rstrip(), width))
+    return lines

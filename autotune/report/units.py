@@ -49,6 +49,12 @@ def three_digits(value: float) -> str:
     return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
+def percent_text(share: float) -> str:
+    """Return a share >= 0 with two digits: ``0.0123`` -> "1.2 %", ``0.59`` -> "59 %"."""
+    percent = 100.0 * share
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
+
+
 def trials_text(number: int) -> str:
     """Return "1 trial", "2 trials"."""
     return f"{number} trial{'' if number == 1 else 's'}"

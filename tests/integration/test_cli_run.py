@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pyte
 import pytest
 
 import autotune
@@ -94,15 +95,19 @@ def test_a_run_logs_its_trials_beside_it_and_ends_in_one_summary_line(tuned):
     lines = done.stdout.splitlines()
     assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
     assert lines[1] == "log matmul.jsonl, seed 1"
+    compared = r"(as fast as |[\d.]+x )the default \([\d.]+ to [\d.]+\)"
+    compared += r"|too noisy for a ratio|which is the default"
     assert re.fullmatch(
-        r"best [\d.]+ [mun]?s, [\d.]+ GFLOPS, ([\d.]+x the default|too noisy for a ratio); "
-        r"config \d+; 4 trials; \d+ s",
+        rf"best [\d.]+ [mun]?s, [\d.]+ GFLOPS, (.* of \w+, )?({compared}); "
+        r"config \d+; 4 trials; (.*; )?\d+ s",
         lines[-1],
     )
-    assert lines[-2].startswith("4/4  best ")
+    table = next(n for n, line in enumerate(lines) if line.startswith("default  "))
+    assert lines[table - 2].startswith("4/4  best ")
+    assert lines[table + 1].startswith("best  ")
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines[:-1])) <= 80
     records = RecordStore(log).load()
     assert [r.ok for r in records] == [True] * 4
     assert {r.seed for r in records} == {1}
@@ -415,19 +420,35 @@ STEERING = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]")
 
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("colour", [True, False])
-def test_a_terminal_sees_one_line_that_renews_itself_and_fits(tmp_path, columns, colour):
+def test_a_terminal_sees_a_panel_that_renews_itself_and_fits(tmp_path, columns, colour):
     words = ["run", "matmul", *SIZE, "--trials", 3, "--seed", 0, "--log", tmp_path / "l.jsonl"]
     env = {} if colour else {"NO_COLOR": "1"}
     code, written = on_terminal(words, columns, env)
     assert code == 0
     assert bool(COLOUR.search(written)) == colour
-    text = STEERING.sub("", written)
-    drawn = [line for line in re.split(r"[\r\n]+", text) if re.search(r"\d/3 ", line)]
-    assert drawn
+    drawn = re.split(r"[\r\n]+", STEERING.sub("", written))
     assert all(len(line) <= columns for line in drawn)
-    assert any(re.search(r"3/3 best [\d.]+ [mun]?s", line) for line in drawn)
-    assert text.rstrip().splitlines()[-1].startswith("best ")
-    assert written.count("\x1b[?25l") == written.count("\x1b[?25h")  # the cursor is back
+    for label, what in (("trials", r"━+  3/3"), ("best", r"[\d.]+ [mun]?s, [\d.]+ GFLOPS")):
+        assert any(re.search(rf"^ *{label} +{what}", line) for line in drawn), label
+    screen = pyte.Screen(columns, 24)
+    pyte.Stream(screen).feed(written)
+    lines = "\n".join(line.rstrip() for line in screen.display).rstrip().split("\n")
+    assert lines[0].startswith("matmul(m=16, n=16")
+    assert not any("trials  " in line for line in lines)  # the panel is gone
+    last = max(n for n, line in enumerate(lines) if line.startswith("best "))
+    said = " ".join(" ".join(lines[last:]).split())
+    assert re.search(r"; config \d+; 3 trials; (.*; )?\d+ s$", said)
+    assert not screen.cursor.hidden
+
+
+def test_a_quiet_run_prints_its_last_line_and_only_one_view_can_be_asked_for(tmp_path):
+    words = ["run", "matmul", *SIZE, "--trials", 2, "--log", tmp_path / "log.jsonl", "--quiet"]
+    done = call(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"best .*; 2 trials; .*\n", done.stdout)
+    both = call(*words, "--json-lines")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert both.stderr.startswith("autotune: --quiet and --json-lines exclude one another")
 
 
 def test_a_dumb_terminal_gets_plain_lines(tmp_path):

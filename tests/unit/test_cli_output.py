@@ -1,9 +1,8 @@
-"""What the command line writes: lines, tables, speeds, and the standing of a run."""
+"""What the command line writes: lines, tables, speeds, logs and spaces."""
 
 import logging
 import os
 import warnings
-from dataclasses import replace
 
 import pytest
 
@@ -11,32 +10,14 @@ from autotune.cli.messages import Messages
 from autotune.cli.output import complain, one_line, say, width
 from autotune.cli.show import show_command
 from autotune.cli.tasks import closest, parse_settings
-from autotune.measure.result import MeasureResult
-from autotune.report.display import PlainDisplay
-from autotune.report.progress import Progress, failures_text
 from autotune.report.spaces import legal_lines, space_text
-from autotune.report.summary import log_summary_text, summary_line
-from autotune.report.tables import table, wrap
-from autotune.report.units import Work, duration_text, three_digits, time_text
-from autotune.tuner.events import End, Finished, Measured, Started, TuneSummary
-from records import Record, summary
+from autotune.report.summary import log_summary_text
+from autotune.report.tables import Column, cells_of, fitted, table, wrap
+from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
+from records import summary
 from records.errors import RecordWarning
 from search_spaces import ChoiceKnob, Constraint, Space, SplitKnob
-
-
-def record(index=0, cost_s=None, error="RUN_TIMEOUT", timestamp=0.0):
-    outcome = {"costs_s": (cost_s,)}
-    if cost_s is None:
-        outcome = {"error": {"code": error, "stage": "run", "message": "m"}}
-    return Record(
-        workload={"template": "t", "args": {"n": 4}},
-        target="llvm",
-        config={"index": index, "values": {"k": index}},
-        seed=0,
-        timestamp=timestamp,
-        **outcome,
-    )
-
+from tests.report_events import record
 
 # -- lines ---------------------------------------------------------------------------------
 
@@ -130,6 +111,14 @@ def test_durations_are_told_to_the_second(seconds, text):
     assert duration_text(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0 %"), (0.0004, "0.04 %"), (0.0123, "1.2 %"), (0.0996, "10 %")]
+)
+def test_shares_are_percents_of_two_digits(share, text):
+    assert percent_text(share) == text
+    assert percent_text(1.034) == "103 %"
+
+
 def test_speed_is_gflops_where_operations_are_known_whatever_the_size_and_gb_per_s_elsewhere():
     assert Work(2e9, 1e6).speed_text(0.5) == "4.00 GFLOPS"
     assert Work(1e6, 8e6).speed_text(1e-3) == "1.00 GFLOPS"
@@ -154,104 +143,32 @@ def test_the_last_column_wraps_within_the_width():
     assert all(line.startswith(" " * 6) for line in text.splitlines()[2:])
 
 
+def columns(*ranks):
+    return [Column(f"c{rank}", ["x", "yy"], rank) for rank in ranks]
+
+
+@pytest.mark.parametrize(
+    ("width", "header"), [(14, "c0  c3  c1  c2"), (13, "c0  c1  c2"), (9, "c0  c1"), (5, "c0")]
+)
+def test_a_table_leaves_out_what_matters_least_where_there_is_no_room(width, header):
+    assert fitted(columns(0, 3, 1, 2), width)[0] == header
+
+
+def test_a_table_leaves_out_empty_columns_and_cuts_what_is_still_too_long():
+    lines = fitted([Column("", ["abcdef"], 0, right=False), Column("none", [""], 1)], 4)
+    assert lines == ["", "abcd"]
+
+
+def test_a_wide_character_takes_two_columns():
+    assert cells_of("a界e\u0301") == 4
+    lines = fitted([Column("", ["界", "ab"], 0, right=False), Column("n", ["1", "2"], 1)], 40)
+    assert lines == ["    n", "界  1", "ab  2"]
+
+
 def test_wrapped_text_keeps_every_word():
     text = "one two three four five six"
     assert wrap(text, 12, "  ").split() == text.split()
     assert wrap("", 10) == ""
-
-
-# -- a run -----------------------------------------------------------------------------------
-
-
-def run_events(outcomes, recorded=0, trials=None):
-    """Events of a run whose candidates took these seconds; None for a failure."""
-    total = trials or recorded + len(outcomes)
-    best = None
-    events = [Started(total, recorded, None)]
-    for number, cost_s in enumerate(outcomes, recorded + 1):
-        new = record(number, cost_s)
-        if cost_s is not None and (best is None or cost_s < best.cost_s):
-            best = new
-        events.append(Measured(number, total, new, MeasureResult(costs_s=(1.0,)), best))
-    return events
-
-
-def test_the_standing_counts_failures_by_kind_and_tells_the_time_left():
-    now = iter(range(100))
-    progress = Progress(Work(2e9, 1.0), clock=lambda: next(now))
-    events = run_events([None, 0.5, 0.25, 1.0], trials=10)
-    for event in events:
-        standing = progress.take(event)
-    assert (standing.trial, standing.trials, standing.best_s) == (4, 10, 0.25)
-    assert standing.speed == "8.00 GFLOPS"
-    assert standing.failures == {"RUN_TIMEOUT": 1}
-    assert standing.left_s == 6.0  # one second each
-    assert not standing.improved
-    assert standing.parts() == ["best 250 ms, 8.00 GFLOPS", "6 s left", "1 failed (1 run timeout)"]
-
-
-def test_plain_lines_come_at_improvements_every_eighth_trial_and_at_the_end():
-    lines = []
-    display = PlainDisplay(Progress(Work(None, 1.0), clock=lambda: 0.0), lines.append)
-    with display as shown:
-        for event in run_events([1.0, 2.0, 0.5] + [3.0] * 16):
-            shown.on_event(event)
-    assert [line.split("/")[0].strip() for line in lines] == ["1", "3", "8", "16", "19"]
-    assert "left" not in lines[-1]
-
-
-def test_plain_lines_of_a_resumed_run_begin_with_what_the_log_holds():
-    lines = []
-    display = PlainDisplay(Progress(Work(None, 1e9)), lines.append)
-    display.on_event(Started(64, 20, record(3, 0.5)))
-    assert lines == ["20/64  best 500 ms, 2.00 GB/s"]
-
-
-def test_failures_are_told_commonest_first():
-    assert failures_text({"UNKNOWN": 1, "WRONG_ANSWER": 3, "BUILD_TIMEOUT": 1}) == (
-        "5 failed (3 wrong answer, 1 build timeout, 1 unknown)"
-    )
-
-
-def finished(**changes):
-    values = {
-        "trials": 64, "measured": 64, "failures": {}, "best": record(7, 0.5),
-        "default_costs_s": (0.9, 1.0, 1.2), "ended": End.TRIALS, "elapsed_s": 75.0, **changes,
-    }  # fmt: skip
-    return Finished(TuneSummary(**values)).summary
-
-
-def test_the_summary_compares_with_the_default_configuration():
-    assert summary_line(finished(), Work(1e9, 1.0)) == (
-        "best 500 ms, 2.00 GFLOPS, 2.00x the default; config 7; 64 trials; 1:15 min"
-    )
-
-
-def test_the_summary_compares_nothing_that_noise_hides():
-    noisy = summary_line(finished(default_costs_s=(1.0, 1.0, 3.5)), Work(1e9, 1.0))
-    assert noisy.startswith("best 500 ms, 2.00 GFLOPS, too noisy for a ratio;")
-    best = replace(record(7, 0.5), costs_s=(0.1, 0.5, 0.5))
-    assert "too noisy" in summary_line(finished(best=best), Work(1e9, 1.0))
-    level = summary_line(finished(default_costs_s=(1.0, 1.0, 2.9)), Work(1e9, 1.0))
-    assert "2.00x the default" in level
-
-
-def test_the_summary_says_what_is_missing():
-    line = summary_line(
-        finished(
-            best=None,
-            default_costs_s=None,
-            ended=End.EXHAUSTED,
-            trials=1,
-            failures={"WRONG_ANSWER": 1},
-        ),
-        Work(1e9, 1.0),
-    )
-    assert line == (
-        "nothing valid was found; 1 trial; 1 failed (1 wrong answer); the space holds no more; "
-        "1:15 min"
-    )
-    assert "default" not in summary_line(finished(default_costs_s=None), Work(1e9, 1.0))
 
 
 # -- logs and spaces -------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+"""A workload of a run, as those who watch the run know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.report.units import Work
+from autotune.task import Workload
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload of a run.
+
+    Attributes
+    ----------
+    workload : Workload
+    target : str
+    log : str
+        Path of its log.
+    seed : int
+    work : Work
+        What one run of its kernel amounts to.
+    label : str
+        What events call it; "" if it is the only one.
+    seed_chosen : bool
+        Whether this run chose the seed.
+    space : tuple of str
+        What there is to say of its search space, a line each.
+    default_index : int or None
+        Index of the space's default configuration.
+    """
+
+    workload: Workload
+    target: str
+    log: str
+    seed: int
+    work: Work
+    label: str = ""
+    seed_chosen: bool = False
+    space: tuple[str, ...] = ()
+    default_index: int | None = None
+
+    @property
+    def heading(self) -> list[str]:
+        """What a run begins with: workload, log and seed, search space; a line each."""
+        chosen = " (chosen now)" if self.seed_chosen else ""
+        title = f"{self.workload} on {self.target}"
+        return [
+            f"{self.label}: {title}" if self.label else title,
+            f"log {self.log}, seed {self.seed}{chosen}",
+            *self.space,
+        ]

@@ -1,0 +1,197 @@
+"""What a run achieved: a table of default, best and ceiling, and one last line."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from autotune.report.progress import Standing, failures_text
+from autotune.report.ratio import Ratio
+from autotune.report.tables import Column, fitted
+from autotune.report.units import (
+    duration_text,
+    percent_text,
+    three_digits,
+    time_text,
+    trials_text,
+)
+from autotune.tuner.events import End, TuneSummary
+
+
+def best_costs(summary: TuneSummary) -> Sequence[float] | None:
+    """Return the best configuration's times: those taken beside the default's, if there are any."""
+    if summary.best_costs_s is not None:
+        return summary.best_costs_s
+    return None if summary.best is None else summary.best.costs_s
+
+
+def over_default(standing: Standing) -> Ratio | None:
+    """Return how much faster the best of a finished workload is than its default.
+
+    None if either was not timed, or they are one and the same.
+    """
+    summary = standing.summary
+    if summary is None or _is_default(standing):
+        return None
+    return Ratio.of(best_costs(summary), summary.default_costs_s)
+
+
+def _is_default(standing: Standing) -> bool:
+    best = None if standing.summary is None else standing.summary.best
+    return best is not None and best.index == standing.job.default_index
+
+
+def outcome_lines(standings: Sequence[Standing], width: int) -> list[str]:
+    """Return the table that a run ends with, and why it ended where that was not the trials.
+
+    Parameters
+    ----------
+    standings : sequence of Standing
+        Of the workloads that were tuned to their end, each with its summary.
+    width : int
+        Columns of the terminal.
+    """
+    if len(standings) == 1:
+        lines = _one_table(standings[0], width)
+    else:
+        lines = _table_of_several(standings, width)
+    for standing in standings:
+        assert standing.summary is not None
+        if standing.summary.why:
+            name = f"{standing.job.label}: " if standing.job.label else ""
+            how = "failed" if standing.summary.ended is End.FAILED else "stopped"
+            lines.append(f"{name}{how}: {standing.summary.why}")
+    return lines
+
+
+def _one_table(standing: Standing, width: int) -> list[str]:
+    """Return default, best and ceiling, a row each; nothing if there is nothing to compare."""
+    summary, work = standing.summary, standing.job.work
+    assert summary is not None
+    costs_s = best_costs(summary)
+    times = {
+        "default": summary.default_cost_s,
+        "best": None if costs_s is None else statistics.median(costs_s),
+        "ceiling": standing.ceiling_s,
+    }
+    known = {name: time_s for name, time_s in times.items() if time_s is not None}
+    if len(known) < 2:
+        return []
+    ratio, default_s, ceiling_s = over_default(standing), known.get("default"), standing.ceiling_s
+    ratios, ranges = dict.fromkeys(known, ""), dict.fromkeys(known, "")
+    if ratio is not None:
+        ratios["best"], ranges["best"] = ratio.text, ratio.range_text
+    if default_s is not None and ceiling_s is not None and (ratio is None or not ratio.noisy):
+        ratios["ceiling"] = f"{three_digits(default_s / ceiling_s)}x"
+    shares = ["" if ceiling_s is None else percent_text(ceiling_s / t) for t in known.values()]
+    return fitted(
+        [
+            Column("", list(known), 0, right=False),
+            Column("time", [time_text(time_s) for time_s in known.values()], 1),
+            Column("throughput", [work.speed_text(time_s) for time_s in known.values()], 2),
+            Column(f"of {standing.roof}", shares, 3),
+            Column("over default", list(ratios.values()), 4),
+            Column("range", list(ranges.values()), 5),
+        ],
+        width,
+    )
+
+
+def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
+    """Return a row per workload."""
+    rows = []
+    for standing in standings:
+        summary = standing.summary
+        assert summary is not None
+        costs_s = best_costs(summary)
+        best_s = None if costs_s is None else statistics.median(costs_s)
+        ratio = over_default(standing)
+        rows.append(
+            (
+                standing.job.label,
+                _time(summary.default_cost_s),
+                _time(best_s) or "nothing valid",
+                _time(standing.ceiling_s),
+                "" if best_s is None else standing.job.work.speed_text(best_s),
+                _share(standing, best_s),
+                "" if ratio is None else ratio.text,
+                "" if ratio is None else ratio.range_text,
+                str(summary.trials),
+            )
+        )
+    ranks = {"": 0, "default": 4, "best": 1, "ceiling": 5, "throughput": 6, "of ceiling": 2}
+    ranks |= {"over default": 3, "range": 8, "trials": 7}
+    columns = [
+        Column(name, cells, rank, right=bool(name))
+        for (name, rank), cells in zip(ranks.items(), zip(*rows, strict=True), strict=True)
+    ]
+    return fitted(columns, width)
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else time_text(seconds)
+
+
+def _share(standing: Standing, best_s: float | None) -> str:
+    if best_s is None or standing.ceiling_s is None:
+        return ""
+    return f"{percent_text(standing.ceiling_s / best_s)} {standing.roof}"
+
+
+def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | None = None) -> str:
+    """Return what a run achieved, in one line.
+
+    Parameters
+    ----------
+    standings : sequence of Standing
+        Of the workloads that were tuned to their end, each with its summary.
+    elapsed_s : float
+        Wall time of the whole run.
+    noise : float, optional
+        The largest spread of a reference kernel's times, if the machine was noisy.
+    """
+    said = _best_of_one(standings[0]) if len(standings) == 1 else _best_of_several(standings)
+    summaries = [standing.summary for standing in standings if standing.summary is not None]
+    said.append(trials_text(sum(summary.trials for summary in summaries)))
+    failures: dict[str, int] = {}
+    for summary in summaries:
+        for code, count in summary.failures.items():
+            failures[code] = failures.get(code, 0) + count
+    if failures:
+        said.append(failures_text(failures))
+    if len(standings) == 1 and summaries[0].ended is End.EXHAUSTED:
+        said.append("the space holds no more")
+    if noise is not None:
+        said.append(f"noisy machine ({percent_text(noise)})")
+    said.append(duration_text(elapsed_s))
+    return "; ".join(said)
+
+
+def _best_of_one(standing: Standing) -> list[str]:
+    summary = standing.summary
+    assert summary is not None
+    costs_s = best_costs(summary)
+    if summary.best is None or costs_s is None:
+        return ["nothing valid was found"]
+    best_s, ratio = statistics.median(costs_s), over_default(standing)
+    said = [f"best {time_text(best_s)}", standing.job.work.speed_text(best_s)]
+    if standing.ceiling_s is not None:
+        said.append(f"{percent_text(standing.ceiling_s / best_s)} of {standing.roof}")
+    if ratio is not None:
+        said.append(ratio.sentence("the default"))
+    elif _is_default(standing):
+        said.append("which is the default")
+    return [", ".join(said), f"config {summary.best.index}"]
+
+
+def _best_of_several(standings: Sequence[Standing]) -> list[str]:
+    summaries = [standing.summary for standing in standings if standing.summary is not None]
+    found = sum(summary.best is not None for summary in summaries)
+    said = [f"best of {found} of {len(summaries)} workloads"]
+    ratios = [r for s in standings if (r := over_default(s)) is not None and not r.noisy]
+    if ratios:
+        mean = math.exp(statistics.fmean(math.log(ratio.value) for ratio in ratios))
+        among = "" if len(ratios) == found else f" of {len(ratios)} of them"
+        said.append(f"{three_digits(mean)}x the default, geometric mean{among}")
+    return [", ".join(said)]
