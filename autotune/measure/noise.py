@@ -1,36 +1,40 @@
 """How noisy the machine is: a reference kernel that should always take the same time is timed.
 
-Whatever makes it take longer, a neighbour, a hot processor, a busy memory, makes candidates slow
-too, and a search that does not know takes it for their fault.
+Whatever makes it take longer, a neighbour, a hot processor, makes candidates slow too, and a search
+that does not know takes it for their fault.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable
 
-from records import relative_spread
-
 NOISY = 0.1
 """Noise above which a machine is called noisy: candidates a tenth apart cannot be told apart."""
 
-CALLS = 8
-"""Calls that are timed at a look; one more before them wakes the threads."""
+CALLS = 4
+"""Calls in a loop, which lasts about as long as a repeat of a candidate: 8 ms."""
+
+LOOPS = 2
+"""Loops that are timed at a look; one call before them wakes the threads."""
 
 LOOKS = 8
 """Looks that the estimate is made of."""
 
-INTERVAL_S = 1.0
-"""Seconds between looks, each of which takes some 10 ms."""
+INTERVAL_S = 2.0
+"""Seconds between looks, which so take a hundredth of the time."""
 
 
 class NoiseMonitor:
     """Times a reference kernel now and then, and estimates the noise from the latest times.
 
-    The noise is the interquartile range of these times over their median. It shows both how much
-    calls in a row differ and how far the machine drifts from one look to another, and is not
-    impressed by single slow calls, which medians of candidates are not either.
+    The noise is by how much the upper quartile of the loops is slower than the fastest of all their
+    calls, relative to that. So it grows with what loops in a row differ by, with the drift from one
+    look to another, and with a neighbour who is always there: he slows every loop, as a loop is as
+    long as several of the turns that the system gives, but not every call. One slow loop in a while
+    does not count, as it does not for medians of candidates.
 
     Parameters
     ----------
@@ -45,13 +49,17 @@ class NoiseMonitor:
     ) -> None:
         self._call = call
         self._clock = clock
-        self._times_s: deque[float] = deque(maxlen=LOOKS * CALLS)
+        self._loops: deque[list[float]] = deque(maxlen=LOOKS * LOOPS)
         self._next = clock()
 
     @property
     def noise(self) -> float | None:
-        """Relative spread of the latest times; None before the first look."""
-        return relative_spread(self._times_s)
+        """The estimate; None before the first look."""
+        if not self._loops:
+            return None
+        means = [statistics.fmean(loop) for loop in self._loops]
+        upper = statistics.quantiles(means, n=4, method="inclusive")[2]
+        return upper / min(map(min, self._loops)) - 1.0
 
     @property
     def noisy(self) -> bool:
@@ -63,8 +71,11 @@ class NoiseMonitor:
         if self._clock() < self._next:
             return
         self._call()
-        for _ in range(CALLS):
-            begin = self._clock()
-            self._call()
-            self._times_s.append(self._clock() - begin)
+        for _ in range(LOOPS):
+            self._loops.append([self._timed_call() for _ in range(CALLS)])
         self._next = self._clock() + INTERVAL_S
+
+    def _timed_call(self) -> float:
+        begin = self._clock()
+        self._call()
+        return max(self._clock() - begin, 1e-9)
