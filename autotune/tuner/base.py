@@ -15,6 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.cost_model.base import IndexVector
+from autotune.tuner.diversity import Geometry, spread_out
+from search_spaces.errors import SpaceError
 from search_spaces.space import Space
 
 
@@ -149,3 +151,20 @@ class Tuner(ABC):
         """Return up to ``n`` random feasible candidates, neither seen nor in ``exclude``."""
         excluded = self._seen.union(exclude)
         return [int(index) for index in self.space.sample(n, rng, exclude=sorted(excluded))]
+
+    def _spread(
+        self, geometry: Geometry, n: int, pool: int, rng: np.random.Generator
+    ) -> list[int]:
+        """Return the default candidate first of all, and random ones as unlike as can be.
+
+        They are chosen from `pool` random ones, and are unlike what was seen, too.
+        """
+        first: list[int] = []
+        if not self._seen:
+            try:
+                first = [self.space.default_index]
+            except SpaceError:  # nothing is feasible, and an empty answer says just that
+                return []
+        sample = self._sample(max(n, pool), rng, exclude=first)
+        taken = [*self.seen.tolist(), *first]
+        return first + spread_out(geometry, sample, taken, n - len(first))

@@ -19,28 +19,34 @@ class Geometry:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._coordinates: dict[int, FloatVector] = {}
+        self._tables: dict[int, FloatVector] = {}
         for number, knob in enumerate(space.knobs):
             if knob.numeric:
                 columns = knob.columns(np.arange(len(knob), dtype=np.int64)).values()
                 table = np.stack([_unit_scale(c.astype(np.float64)) for c in columns], axis=1)
-                self._coordinates[number] = table
+                self._tables[number] = table / table.shape[1]
 
     def positions(self, indices: Sequence[int] | IndexVector) -> IndexVector:
         """Return the knob positions of candidates, int64 (n, knobs)."""
         return self._space.positions(np.asarray(indices, dtype=np.int64))
 
+    def distances(self, some: IndexVector, many: IndexVector) -> FloatVector:
+        """Return the distances of positions (k, knobs) from positions (n, knobs): (k, n)."""
+        total = np.zeros((len(some), len(many)))
+        for number in range(some.shape[1]):
+            here, there = some[:, number], many[:, number]
+            table = self._tables.get(number)
+            if table is None:
+                total += here[:, None] != there
+            else:
+                for column in table.T:
+                    total += np.abs(column[here][:, None] - column[there])
+        return total
+
     def distance(self, one: IndexVector, many: IndexVector) -> FloatVector:
         """Return the distances from positions (knobs,) to positions (n, knobs): shape (n,)."""
-        total = np.zeros(len(many))
-        for number, here in enumerate(one):
-            there = many[:, number]
-            table = self._coordinates.get(number)
-            if table is None:
-                total += there != here
-            else:
-                total += np.abs(table[there] - table[here]).mean(axis=1)
-        return total
+        out: FloatVector = self.distances(one[np.newaxis], many)[0]
+        return out
 
 
 def _unit_scale(column: FloatVector) -> FloatVector:
@@ -58,9 +64,8 @@ def spread_out(
     The greedy max-min rule; where nothing is taken yet, the first candidate comes first.
     """
     positions = geometry.positions(candidates)
-    nearest = np.full(len(candidates), np.inf)
-    for other in geometry.positions(taken):
-        nearest = np.minimum(nearest, geometry.distance(other, positions))
+    apart = geometry.distances(positions, geometry.positions(taken))
+    nearest: FloatVector = apart.min(axis=1, initial=np.inf)
     picked: list[int] = []
     for _ in range(min(n, len(candidates))):
         row = int(np.argmax(nearest))

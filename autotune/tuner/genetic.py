@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.diversity import Geometry, spread_out
-from autotune.tuner.moves import TRIES, crossed, first_new, mutated
+from autotune.tuner.base import Tuner
+from autotune.tuner.diversity import Geometry
+from autotune.tuner.hearsay import Hearsay, HearsaySettings
+from autotune.tuner.moves import changed, crossed, new_ones
 from search_spaces.space import Space
+
+TRIES = 64
+"""Children bred before a random candidate takes their place."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,18 @@ class GeneticSettings:
         A parent is the best of so many drawn from the population.
     mutations : float
         Mean number of knobs of a child that change by themselves.
+    litter : int
+        Of so many children the most promising one is measured.
+    hearsay : HearsaySettings
+        How children are judged.
     """
 
     start: int = 16
-    population: int = 12
+    population: int = 16
     tournament: int = 3
     mutations: float = 0.8
+    litter: int = 4
+    hearsay: HearsaySettings = field(default_factory=HearsaySettings)
 
 
 class GeneticTuner(Tuner):
@@ -57,36 +67,25 @@ class GeneticTuner(Tuner):
         settings = self._settings
         working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
         if len(self._seen) < settings.start or len(working) < 2:
-            sample = self._sample(16 * n, rng)
-            return spread_out(self._geometry, sample, self.seen.tolist(), n)
-        parents = working[: settings.population]
+            return self._spread(self._geometry, n, 16 * n, rng)
+        parents = [o.index for o in working[: settings.population]]
+        hearsay = Hearsay(self._geometry, self.observations, settings.hearsay)
         picked: list[int] = []
         while len(picked) < n:
-            child = self._child(parents, self._seen.union(picked), rng)
-            if child is None:
+            litter = self._litter(parents, self._seen.union(picked), rng)
+            if not litter:
                 return picked + self._sample(n - len(picked), rng, exclude=picked)
-            picked.append(child)
+            picked.append(hearsay.best(litter))
         return picked
 
-    def _child(
-        self, parents: list[Observation], barred: set[int], rng: np.random.Generator
-    ) -> int | None:
-        rate = self._settings.mutations / max(1, len(self._varying))
-        for _ in range(8):
-            pair = [self._parent(parents, rng), self._parent(parents, rng)]
-            one, other = self.space.positions(pair)
-            children = mutated(
-                self.space, crossed(one, other, TRIES // 8, rng), rate, rng
-            )
-            found = first_new(self.space, children, barred)
-            if found is not None:
-                return found
-        return None
-
-    def _parent(self, parents: list[Observation], rng: np.random.Generator) -> int:
-        drawn = rng.integers(len(parents), size=self._settings.tournament)
-        return parents[int(drawn.min())].index  # they are sorted
-
-    @property
-    def _varying(self) -> list[int]:
-        return [number for number, knob in enumerate(self.space.knobs) if len(knob) > 1]
+    def _litter(self, parents: list[int], barred: set[int], rng: np.random.Generator) -> list[int]:
+        """Return up to `litter` different new children; fewer where most are known."""
+        settings = self._settings
+        drawn = rng.integers(len(parents), size=(2, TRIES, settings.tournament)).min(axis=2)
+        rows = self.space.positions(parents)
+        mixed = crossed(rows[drawn[0]], rows[drawn[1]], rng)
+        varying = sum(len(knob) > 1 for knob in self.space.knobs)
+        knobs = rng.binomial(varying, settings.mutations / max(varying, 1), size=TRIES)
+        return new_ones(self.space, changed(self.space, mixed, knobs, rng), barred)[
+            : settings.litter
+        ]

@@ -1,21 +1,16 @@
-"""Local search: climbs from the best by one knob at a time, mixes in crossings, and restarts."""
+"""Local search: small changes and mixtures of the best, chosen by what was measured near them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from autotune.cost_model.base import IndexVector
 from autotune.tuner.base import Tuner
-from autotune.tuner.diversity import Geometry, spread_out
-from autotune.tuner.moves import (
-    TRIES,
-    crossed,
-    first_new,
-    mutated,
-    one_knob_changes,
-    two_knobs_changed,
-)
+from autotune.tuner.diversity import Geometry
+from autotune.tuner.hearsay import Hearsay, HearsaySettings
+from autotune.tuner.moves import changed, crossed, new_ones, one_knob_changes
 from search_spaces.space import Space
 
 
@@ -26,32 +21,38 @@ class LocalSettings:
     Attributes
     ----------
     start : int
-        Candidates measured before it climbs.
+        Candidates measured before it moves, the default one first.
     climbers : int
-        The neighbourhoods of the best so many candidates are searched.
-    cross_share : float
-        Share of proposals that mix two of the best candidates instead.
-    leap_share : float
-        Share of proposals that change two knobs of one of the best candidates to any value.
+        Moves start from the best so many candidates.
     decay : float
-        The k-th best candidate is chosen with a weight of decay^k.
-    patience : int
-        A climb that proposed so many candidates in vain ends, and another one starts elsewhere.
+        The k-th best of them is chosen with a weight of decay^k.
+    pool : int
+        The best of so many moves is made.
+    cross_share : float
+        Share of moves that mix two of the best candidates.
+    leap_share : float
+        Share of moves that change two knobs; the others change one.
+    blind_share : float
+        Share of proposals that are any move.
+    hearsay : HearsaySettings
+        How a move is judged.
     """
 
-    start: int = 12
+    start: int = 8
     climbers: int = 8
+    decay: float = 0.7
+    pool: int = 32
     cross_share: float = 0.25
     leap_share: float = 0.2
-    decay: float = 0.5
-    patience: int = 50
+    blind_share: float = 0.1
+    hearsay: HearsaySettings = field(default_factory=HearsaySettings)
 
 
 class LocalTuner(Tuner):
-    """Searches the one-knob neighbourhoods of the best candidates, the best one's most.
+    """Moves from the best candidates to what their measured surroundings speak for.
 
-    A climb ends by itself when a neighbourhood is exhausted; the next best candidate's is then
-    searched, and what was seen is never proposed again, so that no climb turns back.
+    What lies far from all measurements counts as better than it looks, so that the search leaves
+    a neighbourhood before it has exhausted it, and finds its way back.
 
     Parameters
     ----------
@@ -64,65 +65,46 @@ class LocalTuner(Tuner):
         super().__init__(space, seed)
         self._settings = settings or LocalSettings()
         self._geometry = Geometry(space)
-        self._climb: set[int] = set()
-        self._top: int | None = None
-        self._since = 0
-        self._restarted = False
 
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
-        working = self._climbing()
-        if len(self._climb) < self._settings.start or not working:
-            sample = self._sample(16 * n, rng)
-            picked = spread_out(self._geometry, sample, self.seen.tolist(), n)
-        else:
-            picked = self._moves(working, n, rng)
-        self._climb.update(picked)
-        return picked
-
-    def _climbing(self) -> list[int]:
-        """Return what worked of this climb, the fastest first; begin another one if it is stale."""
-        told = [o for o in self._told.values() if o.index in self._climb or not self._restarted]
-        working = sorted((o for o in told if o.ok), key=lambda o: o.order)
-        if working and working[0].index != self._top:
-            self._top, self._since = working[0].index, len(self._climb)
-        if working and len(self._climb) - self._since >= self._settings.patience:
-            self._climb, self._top, self._since, self._restarted = set(), None, 0, True
-            return []
-        return [o.index for o in working[: self._settings.climbers]]
-
-    def _moves(self, best: list[int], n: int, rng: np.random.Generator) -> list[int]:
+        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        if len(self._seen) < self._settings.start or not working:
+            return self._spread(self._geometry, n, 16 * n, rng)
+        best = [o.index for o in working[: self._settings.climbers]]
+        hearsay = Hearsay(self._geometry, self.observations, self._settings.hearsay)
         picked: list[int] = []
         while len(picked) < n:
-            found = self._move(best, self._seen.union(picked), rng)
-            if found is None:
+            moves = self._moves(best, self._seen.union(picked), rng)
+            if not moves:
                 return picked + self._sample(n - len(picked), rng, exclude=picked)
-            picked.append(found)
+            blind = rng.random() < self._settings.blind_share
+            picked.append(moves[0] if blind else hearsay.best(moves))
         return picked
 
-    def _move(self, best: list[int], barred: set[int], rng: np.random.Generator) -> int | None:
-        weights = self._settings.decay ** np.arange(len(best))
-        order = rng.choice(len(best), size=len(best), replace=False, p=weights / weights.sum())
-        lot = float(rng.random())
-        if lot < self._settings.cross_share + self._settings.leap_share:
-            rows = self.space.positions([best[number] for number in order[:2]])
-            if lot < self._settings.cross_share and len(rows) > 1:
-                rows = mutated(self.space, crossed(rows[0], rows[1], TRIES, rng), 0.05, rng)
-            else:
-                rows = two_knobs_changed(self.space, rows[0], TRIES, rng)
-            found = first_new(self.space, rows, barred)
-            if found is not None:
-                return found
-        for number in order.tolist():
-            found = self._neighbor(best[number], barred, rng)
-            if found is not None:
-                return found
-        return None
+    def _moves(self, best: list[int], barred: set[int], rng: np.random.Generator) -> list[int]:
+        """Return up to `pool` moves at random; where there are none, changes of one knob."""
+        moves = new_ones(self.space, self._drawn(best, rng), barred)[: self._settings.pool]
+        if moves:
+            return moves
+        for index in best:
+            moves = [i for i in one_knob_changes(self.space, index).tolist() if i not in barred]
+            if moves:
+                break
+        return moves
 
-    def _neighbor(self, index: int, barred: set[int], rng: np.random.Generator) -> int | None:
-        """Return an unseen neighbour: one step of a knob rather than a leap."""
-        for around in (self.space.neighbors(index), one_knob_changes(self.space, index)):
-            free = [i for i in around.tolist() if i not in barred]
-            if free:
-                return int(free[int(rng.integers(len(free)))])
-        return None
+    def _drawn(self, best: list[int], rng: np.random.Generator) -> IndexVector:
+        """Return rows of knob positions, not all feasible: the best, mixed or changed a little."""
+        settings = self._settings
+        rows = self.space.positions(best)
+        weights = settings.decay ** np.arange(len(best))
+        some, others = rng.choice(
+            len(best), size=(2, 2 * settings.pool), p=weights / weights.sum()
+        )
+        lot = rng.random(2 * settings.pool)
+        crossing = lot < settings.cross_share
+        leaping = ~crossing & (lot < settings.cross_share + settings.leap_share)
+        mixed = crossed(rows[some], rows[others], rng)
+        start = np.where(crossing[:, None], mixed, rows[some])
+        knobs = np.where(crossing, 0, np.where(leaping, 2, 1))
+        return changed(self.space, start, knobs, rng)

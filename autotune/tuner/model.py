@@ -24,7 +24,6 @@ from autotune.tuner.knob_features import KnobFeatures
 from autotune.tuner.surrogate import Belief, Surrogate, SurrogateSettings, Trend
 from autotune.tuner.transfer import TransferPrior
 from autotune.tuner.trends import TreeTrend
-from search_spaces.errors import SpaceError
 from search_spaces.space import Space
 
 PRIOR_POOL = 20_000
@@ -143,15 +142,7 @@ class ModelTuner(Tuner):
         prior = self._surrogate.prior
         if prior is not None:
             return self._expected_best(prior, n, rng)
-        first: list[int] = []
-        if not self._seen:
-            try:
-                first = [self.space.default_index]
-            except SpaceError:  # nothing is feasible, and an empty answer says just that
-                return []
-        sample = self._sample(max(n, self._settings.start_pool), rng, exclude=first)
-        taken = [*self.seen.tolist(), *first]
-        return first + spread_out(self._geometry, sample, taken, n - len(first))
+        return self._spread(self._geometry, n, self._settings.start_pool, rng)
 
     def _expected_best(self, prior: Trend, n: int, rng: np.random.Generator) -> list[int]:
         """Return up to `n` candidates that the prior likes best, unlike each other."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.cost_model.base import IndexVector
+from search_spaces.knob import Knob
 from search_spaces.space import Space
-
-TRIES = 64
-"""Random moves looked at before a search gives up on finding an unseen, feasible one."""
 
 
 def one_knob_changes(space: Space, index: int) -> IndexVector:
@@ -32,51 +30,46 @@ def one_knob_changes(space: Space, index: int) -> IndexVector:
     return changed
 
 
-def crossed(
-    one: IndexVector, other: IndexVector, count: int, rng: np.random.Generator
-) -> IndexVector:
-    """Return `count` mixtures of two rows of knob positions, each knob from either; int64."""
-    mask = rng.random((count, len(one))) < 0.5
-    mixed: IndexVector = np.where(mask, one, other)
+def crossed(some: IndexVector, others: IndexVector, rng: np.random.Generator) -> IndexVector:
+    """Mix rows of knob positions pairwise, each knob from either; int64 (n, knobs)."""
+    mixed: IndexVector = np.where(rng.random(some.shape) < 0.5, some, others)
     return mixed
 
 
-def mutated(
-    space: Space, rows: IndexVector, rate: float, rng: np.random.Generator
+def changed(
+    space: Space, rows: IndexVector, knobs: IndexVector, rng: np.random.Generator
 ) -> IndexVector:
-    """Change each knob of some rows with probability `rate`: to a neighbour, or to any value."""
-    changed = rows.copy()
-    hit = rng.random(rows.shape) < rate
-    for row, number in np.argwhere(hit).tolist():
-        knob = space.knobs[number]
-        near = knob.neighbors(int(rows[row, number]))
-        if near and rng.random() < 0.5:
-            changed[row, number] = near[int(rng.integers(len(near)))]
-        else:
-            changed[row, number] = int(rng.integers(len(knob)))
-    return changed
+    """Change some knobs of each row of knob positions: to a neighbour, or to any other value.
 
-
-def two_knobs_changed(
-    space: Space, row: IndexVector, count: int, rng: np.random.Generator
-) -> IndexVector:
-    """Return `count` copies of a row of knob positions with two knobs changed to any other value.
-
-    With one knob only, that one; the row itself where no knob has another value.
+    Parameters
+    ----------
+    rows : int64 (n, knobs)
+    knobs : int64 (n,)
+        How many different knobs to change in each row; knobs of one value are none to change.
+    rng : numpy.random.Generator
     """
-    varying = [number for number, knob in enumerate(space.knobs) if len(knob) > 1]
-    rows = np.repeat(row[np.newaxis], count, axis=0)
-    for copy in rows:
-        for number in rng.permutation(varying)[:2]:
-            size = len(space.knobs[number])
-            copy[number] = (copy[number] + rng.integers(1, size)) % size
-    return rows
+    out = rows.copy()
+    varying = np.array([k for k, knob in enumerate(space.knobs) if len(knob) > 1], dtype=np.int64)
+    order = np.argsort(rng.random((len(rows), len(varying))), axis=1)
+    for turn in range(min(int(knobs.max(initial=0)), len(varying))):
+        due = np.flatnonzero(knobs > turn)
+        numbers = varying[order[due, turn]]
+        near, lot = rng.random(len(due)) < 0.5, rng.random(len(due))
+        for row, number, step, draw in zip(due, numbers, near, lot, strict=True):
+            out[row, number] = _other_value(space.knobs[number], int(rows[row, number]), step, draw)
+    return out
 
 
-def first_new(space: Space, rows: IndexVector, barred: set[int]) -> int | None:
-    """Return the first of some rows of knob positions that is feasible and not barred."""
+def _other_value(knob: Knob, here: int, step: bool, draw: float) -> int:
+    """Return the position that a draw from [0, 1) stands for, other than this one."""
+    near = knob.neighbors(here) if step else []
+    if near:
+        return near[int(draw * len(near))]
+    return (here + 1 + int(draw * (len(knob) - 1))) % len(knob)
+
+
+def new_ones(space: Space, rows: IndexVector, barred: set[int]) -> list[int]:
+    """Return the candidates among rows of knob positions that are feasible and not barred."""
     indices = space.indices_of(rows)
-    for index in indices[space.feasible(indices)].tolist():
-        if index not in barred:
-            return int(index)
-    return None
+    feasible = indices[space.feasible(indices)].tolist()
+    return [index for index in dict.fromkeys(feasible) if index not in barred]

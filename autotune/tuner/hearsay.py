@@ -1,0 +1,80 @@
+"""What the nearest measurements say of candidates: enough to choose among moves without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.cost_model.base import FloatVector
+from autotune.tuner.base import Observation
+from autotune.tuner.diversity import Geometry
+
+
+@dataclass(frozen=True)
+class HearsaySettings:
+    """How measurements nearby count.
+
+    Attributes
+    ----------
+    nearest : int
+        Measurements asked about each candidate.
+    distance_power : float
+        A measurement counts in inverse proportion to this power of its distance.
+    novelty : float
+        What a distance of 1 from the nearest measurement is worth in ranks, where 1 leads from
+        the best to the worst.
+    """
+
+    nearest: int = 5
+    distance_power: float = 2.0
+    novelty: float = 0.4
+
+
+class Hearsay:
+    """Judges candidates by how their nearest measured neighbours rank.
+
+    Two configurations are as far apart as knobs differ, and as these differ in size, half and
+    half. Failures rank last.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Of the space.
+    told : sequence of Observation
+        What was measured; at least one.
+    settings : HearsaySettings
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        told: Sequence[Observation],
+        settings: HearsaySettings | None = None,
+    ) -> None:
+        self._geometry = geometry
+        self._settings = settings or HearsaySettings()
+        self._known = geometry.positions([o.index for o in told])
+        order = sorted(range(len(told)), key=lambda row: told[row].order)
+        self._ranks = np.empty(len(told))
+        self._ranks[order] = np.arange(len(told)) / len(told)
+        self._ranks[[not o.ok for o in told]] = 1.0
+
+    def best(self, candidates: Sequence[int]) -> int:
+        """Return the candidate that promises most; the first one of equals."""
+        return int(candidates[int(np.argmin(self.judge(candidates)))])
+
+    def judge(self, candidates: Sequence[int]) -> FloatVector:
+        """Return the rank expected of each candidate, less what its novelty is worth; (n,)."""
+        settings = self._settings
+        positions = self._geometry.positions(candidates)
+        changed = (positions[:, None, :] != self._known).sum(axis=2)
+        apart = 0.5 * self._geometry.distances(positions, self._known) + 0.5 * changed
+        count = min(settings.nearest, apart.shape[1])
+        nearest = np.argsort(apart, axis=1, kind="stable")[:, :count]
+        distance = np.maximum(np.take_along_axis(apart, nearest, axis=1), 1e-9)
+        weight = distance**-settings.distance_power
+        expected = (weight * self._ranks[nearest]).sum(axis=1) / weight.sum(axis=1)
+        out: FloatVector = expected - settings.novelty * distance[:, 0]
+        return out
