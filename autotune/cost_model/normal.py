@@ -57,3 +57,8 @@ def expected_improvement(mean: FloatVector, deviation: FloatVector, best: float)
     tail = density(z) / square * (1.0 - 3.0 / square + 15.0 / square**2)
     out: FloatVector = deviation * np.where(z < _TAIL, tail, np.maximum(middle, 0.0))
     return out
+
+
+def log_density(values: FloatVector, mean: FloatVector, variance: FloatVector) -> float:
+    """Return the mean logarithm of the normal density of values, up to a constant."""
+    return float(np.mean(-0.5 * np.square(values - mean) / variance - 0.5 * np.log(variance)))

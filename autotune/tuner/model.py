@@ -18,12 +18,13 @@ from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgb import XGBCostModel, XGBSettings
 from autotune.tuner.audit import Audit, AuditResult
 from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.belief import Belief
 from autotune.tuner.candidates import Candidates, CandidateSettings
 from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
 from autotune.tuner.knob_features import KnobFeatures
-from autotune.tuner.surrogate import Belief, Surrogate, SurrogateSettings, Trend
+from autotune.tuner.surrogate import Surrogate, SurrogateSettings
 from autotune.tuner.transfer import TransferPrior
-from autotune.tuner.trends import TreeTrend
+from autotune.tuner.trends import TreeTrend, Trend
 from search_spaces.space import Space
 
 PRIOR_POOL = 20_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -17,6 +18,22 @@ LONG = 1000
 
 GROWTH = 1.2
 """The models are trained again when so many times as much is known."""
+
+
+class Trend(Protocol):
+    """A function of the candidates that their times may follow."""
+
+    def learn(self, told: Sequence[Observation]) -> None:
+        """Learn from all observations so far, ordered by index."""
+        ...
+
+    def fitted(self, indices: IndexVector) -> FloatVector:
+        """Return the values at measured candidates, as judged without their own measurements."""
+        ...
+
+    def at(self, indices: IndexVector) -> FloatVector:
+        """Return the values at any candidates, (n,): greater is slower, about standardised."""
+        ...
 
 
 class Kept:
