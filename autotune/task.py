@@ -25,6 +25,7 @@ from autotune.templates import find_template
 from autotune.trace.explore import classify, explore
 from autotune.trace.identity import code_hash, digest, schedule_lines
 from autotune.trace.probe import TRACE_TIMEOUT_S
+from autotune.trace.silence import silenced
 from autotune.trace.structures import Structure, Structures
 from search_spaces import IntArray, Space
 
@@ -300,10 +301,22 @@ class Task:
         """Function of the input arrays that returns the right answer; None if there is none."""
         return self.template.reference_for(self.args)
 
-    @property
+    @cached_property
     def flops(self) -> float | None:
-        """Floating-point operations of one run; None if the template does not say."""
-        return self.template.flops_for(self.args)
+        """Floating-point operations of one run; None if the template does not say.
+
+        Raises
+        ------
+        UsageError
+            If the template's count fails.
+        """
+        try:
+            with silenced():  # it is the user's function, and may print
+                return self.template.flops_for(self.args)
+        except Exception as error:
+            raise UsageError(
+                f"flops of template {self.template.name!r} failed: {type(error).__name__}: {error}"
+            ) from error
 
     @property
     def bytes(self) -> float:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.measure.ceiling import Ceiling
 from autotune.measure.handle import WorkerDiedError, WorkerHandle, WorkerTimeoutError
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import (
@@ -133,6 +134,21 @@ class LocalMeasurer:
                 worker.kill()
         self._worker = self._spare = None
         self._opened = False
+
+    def ceiling(self) -> Ceiling:
+        """Measure, in the worker, what the machine can do at best for this workload.
+
+        Raises
+        ------
+        AutotuneError
+            If the worker does not get that far.
+        """
+        try:
+            answer = self._ready_worker().request({"op": "ceiling"}, OPEN_TIMEOUT_S)
+        except (WorkerDiedError, WorkerTimeoutError) as error:
+            self._bury()
+            raise AutotuneError(f"the machine's ceiling cannot be measured: {error}") from error
+        return Ceiling.from_json(answer["ceiling"])
 
     def remember(self, result: MeasureResult) -> None:
         """Let candidates with the code hash of this result have it without being measured."""

@@ -140,6 +140,12 @@ class ReplayMeasurer:
                 raise UsageError(f"{self._recording.name} has no record of {candidate.config}")
             yield candidate, result
 
+    def ceiling(self) -> None:
+        """Return nothing: recordings do not say what the machine could do."""
+
+    def close(self) -> None:
+        """Do nothing: there are no processes."""
+
 
 def result_of(record: Record) -> MeasureResult:
     """Return a record's measurement."""

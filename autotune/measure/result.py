@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from autotune.measure.ceiling import Ceiling
 from autotune.measure.policy import TimingPolicy
 from records import relative_spread
 from search_spaces import Config
@@ -188,4 +189,12 @@ class Measurer(Protocol):
         Inputs are taken as many at a time as is useful. One that is no longer wanted just before
         it would run is left out.
         """
+        ...
+
+    def ceiling(self) -> Ceiling | None:
+        """Measure what the machine can do at best for this workload; None if that is not known."""
+        ...
+
+    def close(self) -> None:
+        """Let go of processes; measuring later starts new ones."""
         ...

@@ -75,8 +75,13 @@ class Server:
         self._kernel: llvm.LoadedBinary | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request: "open", "build" or "run"."""
-        operations = {"open": self._open, "build": self._build, "run": self._run}
+        """Return the answer to a request: "open", "build", "run" or "ceiling"."""
+        operations = {
+            "open": self._open,
+            "build": self._build,
+            "run": self._run,
+            "ceiling": self._ceiling,
+        }
         begin = time.perf_counter()
         try:
             reply = operations[request["op"]](request)
@@ -122,6 +127,10 @@ class Server:
         assert self._kernel is not None
         ran = self._runner.run(self._kernel)
         return {"costs_s": ran.costs_s, "max_error": ran.max_error}
+
+    def _ceiling(self, _: dict[str, Any]) -> dict[str, Any]:
+        assert self._runner is not None
+        return {"ceiling": self._runner.ceiling().to_json()}
 
 
 if __name__ == "__main__":

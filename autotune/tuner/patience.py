@@ -35,9 +35,11 @@ class Patience:
         self._share = share
         self._low_since: int | None = None
 
-    def reason_to_stop(self) -> str | None:
-        """Return why to stop now, with the estimate; None to go on. Asked before each proposal."""
-        gain = self._tuner.expected_gain()
+    def reason_to_stop(self, gain: float | None) -> str | None:
+        """Return why to stop now, with the tuner's estimate of its gain; None to go on.
+
+        Asked before each proposal.
+        """
         if gain is None:
             return None
         known = len(self._tuner.observations)

@@ -86,7 +86,7 @@ def replay(
     thinking, ended = 0.0, f"the budget of {budget} is spent"
     while len(indices) < budget:
         begin = time.perf_counter()
-        if rule is not None and (why := rule.reason_to_stop()):
+        if rule is not None and (why := rule.reason_to_stop(tuner.expected_gain())):
             ended = why
             break
         asked = tuner.ask(min(batch, budget - len(indices)))

@@ -23,6 +23,7 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.grid import GridTuner
 from autotune.tuner.loop import tune
 from autotune.tuner.random import RandomTuner
+from autotune.tuner.trials import Trials
 from records import Record, RecordStore
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
@@ -39,18 +40,29 @@ def store(tmp_path):
 
 
 class FakeMeasurer:
-    """Costs are 1 + index seconds; some candidates fail; remembers what it was asked."""
+    """Costs are 1 + index seconds; some candidates fail; remembers what it was asked.
+
+    `cost` gives other times, in seconds, from index and number of measurements.
+    """
 
     policy = TimingPolicy()
 
-    def __init__(self, failing=(), interrupt_at=None):
+    def __init__(self, failing=(), interrupt_at=None, cost=lambda index, calls: 1.0 + index):
         self.failing = failing
         self.interrupt_at = interrupt_at
+        self.cost = cost
         self.asked = []
+        self.again = []
         self.remembered = []
 
     def remember(self, result):
         self.remembered.append(result)
+
+    def ceiling(self):
+        return None
+
+    def close(self):
+        pass
 
     def measure(self, inputs, still_wanted=None):
         for candidate in inputs:
@@ -60,11 +72,13 @@ class FakeMeasurer:
             if len(self.asked) == self.interrupt_at:
                 raise KeyboardInterrupt
             self.asked.append(index)
+            if candidate.again:
+                self.again.append(index)
             if index in self.failing:
                 error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
                 yield candidate, MeasureResult(error=error, code_hash=f"{index:x}")
             else:
-                costs_s = (1.0 + index,)
+                costs_s = (self.cost(index, len(self.asked)),)
                 yield candidate, MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
 
 
@@ -169,24 +183,77 @@ def test_a_build_does_not_use_records_of_an_earlier_version(task, store, caplog)
     assert best_config(task, [changed(old, fingerprints={}), slow])[0].index == fast.index
 
 
-def test_what_another_run_logs_meanwhile_counts_and_is_not_measured_again(task, store):
-    class WithAnother(FakeMeasurer):
-        def measure(self, inputs, still_wanted=None):
-            for result in super().measure(inputs, still_wanted):
-                if self.asked == [0, 1]:
-                    run(task, store, 3, FakeMeasurer(failing=[1]))  # 0 is there; adds 1 and 2
-                yield result
+class Meanwhile(FakeMeasurer):
+    """Does something while candidate 1 is measured."""
 
+    def __init__(self, do):
+        super().__init__()
+        self.do = do
+
+    def measure(self, inputs, still_wanted=None):
+        for measured in super().measure(inputs, still_wanted):
+            if self.asked == [0, 1]:
+                self.do()
+            yield measured
+
+
+def test_what_another_run_logs_counts_and_what_it_measures_is_left_to_it(task, store):
+    others = FakeMeasurer()
     tuner = GridTuner(task.space, 0)
     events = []
-    summary, measurer = run(task, store, 5, WithAnother(), tuner, on_event=events.append)
-    assert measurer.asked[:4] == [0, 1, 3, 4]
-    records = store.load()
-    assert [record.index for record in records] == [0, 1, 2, 3, 4]
-    assert not records[1].ok  # the first to log a configuration counts
+    summary, measurer = run(
+        task,
+        store,
+        5,
+        Meanwhile(lambda: run(task, store, 3, others)),
+        tuner,
+        on_event=events.append,
+    )
+    assert measurer.asked == [0, 1, 4]
+    assert others.asked[:2] == [2, 3]  # 0 is there, and 1 is being measured
+    assert [record.index for record in store.load()] == [0, 2, 3, 1, 4]
     assert [o.index for o in tuner.observations] == [0, 1, 2, 3, 4]
     assert (summary.trials, summary.measured) == (5, 3)
     assert [event.trial for event in events if isinstance(event, Measured)] == [1, 4, 5]
+
+
+def test_of_two_records_of_one_configuration_the_first_counts(task, store, tmp_path):
+    elsewhere = RecordStore(tmp_path / "elsewhere.jsonl")
+    run(task, elsewhere, 2, FakeMeasurer(failing=[1]))
+    failed = elsewhere.load()[1]
+    tuner = GridTuner(task.space, 0)
+    summary, _ = run(task, store, 3, Meanwhile(lambda: store.append([failed])), tuner)
+    assert [(r.index, r.ok) for r in store.load()] == [(0, True), (1, False), (2, True)]
+    assert (summary.trials, summary.measured) == (3, 2)
+    assert [o.ok for o in tuner.observations] == [True, False, True]
+
+
+def test_what_another_run_gave_up_is_measured_when_nothing_else_is_left(task, store):
+    feasible = len(task.space.feasible_indices())
+    other = Trials(task, store, TimingPolicy(), 0)
+    assert other.claim(1)
+    assert other.claim(2)
+    summary, measurer = run(task, store, feasible, Later(task, other))
+    assert measurer.asked.index(1) == feasible - 2
+    assert 2 not in measurer.asked
+    assert summary.exhausted
+    assert summary.trials == feasible - 1
+
+
+class Later(FakeMeasurer):
+    """Another run gives up candidate 1 while this one measures the last of the others."""
+
+    def __init__(self, task, other):
+        super().__init__()
+        self.last = task.space.feasible_indices()[-1]
+        self.other = other
+
+    def measure(self, inputs, still_wanted=None):
+        for candidate, result in super().measure(inputs, still_wanted):
+            if candidate.config.index == self.last:
+                self.other.close()
+                assert self.other.claim(2)
+            yield candidate, result
 
 
 def test_two_runs_at_once_on_one_log_repeat_nothing(store, tmp_path, monkeypatch):
@@ -249,7 +316,7 @@ def test_a_proposed_default_is_the_baseline_and_is_not_measured_again(task, stor
     assert summary.default_cost_s == 1.0 + task.default_index
 
 
-def test_a_default_that_nobody_proposed_is_measured_but_not_recorded(task, store):
+def test_the_default_is_measured_first_whatever_the_tuner_proposes(task, store):
     default = task.default_index
     others = [i for i in range(4) if i != default][:2]
 
@@ -257,10 +324,63 @@ def test_a_default_that_nobody_proposed_is_measured_but_not_recorded(task, store
         def _propose(self, n):
             return [i for i in others if i not in self._seen][:n]
 
-    summary, measurer = run(task, store, 2, tuner=Fixed(task.space, 0))
-    assert measurer.asked == [*others, default]
+    tuner = Fixed(task.space, 0)
+    summary, measurer = run(task, store, 3, tuner=tuner)
+    assert measurer.asked[:3] == [default, *others]
     assert summary.default_cost_s == 1.0 + default
-    assert [record.index for record in store.load()] == others
+    assert [o.index for o in tuner.observations] == [default, *others]
+    (one, _) = run(task, RecordStore(store.path.with_name("x")), 1, tuner=Fixed(task.space, 0))
+    assert one.default_cost_s == one.best.cost_s == 1.0 + default
+
+
+def test_a_resumed_run_compares_with_the_default_of_the_log(task, store):
+    first, _ = run(task, store, 4, FakeMeasurer(), RandomTuner(task.space, 0))
+    events = []
+    again, measurer = run(task, store, 4, on_event=events.append)
+    assert measurer.asked == []
+    assert again.default_costs_s == first.default_costs_s == (1.0 + task.default_index,)
+    assert events[0].default_cost_s == again.default_cost_s
+
+
+def test_the_best_and_the_default_are_measured_once_more_side_by_side(task, store):
+    class Backwards(GridTuner):
+        def _propose(self, n):
+            return [i for i in (3, 2, 1) if i not in self._seen][:n]
+
+    default = task.default_index
+    base = {default: 9.0, 1: 1.0, 2: 3.0, 3: 5.0}
+    measurer = FakeMeasurer(cost=lambda index, calls: base[index] + calls)
+    summary, _ = run(task, store, 4, measurer, Backwards(task.space, 0))
+    assert measurer.asked == [default, 3, 2, 1, default, 1]
+    assert measurer.again == [default, 1]
+    assert summary.best.cost_s == 1.0 + 4
+    assert summary.default_costs_s == (9.0 + 5,)
+    assert summary.best_costs_s == (1.0 + 6,)
+    assert len(store.load()) == 4
+
+
+def test_what_fails_when_measured_once_more_leaves_the_first_times_and_a_warning(
+    task, store, caplog
+):
+    class FailsLater(FakeMeasurer):
+        def measure(self, inputs, still_wanted=None):
+            for candidate, result in super().measure(inputs, still_wanted):
+                error = MeasureError(MeasureErrorNo.WRONG_ANSWER, "check", "wrong")
+                yield candidate, MeasureResult(error=error) if candidate.again else result
+
+    measurer = FailsLater(cost=lambda index, calls: 10.0 - index)
+    summary, _ = run(task, store, 3, measurer)
+    assert summary.default_costs_s == (10.0,)
+    assert summary.best_costs_s is None
+    (message,) = caplog.messages
+    assert message == "plain(n=64): a configuration that worked has failed when measured again"
+
+
+def test_a_best_that_is_the_default_is_not_measured_again(task, store):
+    summary, measurer = run(task, store, 3)
+    assert task.default_index == summary.best.index
+    assert len(measurer.asked) == 3
+    assert summary.best_costs_s is None
 
 
 def test_an_exhausted_space_ends_the_run(task, store):

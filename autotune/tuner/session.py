@@ -1,0 +1,360 @@
+"""One workload being tuned: proposals are claimed, measured, recorded and told, batch by batch.
+
+The log is the only memory between runs: what it holds counts as trials and is told to the tuner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+
+from autotune.errors import AutotuneError
+from autotune.measure.noise import NOISY
+from autotune.measure.replay import result_of
+from autotune.measure.result import MeasureInput, Measurer, MeasureResult
+from autotune.task import Task
+from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.events import (
+    End,
+    Finished,
+    MachineKnown,
+    Measured,
+    Noisy,
+    Started,
+    TuneSummary,
+    Watcher,
+    unwatched,
+)
+from autotune.tuner.limits import Deadline, Limits, Paces
+from autotune.tuner.patience import Patience
+from autotune.tuner.trials import Trials
+from records import Record, RecordStore
+
+_log = logging.getLogger(__name__)
+
+
+class Session:
+    """Tunes one workload: `open`, then `step` until it has `ended`.
+
+    The first candidate is the default configuration, whatever the tuner: the baseline that the
+    result is compared with.
+
+    Parameters
+    ----------
+    task : Task
+    measurer : Measurer
+        Measures candidates of this task; the caller closes it.
+    tuner : Tuner
+        A new one, over the task's space.
+    store : RecordStore
+        Earlier records of the workload count as trials, failures included, and are never repeated,
+        unless an earlier version of the template made them.
+    seed : int
+        Recorded with each measurement.
+    limits : Limits
+        When to end.
+    job : str
+        What events call this workload.
+    weight : float
+        How much its time matters beside that of other workloads, > 0.
+    clock : callable
+        Seconds that only ever grow.
+
+    Attributes
+    ----------
+    deadline : Deadline
+        When to end in any case; at first there is none. Set it before opening.
+    on_event : callable
+        Told what happens; nobody at first.
+    trials : Trials
+        What is measured so far.
+    ended : End or None
+        Why it is over; None before.
+    gain : float or None
+        By what share of the best time the tuner expects all further measurements to better it.
+    summary : TuneSummary or None
+        What was achieved, once it is over.
+    error : AutotuneError or None
+        Why the workload could not be measured, if it `FAILED`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        measurer: Measurer,
+        tuner: Tuner,
+        store: RecordStore,
+        seed: int,
+        limits: Limits,
+        job: str = "",
+        weight: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.task = task
+        self.measurer = measurer
+        self.trials = Trials(task, store, measurer.policy, seed)
+        self.limits = limits
+        self.job = job
+        self.weight = weight
+        self.deadline = Deadline()
+        self.on_event: Watcher = unwatched
+        self.ended: End | None = None
+        self.gain: float | None = None
+        self.summary: TuneSummary | None = None
+        self.error: AutotuneError | None = None
+        self._tuner = tuner
+        self._patience = None if limits.patience is None else Patience(tuner, limits.patience)
+        self._clock = clock
+        self._begin = clock()
+        self._paces = Paces(clock)
+        self._measured = 0
+        self._untold: list[Observation] = []
+        self._deferred: list[int] = []
+        self._default_asked = False
+        self._machine_asked = False
+        self._ceiling_s: float | None = None
+        self._goal_s: float | None = None
+        self._why = ""
+        self._noisy = False
+
+    # -- what a scheduler asks -------------------------------------------------------------
+
+    @property
+    def pace_s(self) -> float | None:
+        """Seconds per trial lately, all included; None before the first."""
+        return self._paces.mean_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until all trials are done, at this pace; None if that is not known."""
+        if self.ended is not None:
+            return 0.0
+        if self.limits.trials is None or self.pace_s is None:
+            return None
+        return self.pace_s * max(0, self.limits.trials - len(self.trials))
+
+    # -- the course of it ------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take in what the log holds.
+
+        Raises
+        ------
+        UsageError
+            If the workload cannot be held against its goal.
+        """
+        goal = self.limits.goal
+        if goal is not None:
+            goal.check(self.task.flops)
+            if not goal.needs_ceiling:
+                self._goal_s = goal.seconds(*self._work(), None)
+        self._recall()
+        self._learn()
+        default = self.trials.by_index.get(self.task.default_index)
+        default_s = default.cost_s if default is not None and default.ok else None
+        trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
+        self.on_event(Started(trials, recorded, best, self.job, default_s))
+
+    def step(self) -> None:
+        """Measure one batch, or find that it is over and sum up.
+
+        Each measurement is in the log before the next one begins, so that a run that is
+        interrupted or killed loses at most the candidate it was at.
+
+        Raises
+        ------
+        AutotuneError
+            If the workload cannot be measured at all.
+        """
+        if self.limits.goal is not None and self._goal_s is None:
+            self._know_machine()
+        self.ended = self._end()
+        if self.ended is None:
+            self._know_machine()
+            with self._paces.batch():
+                self._measure_batch()
+                self._learn()
+        if self.ended is not None:
+            self._finish()
+
+    def fail(self, error: AutotuneError) -> None:
+        """Give up: the workload cannot be measured."""
+        self.ended, self.error, self._why = End.FAILED, error, str(error)
+        self._sum_up(None)
+
+    def close(self) -> None:
+        """Let others measure what was claimed here."""
+        self.trials.close()
+
+    def _end(self) -> End | None:
+        """Return why to go on no further, if there is a reason now."""
+        end = self._limit()
+        if end is None and self._patience is not None:
+            self._why = self._patience.reason_to_stop(self.gain) or ""
+            end = End.PATIENCE if self._why else None
+        return end
+
+    def _limit(self) -> End | None:
+        """Return which limit is reached, if one is, whatever is expected of going on."""
+        best_s = self.trials.best_s
+        if self._goal_s is not None and best_s is not None and best_s <= self._goal_s:
+            return End.GOAL
+        if self.limits.trials is not None and len(self.trials) >= self.limits.trials:
+            return End.TRIALS
+        return End.TIME if self.deadline.over else None
+
+    def _learn(self) -> None:
+        """Tell the tuner what is new; ask for its estimate, unless that would be of no use."""
+        untold, self._untold = self._untold, []
+        self._tuner.tell(untold)
+        if self._limit() is None:
+            self.gain = self._tuner.expected_gain()
+
+    # -- a batch ---------------------------------------------------------------------------
+
+    def _measure_batch(self) -> None:
+        indices, known = self._proposals(), len(self.trials)
+        exhausted = not indices
+        if exhausted:  # others may have given up what they were measuring
+            indices, self._deferred = self._deferred, []
+        self._measure(indices)
+        if exhausted and len(self.trials) == known:
+            self.ended = End.EXHAUSTED
+
+    def _proposals(self) -> list[int]:
+        """Return what to measure next: first of all the default configuration."""
+        wanted = self.limits.batch
+        if self.limits.trials is not None:
+            wanted = min(wanted, self.limits.trials - len(self.trials))
+        default = self.task.default_index
+        first = []
+        if not self._default_asked and default not in self.trials.by_index:
+            first, self._default_asked = [default], True
+        asked = self._tuner.ask(wanted - len(first)) if wanted > len(first) else []
+        return list(dict.fromkeys(first + asked))
+
+    def _measure(self, indices: Sequence[int]) -> None:
+        with contextlib.closing(self._results(indices)) as results:
+            for candidate, result in results:
+                self._recall()
+                index = candidate.config.index
+                record = self.trials.add(index, result)
+                if record is not None:
+                    self._measured += 1
+                    self._paces.count()
+                    self._untold.append(_observation(index, record))
+                    self._announce(record, result)
+
+    def _results(
+        self, indices: Sequence[int]
+    ) -> Generator[tuple[MeasureInput, MeasureResult], None, None]:
+        """Measure; a generator whatever the measurer returns, so that it can be closed."""
+        try:
+            yield from self.measurer.measure(self._claimed(indices), self._still_wanted)
+        finally:
+            self.trials.release()
+
+    def _claimed(self, indices: Sequence[int]) -> Iterator[MeasureInput]:
+        """Yield the candidates that nobody else has measured or is measuring."""
+        for index in indices:
+            if self._limit() is not None:
+                return
+            if self.trials.claim(index):
+                yield MeasureInput(self.task.space.config(index), self.trials.best_s)
+            elif index not in self.trials.by_index:
+                self._deferred.append(index)
+
+    def _still_wanted(self, candidate: MeasureInput) -> bool:
+        self._recall()
+        return self._limit() is None and candidate.config.index not in self.trials.by_index
+
+    def _recall(self) -> None:
+        """Take in what others have logged; tell the measurer what was measured just as now."""
+        for index, record in self.trials.news():
+            self._untold.append(_observation(index, record))
+            if record.ok and self.trials.comparable(record):
+                self.measurer.remember(result_of(record))
+
+    def _announce(self, record: Record, result: MeasureResult) -> None:
+        trial, wanted = len(self.trials), self.limits.trials
+        if wanted is not None:
+            wanted = max(wanted, trial)
+        best = self.trials.best
+        self.on_event(Measured(trial, wanted, record, result, best, self.job, self.gain))
+        noise = result.noise or 0.0
+        if noise > NOISY and not self._noisy:
+            self.on_event(Noisy(noise, self.job))
+        self._noisy = noise > NOISY
+
+    # -- the machine, and the end ----------------------------------------------------------
+
+    def _know_machine(self) -> None:
+        """Let the measurer find out what the machine can do, once."""
+        if self._machine_asked:
+            return
+        self._machine_asked = True
+        ceiling = self.measurer.ceiling()
+        if ceiling is not None:
+            self._ceiling_s = ceiling.of_work(*self._work())
+            peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
+            self.on_event(MachineKnown(peak, copy, self._ceiling_s, self.job))
+        goal = self.limits.goal
+        if goal is not None and goal.needs_ceiling:
+            self._goal_s = goal.seconds(*self._work(), ceiling)
+
+    def _work(self) -> tuple[float | None, float, str]:
+        """Return operations, bytes, and the type of the output's elements."""
+        return self.task.flops, self.task.bytes, self.task.arguments[-1].dtype
+
+    def _finish(self) -> None:
+        """Measure the default and the best configuration anew, one beside the other; sum up.
+
+        The best of many noisy times is better than the truth, and the machine may have changed.
+        """
+        indices = [self.task.default_index, self.trials.best_index]
+        records = [self.trials.by_index.get(i) for i in indices if i is not None]
+        ok = len(records) == 2 and all(record is not None and record.ok for record in records)
+        if not (self._measured and ok) or indices[0] == indices[1]:
+            self._sum_up()
+            return
+        configs = [self.task.space.config(i) for i in indices if i is not None]
+        again = self.measurer.measure(MeasureInput(config, again=True) for config in configs)
+        costs = [result.costs_s for _, result in again]
+        if None in costs:
+            what = "a configuration that worked has failed when measured again"
+            _log.warning("%s: %s", self.task.workload, what)
+            self._sum_up()
+        else:
+            self._sum_up(*costs)
+
+    def _sum_up(
+        self,
+        default_costs_s: tuple[float, ...] | None = None,
+        best_costs_s: tuple[float, ...] | None = None,
+    ) -> None:
+        """Say what was achieved; without new times of the default, with those of the log."""
+        assert self.ended is not None
+        if default_costs_s is None and self.ended is not End.FAILED:
+            default = self.trials.by_index.get(self.task.default_index)
+            default_costs_s = None if default is None else default.costs_s
+        self.summary = TuneSummary(
+            trials=len(self.trials),
+            measured=self._measured,
+            failures=self.trials.failures,
+            best=self.trials.best,
+            default_costs_s=default_costs_s,
+            ended=self.ended,
+            elapsed_s=self._clock() - self._begin,
+            why=self._why,
+            best_costs_s=best_costs_s,
+            ceiling_s=self._ceiling_s,
+        )
+        self.on_event(Finished(self.summary, self.job))
+
+
+def _observation(index: int, record: Record) -> Observation:
+    if record.error is not None:
+        return Observation(index, None, record.error["code"])
+    return Observation(index, record.cost_s)

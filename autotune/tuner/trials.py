@@ -1,0 +1,144 @@
+"""The trials of one workload: its records in a log that other runs may append to meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from autotune.history import valid_records
+from autotune.measure import environment
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.result import MeasureResult
+from autotune.task import Task
+from records import Entry, Journal, Record, RecordStore
+
+
+class Trials:
+    """Records of a task's workload and target that hold, those of other runs included.
+
+    Parameters
+    ----------
+    task : Task
+    store : RecordStore
+    policy : TimingPolicy
+        How measurements are taken now.
+    seed : int
+        Recorded with each of them.
+
+    Attributes
+    ----------
+    recorded : list of Record
+        In the order of the log.
+    by_index : dict of int to Record
+        The first record of each configuration of the space.
+    best : Record or None
+        The fastest.
+    best_index : int or None
+        Its configuration.
+    bests_s : list of float or None
+        The best time after each record, in seconds; None before the first that worked.
+    """
+
+    def __init__(self, task: Task, store: RecordStore, policy: TimingPolicy, seed: int) -> None:
+        self._task = task
+        self._policy = policy
+        self._common: dict[str, Any] = {
+            "workload": task.workload.to_json(),
+            "target": str(task.target),
+            "policy": policy.to_json(),
+            "device": environment.device(task.target),
+            "versions": environment.versions(),
+            "seed": seed,
+        }
+        self._journal = Journal(store)
+        self._claimed: set[Entry] = set()
+        self.recorded: list[Record] = []
+        self.by_index: dict[int, Record] = {}
+        self.best: Record | None = None
+        self.best_index: int | None = None
+        self.bests_s: list[float | None] = []
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    @property
+    def best_s(self) -> float | None:
+        """The best time, in seconds; None if nothing worked yet."""
+        return self.bests_s[-1] if self.bests_s else None
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failed records by error code."""
+        return dict(Counter(r.error["code"] for r in self.recorded if r.error is not None))
+
+    def news(self) -> list[tuple[int, Record]]:
+        """Take in what others have logged since the last look; return it, with configurations."""
+        news = valid_records(self._task, self._journal.news())
+        for index, record in news:
+            self._take(index, record)
+        return news
+
+    def claim(self, index: int) -> bool:
+        """Return whether nobody has measured a configuration or is measuring it; now it is ours."""
+        if index in self.by_index:
+            return False
+        entry = self._entry(index)
+        if not self._journal.claim(entry):
+            return False
+        self._claimed.add(entry)
+        return True
+
+    def release(self) -> None:
+        """Let others measure what was claimed and is not measured."""
+        for entry in self._claimed:
+            self._journal.release(entry)
+        self._claimed.clear()
+
+    def add(self, index: int, result: MeasureResult) -> Record | None:
+        """Log a measurement; None if somebody else has logged that configuration meanwhile."""
+        record = self._record(index, result)
+        if not self._journal.add(record):
+            return None
+        self._take(index, record)
+        return record
+
+    def comparable(self, record: Record) -> bool:
+        """Whether a record was measured as it would be now, on the same machine."""
+        same = all(getattr(record, name) == self._common[name] for name in ("device", "versions"))
+        return same and self._policy.comparable(record.policy)
+
+    def close(self) -> None:
+        """Release all claims; an empty log that they have made vanishes."""
+        self._claimed.clear()
+        self._journal.close()
+
+    def _entry(self, index: int) -> Entry:
+        values = self._task.space.config(index).to_json()["values"]
+        template = self._task.fingerprints_of(index)["template"]
+        return Entry.make(self._common["workload"], self._common["target"], values, template)
+
+    def _record(self, index: int, result: MeasureResult) -> Record:
+        fingerprints = self._task.fingerprints_of(index)
+        if result.code_hash is not None:
+            fingerprints["code"] = result.code_hash
+        return Record(
+            **self._common,
+            config=self._task.space.config(index).to_json(),
+            costs_s=result.costs_s,
+            error=None if result.error is None else result.error.to_json(),
+            timestamp=result.timestamp,
+            fingerprints=fingerprints,
+            build_s=result.build_s,
+            run_s=result.run_s,
+            max_error=result.max_error,
+            raced=result.raced,
+            noise=result.noise,
+            steps=self._task.steps_of(index),
+        )
+
+    def _take(self, index: int, record: Record) -> None:
+        self.recorded.append(record)
+        self.by_index.setdefault(index, record)
+        if record.ok and (self.best is None or record.cost_s < self.best.cost_s):
+            self.best, self.best_index = record, index
+        self.bests_s.append(None if self.best is None else self.best.cost_s)
