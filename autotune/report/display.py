@@ -15,7 +15,7 @@ from autotune.report.events_json import JsonDisplay
 from autotune.report.job import Job
 from autotune.report.live import Block, above
 from autotune.report.outcome import last_line, outcome_lines
-from autotune.report.panel import Glyphs, glyphs_for, panel
+from autotune.report.panel import Glyphs, Piece, Tone, glyphs_for, panel
 from autotune.report.progress import Progress, Standing
 from autotune.report.tables import wrap_clauses
 from autotune.report.units import percent_text, time_text
@@ -243,6 +243,11 @@ class LiveDisplay(PlainDisplay):
         self._block.clear()
         super().note(text)
 
+    def _draw(self) -> None:
+        """Draw the panel, an empty line above it."""
+        columns, rows = self._block.size
+        self._block.draw([(), *panel(self._progress, columns, rows - 1, self._glyphs)])
+
     def on_event(self, event: Event) -> None:
         """Renew the panel, at once if there is something new in it, else if it is old enough."""
         standing = self._progress.take(event)
@@ -252,12 +257,19 @@ class LiveDisplay(PlainDisplay):
             return
         self._drawn_s = now_s
         if not isinstance(event, Finished):
-            self._block.draw(panel(self._progress, *self._block.size, self._glyphs))
+            self._draw()
 
     def conclude(self) -> None:
         """Put the table of default, best and ceiling in the panel's place, and the last line."""
         self._block.clear()
-        super().conclude()
+        width = self._block.size[0]
+        head, *rows = outcome_lines(self._finished(), width) or [""]
+        self._write("")
+        self._write(self._block.coloured((Piece(head, Tone.LABEL),)))
+        for row in rows:
+            self._write(row)
+        last = wrap_clauses(self._last_line(), width)
+        self._write(self._block.coloured((Piece(f"\n{last}", Tone.STRONG),)))
 
 
 def make_display(view: View, progress: Progress, write: Callable[[str], None]) -> Display:

@@ -56,7 +56,7 @@ class Block:
 
     def draw(self, lines: Sequence[Line]) -> None:
         """Write lines over those of the last drawing, in one go."""
-        text = "".join(f"{self._coloured(line)}\x1b[K\n" for line in lines)
+        text = "".join(f"{self.coloured(line)}\x1b[K\n" for line in lines)
         self._write(f"{self._up()}{text}\x1b[J")
         self._lengths = [sum(cells_of(piece.text) for piece in line) for line in lines]
 
@@ -72,7 +72,8 @@ class Block:
         rows = sum(max(1, -(-length // columns)) for length in self._lengths)
         return f"\r\x1b[{rows}A" if rows else "\r"
 
-    def _coloured(self, line: Line) -> str:
+    def coloured(self, line: Line) -> str:
+        """Return a line with codes of colour and weight, if there are to be any."""
         if not self._colour:
             return "".join(piece.text for piece in line)
         return "".join(

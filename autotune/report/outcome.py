@@ -32,14 +32,9 @@ def over_default(standing: Standing) -> Ratio | None:
     None if either was not timed, or they are one and the same.
     """
     summary = standing.summary
-    if summary is None or _is_default(standing):
+    if summary is None or standing.best_is_default:
         return None
     return Ratio.of(best_costs(summary), summary.default_costs_s)
-
-
-def _is_default(standing: Standing) -> bool:
-    best = None if standing.summary is None else standing.summary.best
-    return best is not None and best.index == standing.job.default_index
 
 
 def outcome_lines(standings: Sequence[Standing], width: int) -> list[str]:
@@ -180,7 +175,7 @@ def _best_of_one(standing: Standing) -> list[str]:
         said.append(f"{percent_text(standing.ceiling_s / best_s)} of {standing.roof}")
     if ratio is not None:
         said.append(ratio.sentence("the default"))
-    elif _is_default(standing):
+    elif standing.best_is_default:
         said.append("which is the default")
     return [", ".join(said), f"config {summary.best.index}"]
 

@@ -5,18 +5,21 @@ Two bars answer how far the run is and how near its best comes to what the machi
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.report.progress import Progress, Standing, kinds_text
+from autotune.report.ratio import Ratio
 from autotune.report.tables import Column, cells_of, cut, fitted
-from autotune.report.units import duration_text, percent_text, three_digits, time_text
+from autotune.report.units import duration_text, percent_text, time_text
 
 BAR = 32
 """Cells of a bar where there is room."""
 
 _LEAST_BAR = 6
+_STEP = 6
 _MARGIN = 2
 
 
@@ -126,16 +129,17 @@ class _Row:
 
 def _one(progress: Progress, standing: Standing, glyphs: Glyphs) -> list[_Row]:
     rows = [_far(progress, standing.count)]
-    best_s = standing.best_s
-    if best_s is not None:
+    if standing.best is not None:
         speed = [standing.share_text or standing.speed]
         rows.append(_Row("speed", speed, standing.share, _default_share(standing), Tone.GOOD))
-        best = [time_text(best_s)]
+        best = [time_text(standing.best.cost_s)]
         if standing.share is not None:
             best.append(standing.speed)
-        if standing.default_s is not None:
-            best.append(f"{three_digits(standing.default_s / best_s)}x the default")
-        best.append(f"config {standing.best.index if standing.best else 0}")
+        if standing.best_is_default:
+            best.append("the default")
+        elif ratio := Ratio.of(standing.best.costs_s, standing.default_s):
+            best.append(ratio.short("the default"))
+        best.append(f"config {standing.best.index}")
         if standing.best_trial:
             best.append(f"trial {standing.best_trial}")
         rows.append(_Row("best", best, tone=Tone.STRONG))
@@ -154,7 +158,7 @@ def _far(progress: Progress, count: str) -> _Row:
 def _default_share(standing: Standing) -> float | None:
     if standing.default_s is None or standing.ceiling_s is None:
         return None
-    return standing.ceiling_s / standing.default_s
+    return standing.ceiling_s / statistics.median(standing.default_s)
 
 
 def _several(progress: Progress) -> list[_Row]:
@@ -188,9 +192,9 @@ def _laid_out(rows: Sequence[_Row], width: int, glyphs: Glyphs) -> list[Line]:
     label_width = 9 if wide else 8
     room = width - len(margin) - label_width
     shown = {row.label: _joined(row.texts, room) for row in rows}
-    with_bars = [len(shown[row.label]) + 2 for row in rows if row.share is not None]
-    cells = min(BAR, room - max(with_bars, default=0))
-    lines = []
+    beside = max((len(shown[row.label]) for row in rows if row.share is not None), default=0)
+    cells = min(BAR, room - 2 - _STEP * -(-beside // _STEP))
+    lines: list[Line] = []
     for row in rows:
         line = [Piece(margin + row.label.ljust(label_width), Tone.LABEL)]
         if row.recent:

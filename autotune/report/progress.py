@@ -42,8 +42,10 @@ class Standing:
         The fastest.
     best_trial : int
         Trial at which this run found it; 0 if an earlier one did.
-    default_s, ceiling_s : float or None
-        Time of the default configuration and the least possible one, in seconds, once known.
+    default_s : tuple of float or None
+        Times of the default configuration, in seconds, once known.
+    ceiling_s : float or None
+        The least time possible, in seconds, once known.
     roof : str
         What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
         where that is not known.
@@ -64,7 +66,7 @@ class Standing:
     trials: int | None = None
     best: Record | None = None
     best_trial: int = 0
-    default_s: float | None = None
+    default_s: tuple[float, ...] | None = None
     ceiling_s: float | None = None
     roof: str = "ceiling"
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -82,6 +84,11 @@ class Standing:
     def speed(self) -> str:
         """The fastest time as a speed with its unit; empty if there is none."""
         return "" if self.best_s is None else self.job.work.speed_text(self.best_s)
+
+    @property
+    def best_is_default(self) -> bool:
+        """Whether the fastest configuration is the default one."""
+        return self.best is not None and self.best.index == self.job.default_index
 
     @property
     def share(self) -> float | None:
@@ -201,7 +208,7 @@ class Progress:
                     trial=event.recorded,
                     trials=event.trials,
                     best=event.best,
-                    default_s=event.default_cost_s,
+                    default_s=None if event.default_cost_s is None else (event.default_cost_s,),
                 )
             case MachineKnown():
                 return replace(old, ceiling_s=event.ceiling_s, roof=_roof(event, old.job))
@@ -213,7 +220,10 @@ class Progress:
                 return old
             case Finished():
                 ceiling_s = event.summary.ceiling_s or old.ceiling_s
-                return replace(old, summary=event.summary, ceiling_s=ceiling_s, gain=None)
+                best = event.summary.best or old.best
+                return replace(
+                    old, summary=event.summary, best=best, ceiling_s=ceiling_s, gain=None
+                )
 
     def _after_trial(self, event: Measured, old: Standing) -> Standing:
         self.left_s = event.left_s
@@ -229,7 +239,7 @@ class Progress:
         is_default = event.record.index == old.job.default_index
         return replace(
             old,
-            default_s=cost_s if is_default and cost_s is not None else old.default_s,
+            default_s=event.record.costs_s or old.default_s if is_default else old.default_s,
             trial=event.trial,
             trials=event.trials,
             best=event.best,

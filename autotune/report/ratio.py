@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from autotune.report.units import three_digits
 
-NOISE = 3.0
-"""Slowest repeat over the fastest, beyond which a median is not compared with another."""
+WIDEST = 2.0
+"""The upper end of a range over its lower end, beyond which a ratio says nothing."""
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,17 @@ class Ratio:
     value : float
         The baseline's median time over its own.
     low, high : float
-        The same of their repeats that lie closest together, and furthest apart.
+        The baseline's lower quartile over its own upper one, and the other way round: what the
+        middle half of the repeats leave open, so that one disturbed repeat of five does not count.
+        Of fewer than four repeats, the quickest and the slowest count as quartiles.
     repeated : bool
         Whether both were timed more than once: else `low` and `high` mean nothing.
-    noisy : bool
-        Whether the repeats of either differ so much that `value` means nothing.
     """
 
     value: float
     low: float
     high: float
     repeated: bool = True
-    noisy: bool = False
 
     @classmethod
     def of(
@@ -41,13 +40,19 @@ class Ratio:
         """Compare two kernels' times, one per repeat; None if either has none."""
         if not costs_s or not baseline_s:
             return None
+        quick_s, slow_s = _quartiles(costs_s)
+        quick_baseline_s, slow_baseline_s = _quartiles(baseline_s)
         return cls(
             statistics.median(baseline_s) / statistics.median(costs_s),
-            min(baseline_s) / max(costs_s),
-            max(baseline_s) / min(costs_s),
+            quick_baseline_s / slow_s,
+            slow_baseline_s / quick_s,
             min(len(costs_s), len(baseline_s)) > 1,
-            any(max(times) > NOISE * min(times) for times in (costs_s, baseline_s)),
         )
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the repeats differ so much that the ratio means nothing."""
+        return self.high > WIDEST * self.low
 
     @property
     def level(self) -> bool:
@@ -68,10 +73,20 @@ class Ratio:
             return "timed once"
         return f"{three_digits(self.low)} to {three_digits(self.high)}"
 
-    def sentence(self, baseline: str) -> str:
-        """Return it in words: "2.17x the default (2.10 to 2.25)"."""
+    def short(self, baseline: str) -> str:
+        """Return it in a few words: "2.17x the default"."""
         if self.noisy:
             return "too noisy for a ratio"
-        if self.level:
-            return f"as fast as {baseline} ({self.range_text})"
-        return f"{self.text} {baseline} ({self.range_text})"
+        return f"level with {baseline}" if self.level else f"{self.text} {baseline}"
+
+    def sentence(self, baseline: str) -> str:
+        """Return it in words: "2.17x the default (2.10 to 2.25)"."""
+        return self.short(baseline) + ("" if self.noisy else f" ({self.range_text})")
+
+
+def _quartiles(costs_s: Sequence[float]) -> tuple[float, float]:
+    """Return the lower and the upper quartile; the extremes of fewer than four times."""
+    if len(costs_s) < 4:
+        return min(costs_s), max(costs_s)
+    low, _, high = statistics.quantiles(costs_s, n=4, method="inclusive")
+    return low, high

@@ -95,7 +95,7 @@ def test_a_run_logs_its_trials_beside_it_and_ends_in_one_summary_line(tuned):
     lines = done.stdout.splitlines()
     assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
     assert lines[1] == "log matmul.jsonl, seed 1"
-    compared = r"(as fast as |[\d.]+x )the default \([\d.]+ to [\d.]+\)"
+    compared = r"(level with |[\d.]+x )the default \([\d.]+ to [\d.]+\)"
     compared += r"|too noisy for a ratio|which is the default"
     assert re.fullmatch(
         rf"best [\d.]+ [mun]?s, [\d.]+ GFLOPS, (.* of \w+, )?({compared}); "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -36,6 +38,26 @@ def test_the_page_of_schedules_is_what_its_generator_writes(
     assert (DOCS / "schedule.md").read_text() == generator.page(), (
         "run python docs/generate_schedule.py"
     )
+
+
+def test_a_recording_of_a_terminal_becomes_a_cast_and_a_picture_of_key_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    recorder = importlib.import_module("record_terminal")
+    output = ((0.5, "first\r\n"), (2.0, "\x1b[1A\x1b[32m━━\x1b[0m <&\x1b[K\r\n"), (4.0, "end"))
+    recording = recorder.Recording("autotune run x", 20, 5, output)
+    head, *events = map(json.loads, recording.cast().splitlines())
+    assert (head["version"], head["width"], head["height"]) == (2, 20, 5)
+    assert events == [[at, "o", text] for at, text in output]
+    frames = ["\n".join("".join(c.data for c in line).rstrip() for line in frame.lines)
+              for frame in recording.key_frames()]  # fmt: skip
+    assert frames == ["first", "━━ <&", "━━ <&\nend"]
+    drawn = ElementTree.fromstring(recorder.picture(recording))
+    texts = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert [text.strip() for text in texts if text] == [
+        "1 s", "first", "3 s", "<&", "at the end", "<&", "end",
+    ]  # fmt: skip
 
 
 def test_every_primitive_has_a_section() -> None:

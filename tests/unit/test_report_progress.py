@@ -54,9 +54,9 @@ def test_a_machine_without_a_ceiling_for_the_workload_leaves_the_share_out():
 
 def test_the_default_is_known_from_the_log_or_once_it_is_measured():
     events = [Started(9, 3, record(1, 0.5), default_cost_s=2.0)]
-    assert followed(events).standings[""].default_s == 2.0
+    assert followed(events).standings[""].default_s == (2.0,)
     measured = followed(run_events([0.5, 3.0, 0.2]), jobs=[job(default_index=2)])
-    assert measured.standings[""].default_s == 3.0
+    assert measured.standings[""].default_s == (3.0,)
 
 
 def test_a_run_without_a_number_of_trials_is_as_far_as_its_time():
