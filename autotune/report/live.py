@@ -43,6 +43,7 @@ class Block:
         self._stream = stream
         self._colour = colour
         self._lengths: list[int] = []
+        self._columns = 0
         self._gone = False
 
     @property
@@ -56,8 +57,13 @@ class Block:
 
     def draw(self, lines: Sequence[Line]) -> None:
         """Write lines over those of the last drawing, in one go."""
+        columns = self.size[0]
+        # A terminal that broke lines when it became narrower joins them again when it becomes
+        # wider, whatever is written there since, unless they are erased first.
+        first = self._up() if columns == self._columns else f"{self._up()}\x1b[J"
         text = "".join(f"{self.coloured(line)}\x1b[K\n" for line in lines)
-        self._write(f"{self._up()}{text}\x1b[J")
+        self._write(f"{first}{text}\x1b[J")
+        self._columns = columns
         self._lengths = [sum(cells_of(piece.text) for piece in line) for line in lines]
 
     def clear(self) -> None:

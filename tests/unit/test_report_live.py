@@ -254,9 +254,10 @@ def test_lines_that_a_narrower_terminal_has_broken_are_taken_away_too():
         block.draw([(Piece("x" * 60),), (Piece("y" * 10),)])
         screen.shown()
         screen.resize(40, 24)
-        block.clear()
-        screen.stream.flush()
-        assert os.read(screen.master, 100) == b"\r\x1b[3A\x1b[J"
+        block.draw([(Piece("z"),)])
+        assert os.read(screen.master, 100) == b"\r\x1b[3A\x1b[Jz\x1b[K\r\n\x1b[J"
+        block.draw([(Piece("z"),)])
+        assert os.read(screen.master, 100) == b"\r\x1b[1Az\x1b[K\r\n\x1b[J"
 
 
 def test_events_in_quick_succession_are_drawn_once_but_improvements_at_once():
