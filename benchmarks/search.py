@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from common import Row, parser, report, row
 
+from autotune.errors import UsageError
 from autotune.report.replay import CHECKPOINTS, Score, mean_score, score, score_table
 from autotune.tuner import kernel_tuner
 from autotune.tuner.base import Observation
@@ -48,7 +49,7 @@ def find_workloads(folder: str) -> list[tuple[str, str]]:
     for path in sorted(Path(folder).iterdir()):
         try:
             recorded += [(str(path), r) for r in load_recordings(str(path)) if r.optimum_s]
-        except RecordError as error:
+        except (RecordError, UsageError) as error:
             print(f"left out: {error}", file=sys.stderr)
     return distinct(recorded)[0]
 

@@ -50,6 +50,7 @@ def replay_run_command(file: str, options: ReplayOptions) -> None:
     """
     from autotune.tuner.compare import find_recording, load_recordings
 
+    _check_plot(options)
     found = load_recordings(file)
     if options.workload is None and len(found) > 1:
         names = ", ".join(repr(r.name) for r in found[:4])
@@ -88,6 +89,7 @@ def replay_compare_command(folder: str, options: ReplayOptions) -> None:
     UsageError, RecordError
         If the folder, a tuner or an option is not what it should be.
     """
+    _check_plot(options)
     workloads = _workloads(folder)
     traces = _run(workloads, options)
     if options.as_json:
@@ -112,7 +114,7 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
             continue
         try:
             found = load_recordings(str(path))
-        except RecordError as error:
+        except (RecordError, UsageError) as error:
             complain(f"left out: {error}")
             continue
         for recording in found:
@@ -196,6 +198,14 @@ def _trace_text(trace: Trace) -> str:
     best = f"best {time_text(float(worked.min()))}" if len(worked) else "nothing worked"
     spent = duration_text(float(trace.seconds[-1])) if count else "0 s"
     return f"{best} in {count} measurements ({spent} recorded), {trace.ended}"
+
+
+def _check_plot(options: ReplayOptions) -> None:
+    """Refuse a picture that cannot be drawn before hours of runs, not after them."""
+    if options.plot is not None:
+        from autotune.report.plots import check_picture
+
+        check_picture(Path(options.plot))
 
 
 def _plot(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> None:

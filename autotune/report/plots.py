@@ -9,8 +9,27 @@ from autotune.errors import UsageError
 from autotune.report.replay import Curve
 
 
+def check_picture(path: Path) -> None:
+    """Raise UsageError unless a picture can be written there: before work that is to be drawn."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise UsageError(
+            "--plot needs Matplotlib: pip install 'kernel-autotune[report]'"
+        ) from error
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.lstrip(".").lower() not in known:
+        raise UsageError(
+            f"--plot {path}: a picture's suffix says its format, one of {', '.join(known)}"
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"--plot {path}: it is a folder")
+
+
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
-    """Write a picture with one panel per axis and one line per tuner.
+    """Write a picture with one panel per axis and one line per tuner; see `check_picture`.
 
     Parameters
     ----------
@@ -22,15 +41,11 @@ def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
     Raises
     ------
     UsageError
-        If Matplotlib is not installed, does not write this format, or cannot write the file.
+        If Matplotlib cannot write the file.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(
-            "--plot needs Matplotlib: pip install 'kernel-autotune[report]'"
-        ) from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6.4 * len(panels), 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     for number, (label, curves) in enumerate(panels.items(), 1):

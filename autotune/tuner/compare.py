@@ -16,8 +16,9 @@ from autotune.tuner import kernel_tuner
 from autotune.tuner.factory import check_tuner, make_tuner
 from autotune.tuner.replay import REPLAY_BATCH, Trace, replay
 from autotune.tuner.transfer import TransferPrior
-from records import Record
+from records import Record, config_key, workload_key
 from records.formats import read_any
+from search_spaces import SpaceError
 
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -79,8 +80,20 @@ def load_records(path: str) -> tuple[Record, ...]:
 
 @functools.lru_cache(maxsize=8)
 def load_recordings(path: str) -> tuple[Recording, ...]:
-    """Return the recordings in a file, the largest first."""
-    return tuple(recordings(load_records(path), short_name(path)))
+    """Return the recordings in a file, the largest first.
+
+    Raises
+    ------
+    UsageError
+        If it holds none, or one that makes no space.
+    """
+    try:
+        found = tuple(recordings(load_records(path), short_name(path)))
+    except SpaceError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not found:
+        raise UsageError(f"{path} holds no measurements to replay")
+    return found
 
 
 def find_recording(path: str, name: str) -> Recording:
@@ -105,8 +118,7 @@ def run_job(job: ReplayJob) -> list[Trace]:
         strategy = job.tuner.removeprefix(kernel_tuner.PREFIX)
         seeds = range(job.seed, job.seed + job.repeats)
         return [kernel_tuner.simulate(recording, strategy, seed, job.budget) for seed in seeds]
-    sources = [record for path in job.transfer for record in load_records(path)]
-    prior = TransferPrior.of(sources, recording.space) if job.transfer else None
+    prior = TransferPrior.of(_others(job), recording.space) if job.transfer else None
     return [
         replay(
             recording,
@@ -117,6 +129,23 @@ def run_job(job: ReplayJob) -> list[Trace]:
         )
         for number in range(job.repeats)
     ]
+
+
+def _others(job: ReplayJob) -> list[Record]:
+    """Return what a job may learn from: not the measurements that it is about to look for.
+
+    Those of one workload and device are left out together if most of what worked is the same.
+    """
+    own = {(config_key(r), r.costs_s) for r in load_records(job.path)}
+    groups: dict[str, list[Record]] = {}
+    for record in (r for path in job.transfer for r in load_records(path)):
+        groups.setdefault(f"{workload_key(record)} {record.device}", []).append(record)
+    found: list[Record] = []
+    for group in groups.values():
+        known = [(config_key(r), r.costs_s) in own for r in group if r.ok]
+        if 2 * sum(known) <= len(known):
+            found += group
+    return found
 
 
 def run_jobs(jobs: Sequence[ReplayJob], processes: int = 1) -> Iterator[list[Trace]]:

@@ -6,6 +6,7 @@ and it proposes again; in the end the nearest configuration that is free takes i
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 _NEEDS = {"gp": "torch", "cmaes": "cmaes", "qmc": "scipy"}
 """What a sampler needs beside Optuna."""
+
+_ONE_OBJECTIVE = ("cmaes",)
+"""Samplers that cannot minimise two things."""
 
 REFUSALS = 8
 """Proposals refused in a row before the nearest free configuration is taken."""
@@ -92,6 +96,10 @@ class OptunaTuner(Tuner):
     ) -> None:
         super().__init__(space, seed)
         check_sampler(sampler)
+        if second is not None and sampler in _ONE_OBJECTIVE:
+            raise UsageError(
+                f"Optuna's sampler {sampler!r} takes one objective: choose 'nsgaii' for two"
+            )
         self._second = second
         self._geometry = Geometry(space)
         with _quiet():
@@ -110,12 +118,11 @@ class OptunaTuner(Tuner):
         Ordered by time. With one objective, the best alone.
         """
         working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
-        second = self._second or (lambda index: 0.0)
         front: list[Observation] = []
-        least = np.inf
+        least: list[float] | None = None
         for observation in working:
-            other = second(observation.index)
-            if other < least:
+            other = self._seconds(observation.index)
+            if least is None or other < least:
                 front.append(observation)
                 least = other
         return front
@@ -140,10 +147,16 @@ class OptunaTuner(Tuner):
             self._refuse(trial)
 
     def _values(self, observation: Observation) -> list[float]:
-        values = [1.0 / observation.throughput]
-        if self._second is not None:
-            values.append(float(self._second(observation.index)))
-        return values
+        return [1.0 / observation.throughput, *self._seconds(observation.index)]
+
+    def _seconds(self, index: int) -> list[float]:
+        """Return a candidate's second objective, if there is one."""
+        if self._second is None:
+            return []
+        value = float(self._second(index))
+        if math.isnan(value):
+            raise UsageError(f"the second objective of {self.space.config(index)} is not a number")
+        return [value]
 
     def _foreign(self, observation: Observation) -> Any:
         """Return a finished trial for a measurement that nobody asked for."""
@@ -251,12 +264,27 @@ def _make_study(
             load_if_exists=False,
         )
     except (ValueError, ImportError, optuna.exceptions.OptunaError, SQLAlchemyError) as error:
-        raise UsageError(f"cannot make an Optuna study: {error}") from error
+        raise UsageError(f"cannot make an Optuna study: {_first_line(error)}") from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna's remarks about experimental samplers and fixed parameters to itself."""
+    """Keep Optuna's remarks about experimental samplers and fixed parameters to itself.
+
+    A storage that fails on the way, as when its file vanishes, is the user's to mend.
+    """
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        except (optuna.exceptions.OptunaError, SQLAlchemyError) as error:
+            raise UsageError(f"Optuna's storage failed: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Return what went wrong without the database's advice on how to look it up."""
+    inner = error.__cause__ or error
+    return str(getattr(inner, "orig", None) or inner).split("\n")[0]

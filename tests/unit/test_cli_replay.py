@@ -27,6 +27,9 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / f"{name}.json").write_text(json.dumps({**document, "cache": cache}))
     (tmp_path / "three_again.json").write_text((tmp_path / "one.json").read_text())
     (tmp_path / "input.json").write_text("{}")
+    for name, cache in (("empty", {}), ("odd", {"1": {"x": None, "time": 1.0}})):
+        document = {"kernel_name": "k", "tune_params_keys": ["x"], "cache": cache}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
     return tmp_path
 
 
@@ -130,6 +133,10 @@ def test_a_space_in_which_nothing_works_is_said_to_be_one(tmp_path, capsys):
         (["run", "{}/one.json", "--transfer", "{}/none.json"], "No such file"),
         (["compare", "{}/one.json"], "is no folder"),
         (["compare", "{}", "--plot", "{}/a.xyz", "--budget", "1", "--repeats", "1"], "picture"),
+        (["run", "{}/one.json", "--plot", "{}/none/a.png"], "there is no folder"),
+        (["run", "{}/empty.json"], "holds no measurements to replay"),
+        (["run", "{}/odd.json"], "odd.json: knob 'x': None is not a finite number"),
+        (["run", "{}/one.json", "--transfer", "{}/one.json"], "--transfer: no workload"),
         (["compare"], "Missing argument"),
         (["run", "{}/one.json", "--budget", "0"], "--budget"),
     ],
@@ -140,6 +147,33 @@ def test_a_mistake_is_one_clear_line(folder, capsys, words, message):
     lines = [line for line in err.splitlines() if "left out" not in line]
     assert len(lines) == 1
     assert message in lines[0]
+
+
+def test_what_makes_no_space_is_left_out_of_a_comparison_and_said_to_be(folder, capsys):
+    code, _, err = call(capsys, "compare", str(folder), "--tuner", "random", "--budget", "5")
+    assert code == 0
+    assert "left out: " in err
+    for name in ("empty.json holds no measurements", "odd.json: knob 'x': None"):
+        assert name in err
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_any_run(folder, capsys):
+    pytest.importorskip("matplotlib")
+    words = ["--tuner", "random", "--plot", f"{folder}/none/curves.png"]
+    code, out, _ = call(capsys, "run", f"{folder}/one.json", *words)
+    assert (code, out) == (2, "")
+
+
+def test_own_measurements_are_not_transferred(folder, capsys):
+    """Also not those of a file that holds them a second time."""
+    words = ["--budget", "5", "--json", "--transfer", f"{folder}/two.json"]
+    own = [f"{folder}/one.json", f"{folder}/three_again.json"]
+    found = []
+    for sources in (words, words + own):
+        code, out, _ = call(capsys, "run", f"{folder}/one.json", *sources)
+        assert code == 0
+        found.append(json.loads(out)["runs"]["model"][0]["indices"])
+    assert found[0] == found[1]
 
 
 def test_a_folder_without_measurements_is_a_mistake(tmp_path, capsys):

@@ -100,8 +100,27 @@ def test_what_cannot_be_used_is_one_clear_line():
         OptunaTuner(space(), 0, "tea")
     with pytest.raises(UsageError, match="cannot make an Optuna study"):
         OptunaTuner(space(), 0, "tpe", storage="nowhere://x")
+    with pytest.raises(UsageError, match=r"study: unable to open database file$"):
+        OptunaTuner(space(), 0, "tpe", storage="sqlite:////no/such/folder/run.db")
     with pytest.raises(UsageError, match="has no use for --storage"):
         make_tuner("model", space(), 0, storage="sqlite:///x.db")
+
+
+def test_two_objectives_need_a_sampler_for_two_and_numbers():
+    pytest.importorskip("cmaes")
+    with pytest.raises(UsageError, match="'cmaes' takes one objective: choose 'nsgaii'"):
+        OptunaTuner(space(), 0, "cmaes", second=float)
+    tuner = OptunaTuner(space(), 0, "nsgaii", second=lambda index: float("nan"))
+    with pytest.raises(UsageError, match=r"second objective of Config.* is not a number"):
+        tuner.tell(Observation(index, 1.0) for index in tuner.ask(1))
+
+
+def test_a_storage_that_fails_on_the_way_is_one_clear_line(tmp_path):
+    tuner = OptunaTuner(space(), 0, "tpe", storage=f"sqlite:///{tmp_path}/run.db")
+    tuner.ask(2)
+    (tmp_path / "run.db").unlink()
+    with pytest.raises(UsageError, match=r"Optuna's storage failed: .*database"):
+        tuner.ask(2)
 
 
 def test_a_space_of_a_million_combinations_with_few_legal_ones_is_searched_legally():
