@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,12 @@ from autotune.tuner.surrogate import Surrogate, usual_share
 
 MOST_SAMPLED = 128
 """Candidates whose times are sampled jointly."""
+
+SHORTLISTS = (256, 4096)
+"""Candidates that the most promising ones are looked for among, before all of them are."""
+
+_ROUNDING = 1.001
+"""A gain that shrinks appears to grow by less, whatever is approximate about it."""
 
 
 class Belief:
@@ -121,20 +126,38 @@ class Belief:
             Which may be picked.
         """
         mean, deviation = self.predict()
-        best = self.best
         chance = np.where(free, self.chance(), -1.0)
-        believed = copy.copy(self._times)
+        gain = _gain(mean, deviation, self.best, chance)
+        n = min(n, int(np.count_nonzero(free)))
+        for most in (*SHORTLISTS, len(gain)):
+            picked = self._pick_among(_greatest(gain, most), n, mean, chance, gain)
+            if len(picked) == n:
+                break
+        return picked
+
+    def _pick_among(
+        self, rows: IndexVector, n: int, mean: FloatVector, chance: FloatVector, gain: FloatVector
+    ) -> list[int]:
+        """Pick among some ascending rows only; fewer than `n` if another one might be better.
+
+        To know more lessens every gain, so what was expected of the others is the most that may
+        be expected of them now.
+        """
+        bar = np.delete(gain, rows).max(initial=-1.0) * _ROUNDING
+        mean, chance, gain = mean[rows], chance[rows], gain[rows]
+        believed, best = self._times.among(rows), self.best
         picked: list[int] = []
-        for _ in range(min(n, int(np.count_nonzero(free)))):
-            if picked:
-                last = self.candidates[picked[-1:]]
-                trends = self._surrogate.trend_matrix(last, measured=False)
-                believed.add(self._surrogate.coordinates.matrix(last), trends)
-                deviation = believed.deviation
-                best = min(best, float(mean[picked[-1]]))
-            gain = (expected_improvement(mean, deviation, best) + 1e-300) * chance
-            picked.append(int(np.argmax(gain)))
-            chance[picked[-1]] = -1.0
+        while len(picked) < n:
+            top = int(np.argmax(gain))
+            if gain[top] <= bar:
+                break
+            picked.append(int(rows[top]))
+            chance[top] = -1.0
+            last = self.candidates[picked[-1:]]
+            trends = self._surrogate.trend_matrix(last, measured=False)
+            believed.add(self._surrogate.coordinates.matrix(last), trends)
+            best = min(best, float(mean[top]))
+            gain = _gain(mean, believed.deviation, best, chance)
         return picked
 
     def expected_gain(
@@ -162,3 +185,18 @@ class Belief:
         mean, _ = self.predict()
         out = self._surrogate.log_times(mean[list(rows)])
         return [float(value) for value in out]
+
+
+def _gain(
+    mean: FloatVector, deviation: FloatVector, best: float, chance: FloatVector
+) -> FloatVector:
+    """Return the expected improvements times the chances, which are -1 where none is wanted."""
+    out: FloatVector = (expected_improvement(mean, deviation, best) + 1e-300) * chance
+    return out
+
+
+def _greatest(values: FloatVector, n: int) -> IndexVector:
+    """Return the rows of the `n` greatest values, in ascending order."""
+    if n >= len(values):
+        return np.arange(len(values))
+    return np.sort(np.argpartition(values, len(values) - n)[len(values) - n :])

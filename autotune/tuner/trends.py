@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
 
-from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
+from autotune.cost_model.base import (
+    CostModel,
+    FeatureSource,
+    FloatMatrix,
+    FloatVector,
+    IndexVector,
+)
 from autotune.tuner.base import Observation
 
 FOLDS = 3
@@ -18,6 +25,12 @@ LONG = 1000
 
 GROWTH = 1.2
 """The models are trained again when so many times as much is known."""
+
+MOST_KEPT_BYTES = 1 << 26
+"""Size up to which the features of a long array are kept."""
+
+THREADS = 2
+"""Models trained at a time."""
 
 
 class Trend(Protocol):
@@ -59,8 +72,16 @@ class Kept:
             return self._values
         new = np.array([i for i in indices.tolist() if i not in self._short], dtype=np.int64)
         if len(new):
-            self._short.update(zip(new.tolist(), self._compute(new).tolist(), strict=True))
+            self._short.update(zip(new.tolist(), self._looked_up(new).tolist(), strict=True))
         return np.array([self._short[i] for i in indices.tolist()], dtype=np.float64)
+
+    def _looked_up(self, indices: IndexVector) -> FloatVector:
+        """Return the values of candidates, from the long array if that ascends and has them all."""
+        if len(self._long):
+            rows = np.minimum(np.searchsorted(self._long, indices), len(self._long) - 1)
+            if np.array_equal(self._long[rows], indices):
+                return self._values[rows]
+        return self._compute(indices)
 
 
 class TreeTrend:
@@ -84,6 +105,7 @@ class TreeTrend:
         self._judged: dict[int, float] = {}
         self._learned = 0
         self._kept = Kept(self._scores)
+        self._rows: tuple[IndexVector, FloatMatrix] | None = None
 
     @property
     def model(self) -> CostModel | None:
@@ -100,18 +122,25 @@ class TreeTrend:
         self._learned = len(told)
         self._kept = Kept(self._scores)
         matrix = self._features.matrix(indices)
-        self._model = self._make_model(self._seed)
-        self._model.fit(matrix, throughput)
         fold = np.random.default_rng([self._seed, len(told)]).permutation(len(told)) % FOLDS
+        parts = [np.ones(len(told), dtype=bool), *(fold != number for number in range(FOLDS))]
+
+        def fit(number: int) -> CostModel | None:
+            """Return a model that has learned from a part; None if that is all the same."""
+            part = parts[number]
+            if len(set(throughput[part].tolist())) < 2:
+                return None
+            model = self._make_model(self._seed + number)
+            model.fit(matrix[part], throughput[part])
+            return model
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            self._model, *models = pool.map(fit, range(len(parts)))
         self._judged = {}
-        for number in range(FOLDS):
-            rest = fold != number
-            if len(set(throughput[rest].tolist())) < 2:
-                continue
-            model = self._make_model(self._seed + 1 + number)
-            model.fit(matrix[rest], throughput[rest])
-            scores = -model.predict(matrix[~rest])
-            self._judged.update(zip(indices[~rest].tolist(), scores.tolist(), strict=True))
+        for part, model in zip(parts[1:], models, strict=True):
+            if model is not None:
+                scores = -model.predict(matrix[~part])
+                self._judged.update(zip(indices[~part].tolist(), scores.tolist(), strict=True))
 
     def fitted(self, indices: IndexVector) -> FloatVector:
         """Return the scores of the models that did not learn from these candidates."""
@@ -127,5 +156,14 @@ class TreeTrend:
     def _scores(self, indices: IndexVector) -> FloatVector:
         if self._model is None:
             return np.zeros(len(indices))
-        out: FloatVector = -self._model.predict(self._features.matrix(indices))
+        out: FloatVector = -self._model.predict(self._matrix(indices))
         return out
+
+    def _matrix(self, indices: IndexVector) -> FloatMatrix:
+        """Return the features of candidates; those of one long array are kept, within limits."""
+        if self._rows is not None and self._rows[0] is indices:
+            return self._rows[1]
+        matrix = self._features.matrix(indices)
+        if len(indices) >= LONG and matrix.nbytes <= MOST_KEPT_BYTES:
+            self._rows = indices, matrix
+        return matrix

@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from autotune.cost_model.gp import SMOOTHNESS, GaussianProcess, KernelPrior, Posterior
+from autotune.cost_model.gp import (
+    CHUNK,
+    SMOOTHNESS,
+    GaussianProcess,
+    KernelPrior,
+    Posterior,
+    inverse_of_lower,
+)
 from autotune.cost_model.normal import cumulative, density, expected_improvement
 
 
@@ -30,12 +37,12 @@ def test_the_slope_is_that_of_the_density(smoothness, trends):
     gp._smoothness = smoothness
     distances = gp._group_distances(x)
     theta = gp._centre + 0.1
-    _, slope = gp._posterior(theta, distances, y, basis)
+    _, slope = gp._posterior(smoothness, theta, distances, y, basis)
     for number in range(len(theta)):
         step = np.zeros(len(theta))
         step[number] = 1e-5
-        above, _ = gp._posterior(theta + step, distances, y, basis)
-        below, _ = gp._posterior(theta - step, distances, y, basis)
+        above, _ = gp._posterior(smoothness, theta + step, distances, y, basis)
+        below, _ = gp._posterior(smoothness, theta - step, distances, y, basis)
         assert slope[number] == pytest.approx((above - below) / 2e-5, rel=1e-4, abs=1e-6)
 
 
@@ -43,9 +50,9 @@ def test_learning_makes_the_data_more_likely():
     x, y, _ = data(40)
     gp = process()
     distances, none = gp._group_distances(x), np.zeros((40, 0))
-    before, _ = gp._posterior(gp._theta, distances, y, none)
+    before, _ = gp._posterior(gp._smoothness, gp._theta, distances, y, none)
     gp.learn(x, y, steps=40)
-    after, _ = gp._posterior(gp._theta, distances, y, none)
+    after, _ = gp._posterior(gp._smoothness, gp._theta, distances, y, none)
     assert after > before + 1.0
 
 
@@ -125,3 +132,29 @@ def test_values_that_jump_from_place_to_place_are_taken_for_rough():
     gp = process()
     gp.learn(x, y, steps=40)
     assert gp._smoothness < 5
+
+
+@pytest.mark.parametrize("n", [1, 32, 33, 100])
+def test_the_inverse_of_a_triangle_is_that_of_any_matrix(n):
+    lower = np.tril(np.random.default_rng(n).random((n, n))) + 2.0 * np.eye(n)
+    found = inverse_of_lower(lower)
+    assert np.abs(found @ lower - np.eye(n)).max() < 1e-9
+    assert not np.triu(found, 1).any()
+
+
+def test_many_places_are_predicted_as_each_alone():
+    x, y, trend = data()
+    gp = process(trends=1)
+    rng = np.random.default_rng(3)
+    places, trends = rng.random((CHUNK + 5, 3)), rng.random((CHUNK + 5, 1))
+    rows = np.array([0, CHUNK - 1, CHUNK, CHUNK + 4])
+    together, alone = Posterior(gp, places, trends), Posterior(gp, places[rows], trends[rows])
+    for part in (slice(0, 3), slice(3, None)):
+        together.add(x[part], trend[part])
+        alone.add(x[part], trend[part])
+    some = together.among(rows)
+    for a, b, c in zip(
+        together.predict(y), alone.predict(y), some.predict(y), strict=True
+    ):
+        assert a[rows] == pytest.approx(b, rel=1e-9)
+        assert c.tolist() == a[rows].tolist()

@@ -1,0 +1,78 @@
+"""What is picked: the greatest expected gains, each given those before, however they are found."""
+
+import math
+
+import numpy as np
+import pytest
+
+from autotune.cost_model.normal import expected_improvement
+from autotune.tuner import belief as beliefs
+from autotune.tuner.base import Observation
+from autotune.tuner.belief import Belief
+from autotune.tuner.surrogate import Surrogate
+from search_spaces import ChoiceKnob, Space
+
+
+class Wave:
+    """A trend that follows the index."""
+
+    def learn(self, told):
+        pass
+
+    def fitted(self, indices):
+        return np.sin(indices / 50.0)
+
+    at = fitted
+
+
+def belief(seed, measured, failed=0):
+    """Return what is believed of a space of 1,000 after some measurements, and what is free."""
+    space = Space([ChoiceKnob(name, list(range(10))) for name in "abc"])
+    rng = np.random.default_rng(seed)
+    indices = np.sort(rng.choice(len(space), measured, replace=False))
+    told = [
+        Observation(int(i), 1e-3 * math.exp(math.sin(i / 70.0) + 0.1 * rng.random()))
+        for i in indices
+    ]
+    for number in range(failed):
+        told[number] = Observation(told[number].index, None, "WRONG_ANSWER")
+    surrogate = Surrogate(space, [Wave()])
+    surrogate.learn(told, rng)
+    free = np.ones(len(space), dtype=bool)
+    free[indices] = False
+    return Belief(surrogate, np.arange(len(space))), free
+
+
+def picked_one_by_one(belief, n, free):
+    """Pick by what is expected of all candidates after each pick."""
+    mean, deviation = belief.predict()
+    chance = np.where(free, belief.chance(), -1.0)
+    believed, best, picked = belief._times.among(np.arange(len(mean))), belief.best, []
+    for _ in range(n):
+        gain = (expected_improvement(mean, deviation, best) + 1e-300) * chance
+        picked.append(int(np.argmax(gain)))
+        chance[picked[-1]] = -1.0
+        last = belief.candidates[picked[-1:]]
+        trends = belief._surrogate.trend_matrix(last, measured=False)
+        believed.add(belief._surrogate.coordinates.matrix(last), trends)
+        deviation, best = believed.deviation, min(best, float(mean[picked[-1]]))
+    return picked
+
+
+@pytest.mark.parametrize("shortlists", [(256,), (9, 40), ()])
+@pytest.mark.parametrize(("measured", "failed"), [(6, 0), (40, 8), (120, 30)])
+def test_what_is_picked_from_a_shortlist_is_what_would_be_picked_from_all(
+    monkeypatch, shortlists, measured, failed
+):
+    monkeypatch.setattr(beliefs, "SHORTLISTS", shortlists)
+    one, free = belief(measured, measured, failed)
+    assert one.pick(8, free) == picked_one_by_one(one, 8, free)
+
+
+def test_no_more_is_picked_than_is_free():
+    one, free = belief(1, 20)
+    free[:] = False
+    free[[3, 500]] = True
+    assert sorted(one.pick(8, free)) == [3, 500]
+    free[:] = False
+    assert one.pick(8, free) == []
