@@ -15,6 +15,7 @@ from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, say
 from autotune.cli.signals import ending_signals, exit_code
 from autotune.cli.tasks import make_task, work_of
+from autotune.cli.threads import load_numpy_for_one_thread
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def run_command(options: RunOptions) -> None:
     UsageError
         If an option, the template or the log is not what it should be.
     """
+    begin = time.monotonic()
     with ending_signals():
-        _run(options, time.monotonic())
+        load_numpy_for_one_thread()
+        _run(options, begin)
 
 
 def _run(options: RunOptions, begin: float) -> None:
