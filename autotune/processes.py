@@ -46,6 +46,17 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def refuse_forks() -> None:
+    """Let every process that machine code forks from this one end at once, as far as glibc goes.
+
+    A kernel that forks in a loop of calls would fill the machine with copies of this process.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "__register_atfork"):
+        register = libc.__getattr__("__register_atfork")
+        register(None, None, ctypes.cast(libc._exit, ctypes.c_void_p), None)
+
+
 def _prctl(option: int, value: int | bytes) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
@@ -128,6 +139,8 @@ def fork_child(main: Callable[[], object]) -> int:
             die_with(parent)
             main()
             status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
         finally:
             os._exit(status)
     signal.pthread_sigmask(signal.SIG_SETMASK, held)

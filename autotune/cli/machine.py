@@ -17,6 +17,7 @@ from autotune.cli.check import Check, Finding
 from autotune.cli.tasks import closest
 from autotune.errors import AutotuneError
 from autotune.folders import CACHE_VARIABLE, CONFIG_VARIABLE
+from autotune.runtime.memory import available_memory
 
 LEAST_MEMORY = 512 * 2**20
 LEAST_DISK = 100 * 2**20
@@ -54,24 +55,6 @@ def memory() -> Check:
             )
         )
     return Check("memory", f"{size_text(free)} free", {"free_bytes": free}, tuple(findings))
-
-
-def available_memory(root: str = "/") -> int | None:
-    """Bytes that this process may still use, as far as Linux tells."""
-    free: list[int] = []
-    with contextlib.suppress(OSError, ValueError):
-        for line in (Path(root) / "proc/meminfo").read_text().splitlines():
-            name, _, size = line.partition(":")
-            if name == "MemAvailable":
-                free = [1024 * int(size.split()[0])]
-    group = Path(root) / "sys/fs/cgroup"
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # none, or "max"
-            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
-    return min(free, default=None)
 
 
 def folders() -> Check:

@@ -27,13 +27,15 @@ class BuildBench:
     Parameters
     ----------
     task : Task
-    known : iterable of str
-        Code hashes whose results are known: such candidates are not compiled.
     """
 
-    def __init__(self, task: Task, known: Iterable[str] = ()) -> None:
+    def __init__(self, task: Task) -> None:
         self.task = task
-        self._known = set(known)
+        self._known: set[str] = set()
+
+    def know(self, hashes: Iterable[str]) -> None:
+        """Take in code hashes of candidates whose results are known: they are not compiled."""
+        self._known.update(hashes)
 
     def subject(self) -> tuple[Subject, Binary | None]:
         """Return what a runner must know of the workload.
@@ -58,8 +60,14 @@ class BuildBench:
             return subject, None
         return subject, program.compiled(task.target)
 
-    def build(self, values: Mapping[str, KnobValue]) -> Built:
+    def build(self, values: Mapping[str, KnobValue], again: bool = False) -> Built:
         """Instantiate and compile the candidate with these knob values.
+
+        Parameters
+        ----------
+        values : mapping
+        again : bool
+            Compile it even if its result is known.
 
         Raises
         ------
@@ -73,11 +81,10 @@ class BuildBench:
             raise CandidateError(
                 MeasureErrorNo.INSTANTIATION_ERROR, "instantiate", describe(error)
             ) from error
-        if digest in self._known:
+        if digest in self._known and not again:
             return Built(digest, None)
         try:
             binary = compile_binary(function, self.task.target)
         except (Exception, SystemExit) as error:
             raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error
-        self._known.add(digest)
         return Built(digest, binary)

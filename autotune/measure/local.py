@@ -1,24 +1,25 @@
-"""Measures candidates on this machine, in a worker process that may crash or hang at any of them.
+"""Measures candidates on this machine, in worker processes that may crash or hang at any of them.
 
-On a CPU one worker builds and runs, one candidate after the other: a busy neighbour would spoil
-the timing.
+On a CPU, building and running exclude one another: a busy neighbour would spoil the timing.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
-import signal
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.ceiling import Ceiling
-from autotune.measure.handle import WorkerDiedError, WorkerHandle, WorkerTimeoutError
+from autotune.measure.crew import WorkerTimeoutError
+from autotune.measure.desk import Told, killed_from_outside
 from autotune.measure.policy import TimingPolicy
+from autotune.measure.protocol import Message
 from autotune.measure.result import (
     MeasureError,
     MeasureErrorNo,
@@ -26,33 +27,18 @@ from autotune.measure.result import (
     MeasureResult,
     StillWanted,
 )
+from autotune.measure.workshop import Job, Workshop
+from autotune.runtime.threads import thread_count
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
 
-OPEN_TIMEOUT_S = 600.0
-"""For tracing the template, drawing inputs and computing the reference, once per worker."""
+BATCH = 16
+"""Candidates that are built before the first of them runs, at most."""
 
-#: Signals that come from outside (an administrator, the system when memory runs out).
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+MOST_BUILDERS = 4
 
-_CODES = {
-    "build": (MeasureErrorNo.COMPILE_HOST, MeasureErrorNo.BUILD_TIMEOUT),
-    "run": (MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT),
-}
-_DOING = {"build": "building", "run": "running"}
-
-
-class _OpeningKilledError(Exception):
-    """A worker was killed from outside before it came to a candidate."""
-
-
-class _KilledFromOutsideError(Exception):
-    """A worker was killed from outside at a candidate; what that means if it happens again."""
-
-    def __init__(self, result: MeasureResult) -> None:
-        super().__init__("" if result.error is None else result.error.message)
-        self.result = result
+CEILING_TIMEOUT_S = 60.0
 
 
 class LocalMeasurer:
@@ -73,14 +59,15 @@ class LocalMeasurer:
         Seconds a candidate may take to build, and again to run.
     seed : int
         Seed of the inputs, >= 0.
+    builders : int, optional
+        Processes that build at a time; by default one for each CPU, at most four.
+    overlap : bool
+        Whether candidates are built while others run: for devices that builders do not use.
 
     Attributes
     ----------
-    reference : str or None
-        What answers are checked with: "given", "unscheduled" or "none"; None before the first
-        measurement.
-    restarts : int
-        Workers lost so far.
+    policy, timeout_s, overlap
+        As given.
     """
 
     def __init__(
@@ -91,25 +78,25 @@ class LocalMeasurer:
         policy: TimingPolicy | None = None,
         timeout_s: float = 10.0,
         seed: int = 0,
+        builders: int | None = None,
+        overlap: bool = False,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
+        if builders is not None and builders < 1:
+            raise UsageError(f"there must be at least 1 builder, not {builders}")
         self.policy = policy or TimingPolicy()
         self.timeout_s = timeout_s
-        self.reference: str | None = None
-        self.restarts = 0
-        self._opening = {
-            "op": "open",
-            "template": template,
-            "args": dict(args),
-            "target": str(target),
-            "policy": self.policy.to_json(),
-            "seed": seed,
-        }
+        self.overlap = overlap
         self._results: dict[str, MeasureResult] = {}
-        self._worker: WorkerHandle | None = None
-        self._opened = False
-        self._spare: WorkerHandle | None = None
+        self._known: list[str] = []  # their keys, in order
+        self._workshop = Workshop(
+            {"template": template, "args": dict(args), "target": str(target)},
+            {"policy": self.policy.to_json(), "seed": seed},
+            builders or min(thread_count(), MOST_BUILDERS),
+            timeout_s,
+            self._known,
+        )
 
     def __enter__(self) -> LocalMeasurer:
         return self
@@ -122,45 +109,55 @@ class LocalMeasurer:
     ) -> None:
         self.close()
 
+    @property
+    def reference(self) -> str | None:
+        """What answers are checked with: "given", "unscheduled" or "none"; None if not known yet.
+
+        It is known from the first measurement on.
+        """
+        return self._workshop.reference
+
+    @property
+    def restarts(self) -> int:
+        """Workers lost so far."""
+        return self._workshop.lost
+
     def start(self) -> None:
-        """Start the worker without waiting for it; `measure` does so by itself."""
-        if self._worker is None:
-            self._worker = WorkerHandle()
+        """Start workers without waiting for them; `measure` does so by itself."""
+        self._workshop.start()
 
     def close(self) -> None:
-        """Kill the workers. The measurer can still be used: it would start new ones."""
-        for worker in (self._worker, self._spare):
-            if worker is not None:
-                worker.kill()
-        self._worker = self._spare = None
-        self._opened = False
-
-    def ceiling(self) -> Ceiling:
-        """Measure, in the worker, what the machine can do at best for this workload.
-
-        Raises
-        ------
-        AutotuneError
-            If the worker does not get that far.
-        """
-        try:
-            answer = self._ready_worker().request({"op": "ceiling"}, OPEN_TIMEOUT_S)
-        except (WorkerDiedError, WorkerTimeoutError) as error:
-            self._bury()
-            raise AutotuneError(f"the machine's ceiling cannot be measured: {error}") from error
-        return Ceiling.from_json(answer["ceiling"])
+        """End the workers. The measurer can still be used: it would start new ones."""
+        self._workshop.close()
 
     def remember(self, result: MeasureResult) -> None:
         """Let candidates with the code hash of this result have it without being measured."""
-        if result.code_hash is not None:
-            self._results.setdefault(result.code_hash, result)
+        if result.code_hash is not None and result.code_hash not in self._results:
+            self._results[result.code_hash] = result
+            self._known.append(result.code_hash)
+
+    def ceiling(self) -> Ceiling:
+        """Measure what the machine can do at best for work of this kind and size.
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If no worker gets as far as that.
+        """
+        told = self._workshop.ceiling(CEILING_TIMEOUT_S)
+        if not isinstance(told.outcome, Message):
+            raise AutotuneError(f"the machine's ceiling was not measured: {told.outcome}")
+        return Ceiling.from_json(told.outcome.body["ceiling"])
 
     def measure(
         self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        """Yield each input with its result, as soon as that is known; leave out unwanted ones.
+        """Yield each input with its result, in their order; leave out unwanted ones.
 
-        A candidate that is the same kernel as an earlier one gets that one's result.
+        Inputs are taken and built a batch at a time. A candidate that is the same kernel as an
+        earlier one gets that one's result.
 
         Raises
         ------
@@ -169,153 +166,88 @@ class LocalMeasurer:
         AutotuneError
             If no worker gets as far as the first candidate.
         """
-        self._settle_spare()
-        for candidate in inputs:
-            if still_wanted is None or still_wanted(candidate):
-                yield candidate, self._measure(candidate)
-        if self.restarts and self._spare is None:
-            self._spare = WorkerHandle()  # where one candidate crashed others may
-
-    def _settle_spare(self) -> None:
-        """Wait for the spare worker, which must not start up beside a measurement."""
-        if self._spare is not None:
-            try:
-                self._spare.wait_ready()
-            except (WorkerDiedError, WorkerTimeoutError):
-                self._spare.kill()
-                self._spare = None
-
-    def _measure(self, candidate: MeasureInput) -> MeasureResult:
+        rest = iter(inputs)
+        jobs: deque[Job] = deque()
         try:
-            return self._attempt(candidate)
-        except _KilledFromOutsideError as killed:
-            # Not the candidate's fault, unless it happens again: it may exhaust the memory.
-            _log.warning("%s; candidate %d is tried again", killed, candidate.config.index)
-        try:
-            return self._attempt(candidate)
-        except _KilledFromOutsideError as killed:
-            return killed.result
+            while self._built(jobs, rest):
+                job = jobs.popleft()
+                if still_wanted is None or still_wanted(job.candidate):
+                    yield job.candidate, self._finish(job, jobs)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self.close()  # a late answer must not be taken for one to a later request
+            raise
 
-    def _attempt(self, candidate: MeasureInput) -> MeasureResult:
-        """Build and run; _KilledFromOutsideError if the worker was."""
-        worker = self._ready_worker()
-        answer = self._ask(worker, "build", {"config": candidate.config.to_json()})
-        if isinstance(answer, MeasureResult):
-            return answer
-        code_hash, build_s = answer["code_hash"], answer["seconds"]
-        if not answer["fresh"]:
-            return self._results[code_hash].as_reused(build_s)
-        result = self._ask(worker, "run", {}, code_hash, build_s)
-        if not isinstance(result, MeasureResult):
-            result = MeasureResult(
-                costs_s=tuple(result["costs_s"]),
-                build_s=build_s,
-                run_s=result["seconds"],
-                code_hash=code_hash,
-                max_error=result["max_error"],
-            )
-        self._results[code_hash] = result
+    def _built(self, jobs: deque[Job], rest: Iterator[MeasureInput]) -> bool:
+        """See to it that the first job is built, and others with it; False if there is none."""
+        if not jobs or self.overlap:
+            jobs += map(Job, islice(rest, BATCH - len(jobs)))
+        if jobs and self.overlap:
+            self._workshop.build_first(jobs)
+        elif any(job.told is None for job in jobs):
+            self._workshop.build(jobs)
+        return bool(jobs)
+
+    def _finish(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+        """Return the result of a candidate that was built, or run it, unless it is known."""
+        told = job.told
+        assert told is not None
+        if not isinstance(told.outcome, Message):
+            return _ended(told, self.timeout_s)
+        answer = told.outcome.body
+        span = tuple(answer["span"])
+        if "error" in answer:
+            return MeasureResult(error=MeasureError.from_json(answer["error"]), build_span=span)
+        known = self._results.get(answer["code_hash"])
+        if known is not None and not job.candidate.again:
+            return known.as_reused(answer["seconds"], span)
+        built = {
+            "code_hash": answer["code_hash"],
+            "build_s": answer["seconds"],
+            "build_span": span,
+        }
+        result = replace(self._run(job, beside), **built)
+        if not job.candidate.again:
+            self.remember(result)
         return result
 
-    def _ask(
-        self,
-        worker: WorkerHandle,
-        op: str,
-        details: dict[str, Any],
-        code_hash: str | None = None,
-        build_s: float | None = None,
-    ) -> dict[str, Any] | MeasureResult:
-        """Return the worker's answer, or the failed result of the candidate that it ended at."""
-        died, timed_out = _CODES[op]
-        try:
-            answer = worker.request({"op": op, **details}, self.timeout_s)
-        except WorkerTimeoutError:
-            self._bury()
-            message = f"{_DOING[op]} took longer than {self.timeout_s:g} s"
-            return _failed(timed_out, op, message, build_s=build_s, code_hash=code_hash)
-        except WorkerDiedError as error:
-            self._bury()
-            message = f"the process {error} while {_DOING[op]}"
-            result = _failed(died, op, message, build_s=build_s, code_hash=code_hash)
-            if error.signal in _FROM_OUTSIDE:
-                raise _KilledFromOutsideError(result) from error
-            return result
-        if "error" not in answer:
-            return answer
+    def _run(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+        told = self._workshop.run(job, beside)
+        if killed_from_outside(told.outcome):
+            # Not the candidate's fault, unless it happens again: it may exhaust the memory.
+            index = job.candidate.config.index
+            _log.warning("%s; candidate %d is run again", told.outcome, index)
+            told = self._workshop.run(job, beside)
+        if not isinstance(told.outcome, Message):
+            return _ended(told, self.timeout_s)
+        answer = told.outcome.body
+        times = {"run_s": answer["seconds"], "run_span": tuple(answer["span"])}
+        if "error" in answer:
+            error = MeasureError.from_json(answer["error"])
+            return MeasureResult(error=error, max_error=answer["max_error"], **times)
         return MeasureResult(
-            error=MeasureError.from_json(answer["error"]),
-            build_s=build_s,
-            run_s=answer["seconds"] if op == "run" else None,
-            code_hash=code_hash,
+            costs_s=tuple(answer["costs_s"]),
             max_error=answer["max_error"],
+            raced=answer["raced"],
+            noise=answer["noise"],
+            **times,
         )
 
-    def _ready_worker(self) -> WorkerHandle:
-        """Return a worker that has the workload open."""
-        if self._worker is not None and not self._worker.alive:
-            self._bury()  # killed while it had nothing to do: no candidate is to blame
-        if self._worker is not None and self._opened:
-            return self._worker
-        try:
-            return self._open()
-        except _OpeningKilledError as killed:
-            _log.warning("%s; it is tried once more", killed)
-        try:
-            return self._open()
-        except _OpeningKilledError as killed:
-            raise AutotuneError(f"{killed}, twice") from killed
 
-    def _bury(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self.restarts += 1
-        self._worker = None
-        self._opened = False
-
-    def _open(self) -> WorkerHandle:
-        """Let the worker, a new one if there is none, open the workload."""
-        if self._worker is None:
-            self._worker, self._spare = self._spare or WorkerHandle(), None
-        worker = self._worker
-        template = self._opening["template"]
-        try:
-            request = {**self._opening, "known": list(self._results), "path": _import_path()}
-            answer = worker.request(request, OPEN_TIMEOUT_S)
-        except (WorkerDiedError, WorkerTimeoutError) as error:
-            self._bury()
-            message = (
-                f"template {template!r} cannot be measured: the process that started, traced it "
-                f"and computed its reference failed ({error})"
-            )
-            if isinstance(error, WorkerDiedError) and error.signal in _FROM_OUTSIDE:
-                raise _OpeningKilledError(message) from error
-            raise AutotuneError(message) from error
-        if "refused" in answer:
-            self.close()
-            raise UsageError(f"template {template!r} cannot be measured: {answer['refused']}")
-        self._opened = True
-        self.reference = answer["reference"]
-        if self.reference == "none":
-            _log.warning(
-                "template %r has no reference and is too large to be computed without a "
-                "schedule: its answers are not checked",
-                template,
-            )
-        return worker
+_ENDS = {
+    "build": ("building", MeasureErrorNo.COMPILE_HOST, MeasureErrorNo.BUILD_TIMEOUT),
+    "run": ("running", MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT),
+}
 
 
-def _import_path() -> list[str]:
-    """Folders that modules imported by a template are found in, as in this process."""
-    return [os.path.abspath(folder) for folder in sys.path]
-
-
-def _failed(
-    code: MeasureErrorNo,
-    stage: str,
-    message: str,
-    build_s: float | None = None,
-    code_hash: str | None = None,
-) -> MeasureResult:
-    return MeasureResult(
-        error=MeasureError(code, stage, message), build_s=build_s, code_hash=code_hash
-    )
+def _ended(told: Told, timeout_s: float) -> MeasureResult:
+    """Return the result of a candidate at which a worker died or took too long."""
+    doing, died, timed_out = _ENDS[told.op]
+    if isinstance(told.outcome, WorkerTimeoutError):
+        error = MeasureError(timed_out, told.op, f"{doing} took longer than {timeout_s:g} s")
+    else:
+        error = MeasureError(died, told.op, f"the process {told.outcome} while {doing}")
+    if told.op == "build":
+        return MeasureResult(error=error, build_span=told.span)
+    return MeasureResult(error=error, run_span=told.span)

@@ -1,34 +1,43 @@
-"""Messages between the tuning process and a worker: length-prefixed JSON over two pipes.
+"""Messages between the tuning process and a worker: JSON and raw bytes over a socket.
 
 JSON, because a worker runs code that nobody has run before: reading its answer executes nothing.
+The bytes are machine code, which only workers load.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import select
+import socket
 import struct
-import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from autotune.processes import readable
-
-_HEADER = struct.Struct("<I")
-_LARGEST = 1 << 26
-_POLL_S = 0.2
+_HEADER = struct.Struct("<II")  # bytes of the JSON, bytes after it
+_LARGEST = 1 << 28
+_PART = 1 << 16
 
 
 class ChannelClosedError(Exception):
     """The other side is gone."""
 
 
-class ChannelTimeoutError(Exception):
-    """No whole message came before the deadline."""
-
-
 class GarbledMessageError(Exception):
     """What came is no message."""
+
+
+class Message(NamedTuple):
+    """What one side tells the other.
+
+    Attributes
+    ----------
+    body : dict
+        A JSON object.
+    payload : bytes
+        Whatever else there is.
+    """
+
+    body: dict[str, Any]
+    payload: bytes = b""
 
 
 class Channel:
@@ -36,91 +45,85 @@ class Channel:
 
     Parameters
     ----------
-    read_fd, write_fd : int
-        Pipe ends, which the channel owns from now on.
+    end : socket
+        One of a pair of stream sockets, which the channel owns from now on.
     """
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self.read_fd = read_fd
-        self.write_fd = write_fd
-        self._open = True
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._come = bytearray()
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a JSON object; ChannelClosedError if nobody reads any more."""
-        self._check_open()
-        body = json.dumps(message, separators=(",", ":")).encode()
-        rest = memoryview(_HEADER.pack(len(body)) + body)
+    def fileno(self) -> int:
+        """Return the file descriptor; -1 if closed."""
+        return self._end.fileno()
+
+    def send(self, body: dict[str, Any], payload: bytes = b"") -> None:
+        """Send a message; ChannelClosedError if nobody reads any more."""
+        text = json.dumps(body, separators=(",", ":")).encode()
         try:
-            while rest:
-                rest = rest[os.write(self.write_fd, rest) :]
-        except BrokenPipeError as error:
+            self._end.sendall(_HEADER.pack(len(text), len(payload)) + text + payload)
+        except OSError as error:
             raise ChannelClosedError from error
 
-    def receive(
-        self, deadline: float | None = None, alive: Callable[[], bool] | None = None
-    ) -> dict[str, Any]:
-        """Return the next message.
-
-        Parameters
-        ----------
-        deadline : float, optional
-            Latest time by `time.monotonic`.
-        alive : callable, optional
-            Asked now and then whether an answer can still come: a process that died may have left
-            children that hold its end of the pipe open.
+    def receive(self) -> Message:
+        """Wait for the next message.
 
         Raises
         ------
-        ChannelClosedError, ChannelTimeoutError, GarbledMessageError
+        ChannelClosedError, GarbledMessageError
         """
-        self._check_open()
-        (length,) = _HEADER.unpack(self._exactly(_HEADER.size, deadline, alive))
-        if length > _LARGEST:
-            raise GarbledMessageError(f"a message of {length} bytes")
-        body = self._exactly(length, deadline, alive)
-        try:
-            message = json.loads(body)
-        except ValueError as error:
-            raise GarbledMessageError(str(error)) from error
-        if not isinstance(message, dict):
-            raise GarbledMessageError("not an object")
+        while (message := self.look()) is None:
+            poller = select.poll()
+            poller.register(self._end, select.POLLIN)
+            poller.poll()
         return message
 
-    def _exactly(
-        self, count: int, deadline: float | None, alive: Callable[[], bool] | None
-    ) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            self._wait(deadline, alive)
-            part = os.read(self.read_fd, count - len(parts))
+    def look(self) -> Message | None:
+        """Return the next message if the whole of it has come; never wait.
+
+        Raises
+        ------
+        ChannelClosedError, GarbledMessageError
+        """
+        while (message := self._cut()) is None:
+            try:
+                part = self._end.recv(_PART, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise ChannelClosedError from error
             if not part:
                 raise ChannelClosedError
-            parts += part
-        return bytes(parts)
+            self._come += part
+        return message
 
-    def _wait(self, deadline: float | None, alive: Callable[[], bool] | None) -> None:
-        """Return once there is something to read, or the end."""
-        if deadline is None and alive is None:
-            return  # reading blocks
-        while True:
-            left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
-            # Whether it lives is asked first, so that what it said before it died is still read.
-            living = alive is None or alive()
-            if readable(self.read_fd, max(left, 0.0)):
-                return
-            if not living:
-                raise ChannelClosedError
-            if left <= 0.0:
-                raise ChannelTimeoutError
-
-    def _check_open(self) -> None:
-        """Refuse to use closed descriptors, whose numbers may stand for other files by now."""
-        if not self._open:
-            raise ChannelClosedError
+    def _cut(self) -> Message | None:
+        """Take a message off what has come, if the whole of it has."""
+        if len(self._come) < _HEADER.size:
+            return None
+        sizes = _HEADER.unpack_from(self._come)
+        if max(sizes) > _LARGEST:
+            raise GarbledMessageError(f"a message of {max(sizes)} bytes")
+        begin = _HEADER.size + sizes[0]
+        end = begin + sizes[1]
+        if len(self._come) < end:
+            return None
+        text, payload = bytes(self._come[_HEADER.size : begin]), bytes(self._come[begin:end])
+        del self._come[:end]
+        try:
+            body = json.loads(text)
+        except ValueError as error:
+            raise GarbledMessageError(str(error)) from error
+        if not isinstance(body, dict):
+            raise GarbledMessageError("not an object")
+        return Message(body, payload)
 
     def close(self) -> None:
-        """Close both ends."""
-        if self._open:
-            self._open = False
-            os.close(self.read_fd)
-            os.close(self.write_fd)
+        """Close this end."""
+        self._end.close()
+
+
+def channels() -> tuple[Channel, socket.socket]:
+    """Return one side of a new conversation, and the socket that the other is made of."""
+    ours, theirs = socket.socketpair()
+    return Channel(ours), theirs

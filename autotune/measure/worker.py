@@ -1,136 +1,165 @@
-"""The worker process: ``python -m autotune.measure.worker READ_FD WRITE_FD PARENT_PID``.
+"""The processes that run untrusted code: ``python -m autotune.measure.worker LIFELINE CONTROL``.
 
-It runs code nobody has run before, so it expects to be killed at any moment: it owns nothing but
-memory, speaks on pipes of its own (1 and 2 lead nowhere), and never outlives its parent.
+This one becomes a keeper, and its child the *nursery*, which imports everything that is heavy,
+once, runs no code of others, and forks builders and runners whenever the tuning process asks: in
+milliseconds. Whichever of all these processes is killed, those above end what it leaves.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
 import os
 import resource
 import select
 import signal
+import socket
 import sys
-import threading
-import time
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from autotune.measure.candidate import CandidateError, describe
-from autotune.measure.protocol import Channel, ChannelClosedError
-from autotune.processes import die_by_signal, die_with
-from search_spaces import Config
+from autotune.processes import (
+    PARENT_DIED,
+    adopt_orphans,
+    die_by_signal,
+    end_children,
+    fork_child,
+    keep,
+    reap,
+    set_name,
+    signal_pipe,
+    signals_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from autotune.measure.protocol import Channel
+
+LARGEST_BUILDER = 2 << 30
+"""Bytes of memory that a builder may have: what asks for more is refused it."""
+
+RUNNER_SHARE = 0.75
+"""Share of the memory that is free at its birth that a runner may have."""
+
+_LARGEST_REQUEST = 4096
 
 
 def main(arguments: list[str]) -> None:
-    """Answer requests until the parent closes its end or dies."""
-    read_fd, write_fd, parent = (int(argument) for argument in arguments)
-    die_with(parent)
-    threading.Thread(target=_watch, args=(read_fd,), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    channel = Channel(read_fd, write_fd)
-    os.register_at_fork(after_in_child=lambda: _leave_to_parent(channel))
-    server = Server()
-    os.dup2(1, 2)  # what comes now are the templates' words: to fd 1, which leads nowhere
-    channel.send({"ready": os.getpid()})
-    while True:
+    """Become the keeper of a nursery that takes its orders from the socket CONTROL.
+
+    All end when LIFELINE, a pipe, hangs up.
+    """
+    lifeline, control = map(int, arguments)
+    set_name("autotune:keep")
+    keep(partial(_nurse, lifeline, control), lifeline)
+
+
+def _nurse(lifeline: int, control: int) -> None:
+    os.close(lifeline)
+    set_name("autotune:nurse")
+    Nursery(socket.socket(fileno=control)).run()
+
+
+class Nursery:
+    """Forks workers, and tells of their ends.
+
+    Orders are JSON objects: ``{"start": number, "role": role}``, with the worker's end of its
+    channel; ``{"end": number}``. Numbers are the tuning process's. It is told ``{"ready": true}``,
+    and ``{"ended": number, "status": wait status}`` when nothing is left of a worker.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._workers: dict[int, int] = {}  # number by process id
+        self._keeper = os.getppid()
+        die_by_signal(PARENT_DIED)
+        adopt_orphans()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # workers know this process's number
+        self._signals = signal_pipe(signal.SIGCHLD, PARENT_DIED)
+
+    def run(self) -> None:
+        """Serve until the tuning process or the keeper is gone."""
+        from autotune.measure.serve import serve
+
+        gc.collect()
+        gc.freeze()  # what is never looked at again stays shared with the workers
+        poller = select.poll()
+        poller.register(self._control, select.POLLIN)
+        poller.register(self._signals, select.POLLIN)
         try:
-            request = channel.receive()
-        except ChannelClosedError:
-            return
-        channel.send(server.answer(request))
+            self._tell({"ready": True})
+            while os.getppid() == self._keeper:
+                events = dict(poller.poll())
+                if self._signals in events:
+                    signals_of(self._signals)
+                    self._tell_of_ends(reap())
+                if self._control.fileno() in events and not self._obey(serve):
+                    break
+        except ConnectionError:
+            pass  # the tuning process is gone
+        end_children()
+
+    def _obey(self, serve: Callable[[str, Channel], None]) -> bool:
+        """Take an order; False if there will be none any more."""
+        text, fds, _, _ = socket.recv_fds(self._control, _LARGEST_REQUEST, 1)
+        if not text:
+            return False
+        order = json.loads(text)
+        if "start" in order:
+            with socket.socket(fileno=fds[0]) as end:
+                child = fork_child(partial(self._work, serve, order["role"], end))
+            self._workers[child] = order["start"]
+        else:
+            for child, number in self._workers.items():
+                if number == order["end"]:
+                    os.kill(child, signal.SIGKILL)
+        return True
+
+    def _tell_of_ends(self, statuses: dict[int, int]) -> None:
+        """Tell of the workers among children that have ended, once nothing is left of them."""
+        while lost := self._workers.keys() & statuses.keys():
+            told = [(self._workers.pop(child), statuses[child]) for child in sorted(lost)]
+            statuses = end_children(spared=self._workers)
+            for number, status in told:
+                self._tell({"ended": number, "status": status})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        self._control.send(json.dumps(message).encode())
+
+    def _work(self, serve: Callable[[str, Channel], None], role: str, end: socket.socket) -> None:
+        """In a new process: be a worker."""
+        from autotune.measure.protocol import Channel
+
+        self._control.close()
+        os.close(self._signals)
+        set_name(f"autotune:{role}")
+        _confine(role)
+        serve(role, Channel(end))
 
 
-def _watch(read_fd: int) -> None:
-    """Kill the process group once nobody holds the other end of the request pipe."""
-    poller = select.poll()
-    poller.register(read_fd, 0)  # hang-up is reported unasked
-    poller.poll()
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
+def _confine(role: str) -> None:
+    """Let this process speak to nobody else and take little; none is missed less than it."""
+    os.dup2(1, 2)  # to where 1 leads: nowhere
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    limit = _memory_limit(role)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def _leave_to_parent(channel: Channel) -> None:
-    """In a process forked by a template: die with the worker, and never answer in its place."""
-    die_by_signal()
-    channel.close()
+def _memory_limit(role: str) -> int | None:
+    """Bytes of memory that a worker may have; None if that is not known."""
+    from autotune.runtime.memory import available_memory
 
-
-class Server:
-    """Answers one request after the other; keeps the workbench between them."""
-
-    def __init__(self) -> None:
-        # The heavy imports, before the first request rather than within its time.
-        from autotune.measure import build_bench, run_bench
-        from autotune.runtime import llvm
-        from autotune.task import Task
-
-        self._build_bench = build_bench.BuildBench
-        self._run_bench = run_bench.RunBench
-        self._load = llvm.LoadedBinary
-        self._task = Task
-        self._builder: build_bench.BuildBench | None = None
-        self._runner: run_bench.RunBench | None = None
-        self._kernel: llvm.LoadedBinary | None = None
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request: "open", "build", "run" or "ceiling"."""
-        operations = {
-            "open": self._open,
-            "build": self._build,
-            "run": self._run,
-            "ceiling": self._ceiling,
-        }
-        begin = time.perf_counter()
-        try:
-            reply = operations[request["op"]](request)
-        except CandidateError as error:
-            failure = {"code": error.code, "stage": error.stage, "message": error.message}
-            reply = {"error": failure, "max_error": error.max_error}
-        reply["seconds"] = time.perf_counter() - begin
-        return reply
-
-    def _open(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Trace the template, draw inputs, compute the right answer."""
-        from autotune.errors import AutotuneError
-        from autotune.measure.policy import TimingPolicy
-
-        sys.path += [folder for folder in request["path"] if folder not in sys.path]
-        try:
-            task = self._task.from_reference(
-                request["template"], request["args"], request["target"]
-            )
-            self._builder = self._build_bench(task, request["known"])
-            subject, unscheduled = self._builder.subject()
-            self._runner = self._run_bench(
-                subject,
-                task.reference,
-                None if unscheduled is None else self._load(unscheduled),
-                TimingPolicy.from_json(request["policy"]),
-                request["seed"],
-            )
-        except AutotuneError as error:
-            return {"refused": str(error)}
-        except (Exception, SystemExit) as error:
-            return {"refused": describe(error)}
-        return {"reference": self._runner.reference}
-
-    def _build(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._builder is not None
-        built = self._builder.build(Config.from_json(request["config"]).values)
-        self._kernel = None if built.binary is None else self._load(built.binary)
-        return {"code_hash": built.code_hash, "fresh": built.binary is not None}
-
-    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._runner is not None
-        assert self._kernel is not None
-        ran = self._runner.run(self._kernel)
-        return {"costs_s": ran.costs_s, "max_error": ran.max_error}
-
-    def _ceiling(self, _: dict[str, Any]) -> dict[str, Any]:
-        assert self._runner is not None
-        return {"ceiling": self._runner.ceiling().to_json()}
+    free = available_memory()
+    if role == "runner":
+        return None if free is None else int(free * RUNNER_SHARE)
+    return LARGEST_BUILDER if free is None else min(LARGEST_BUILDER, free)
 
 
 if __name__ == "__main__":

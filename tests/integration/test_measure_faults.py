@@ -1,6 +1,6 @@
 """Candidates that crash, hang, lie, print and leave: each costs one failed record, no more."""
 
-import os
+import contextlib
 import re
 import subprocess
 import sys
@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.measure.crew import Crew
 from autotune.measure.local import LocalMeasurer
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo as No
@@ -32,42 +33,33 @@ def measure(template, args, indices=None, timeout_s=20.0):
     configs = [task.space.config(i) for i in indices or range(len(task.space))]
     with LocalMeasurer(f"{FAULTY}:{template}", args, "llvm", QUICK, timeout_s) as measurer:
         results = [r for _, r in measurer.measure(MeasureInput(config) for config in configs)]
-        pids = workers()
-        direct = [pid for pid in pids if parent_of(pid) == os.getpid()]
-    assert len(direct) <= 2  # what candidates fork is not ours to count
-    patience = time.monotonic() + 10  # what is killed takes a moment to be gone
-    while any(map(running, pids)) and time.monotonic() < patience:
-        time.sleep(0.02)
-    assert not any(map(running, pids))
+        processes = below()
+    assert not any(map(running, processes))  # not even for a moment
     return list(zip(configs, results, strict=True))
 
 
-def workers(parent=None):
-    """Process ids of the workers of a process."""
-    mine = str(parent or os.getpid())
-    found = psutil.process_iter(["pid", "cmdline"])
-    commands = {process.info["pid"]: process.info["cmdline"] or [""] for process in found}
-    return [
-        pid
-        for pid, words in commands.items()
-        if "autotune.measure.worker" in words and words[-1] == mine
-    ]
+def below(role=""):
+    """Processes of measurers below this one, those of a role or all."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        found = psutil.Process().children(recursive=True)
+        return [process for process in found if process.name().startswith(f"autotune:{role}")]
+    return below(role)  # one has just ended
 
 
-def parent_of(pid):
-    """Process id of a process's parent, None if the process has ended."""
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.NoSuchProcess:
-        return None
-
-
-def running(pid):
+def running(process):
     """Whether a process exists and is not a zombie that nobody has asked about."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def gone(processes, seconds=5.0):
+    """Whether processes end within some seconds."""
+    deadline = time.monotonic() + seconds
+    while any(map(running, processes)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(running, processes))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +109,7 @@ def test_a_candidate_that_prints_or_forks_is_measured_like_any_other(fault, capf
     found = measure("faulty", {"faults": f"{fault},wrong"}, [0, 2, 1])
     assert [result.ok for _, result in found] == [True, False, True]
     assert "many words" not in "".join(capfd.readouterr())
-    assert not [p for p in psutil.process_iter(["cmdline"]) if os.getpid() == p.ppid()]
+    assert not below()
 
 
 def test_the_largest_error_is_recorded_of_right_and_wrong_answers():
@@ -221,48 +213,52 @@ def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
         list(measurer.measure([MeasureInput(task.space.config(0))]))
 
 
-def test_a_worker_killed_between_candidates_is_replaced_and_nobody_is_blamed():
+@pytest.mark.parametrize(("role", "lost"), [("build", 1), ("run", 1), ("nurse", 3), ("keep", 3)])
+def test_a_process_killed_between_candidates_is_replaced_and_nobody_is_blamed(role, lost):
     args = {"faults": "none,wrong"}
     task = Task.from_reference(f"{FAULTY}:faulty", args)
-    with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
-        results = measurer.measure(MeasureInput(task.space.config(i)) for i in (0, 1))
-        assert next(results)[1].ok
-        (pid,) = workers()
-        psutil.Process(pid).kill()
-        assert next(results)[1].ok
-        assert measurer.restarts == 1
+    with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK, builders=2) as measurer:
+        ((_, first),) = measurer.measure([MeasureInput(task.space.config(0))])
+        victim, *_ = below(role)
+        processes = [victim] if role in ("build", "run") else below()
+        victim.kill()
+        assert gone(processes)
+        ((_, second),) = measurer.measure([MeasureInput(task.space.config(1))])
+        assert first.ok
+        assert second.ok
+        assert measurer.restarts == lost
 
 
 def test_closing_leaves_no_process_file_or_descriptor():
     args = {"faults": "none,abort"}
     task = Task.from_reference(f"{FAULTY}:faulty", args)
     me = psutil.Process()
-    before = me.num_fds()
+    before, children = me.num_fds(), me.children(recursive=True)
     for _ in range(2):
-        with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
+        with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK, builders=2) as measurer:
             list(measurer.measure(MeasureInput(task.space.config(i)) for i in (2, 0)))
-            assert len(workers()) == 2  # after a crash a spare stands by
+            assert len(below("run")) == len(below("nurse")) == len(below("keep")) == 1
+            assert 1 <= len(below("build")) <= 2
     assert me.num_fds() == before
-    assert not me.children(recursive=True)
-    assert not workers()
+    assert me.children(recursive=True) == children
 
 
-def test_an_interrupted_request_does_not_answer_the_next_one():
+def test_an_interrupted_request_does_not_answer_the_next_one(monkeypatch):
     args = {"faults": "none,sleep"}
     task = Task.from_reference(f"{FAULTY}:faulty", args)
     with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK) as measurer:
         measurer.start()
         list(measurer.measure([MeasureInput(task.space.config(0))]))
-        worker = measurer._worker
-        assert worker is not None
+        processes = below()
 
         def interrupted(*_args):
             raise KeyboardInterrupt
 
-        worker._channel.receive = interrupted
-        with pytest.raises(KeyboardInterrupt):
-            list(measurer.measure([MeasureInput(task.space.config(2))]))
-        assert not worker.alive
+        with monkeypatch.context() as patch:
+            patch.setattr(Crew, "next_outcome", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                list(measurer.measure([MeasureInput(task.space.config(2))]))
+        assert not any(map(running, processes))
         ((_, result),) = measurer.measure([MeasureInput(task.space.config(1))])
         assert result.ok
 
@@ -272,20 +268,27 @@ def test_a_time_out_must_be_a_positive_number():
         LocalMeasurer("matmul", {}, "llvm", timeout_s=0)
 
 
+MEASURING = """
+import sys
+from autotune.measure.local import LocalMeasurer
+from autotune.measure.result import MeasureInput
+from autotune.task import Task
+
+template, args = sys.argv[1], {"faults": "none"}
+task = Task.from_reference(template, args)
+with LocalMeasurer(template, args, "llvm") as measurer:
+    list(measurer.measure([MeasureInput(task.space.config(0))]))
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_workers_end_when_their_parent_is_killed():
-    code = (
-        "import time; from autotune.measure.handle import WorkerHandle\n"
-        "workers = [WorkerHandle() for _ in range(2)]\n"
-        "[worker.wait_ready() for worker in workers]\n"
-        "print('ready', flush=True); time.sleep(60)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+    words = [sys.executable, "-c", MEASURING, f"{FAULTY}:faulty"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        pids = workers(parent.pid)
-        assert len(pids) == 2
+        processes = psutil.Process(parent.pid).children(recursive=True)
+        assert len(processes) >= 4
         parent.kill()
-    deadline = time.monotonic() + 5
-    while any(running(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(running(pid) for pid in pids)
+        assert gone(processes)

@@ -1,23 +1,14 @@
-"""The plain data of measuring: results, errors, policies, the device, and messages about them."""
+"""The plain data of measuring: results, errors, policies, the device."""
 
 import json
-import os
 import subprocess
 import sys
-import threading
-import time
 
 import pytest
 
 from autotune.errors import UsageError
 from autotune.measure import environment
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.protocol import (
-    Channel,
-    ChannelClosedError,
-    ChannelTimeoutError,
-    GarbledMessageError,
-)
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.target import Target
 
@@ -114,67 +105,3 @@ def test_versions_are_known_without_loading_the_libraries():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "llvmlite" not in done.stdout
     assert "xgboost" not in done.stdout
-
-
-@pytest.fixture
-def channels():
-    here_reads, there_writes = os.pipe()
-    there_reads, here_writes = os.pipe()
-    here, there = Channel(here_reads, here_writes), Channel(there_reads, there_writes)
-    yield here, there
-    here.close()
-    there.close()
-
-
-def test_messages_larger_than_a_pipe_arrive_whole_and_in_order(channels):
-    here, there = channels
-    large = {"hashes": ["é" * 50] * 5000, "nan": float("inf")}
-    sender = threading.Thread(target=lambda: (here.send(large), here.send({"n": 2})))
-    sender.start()
-    assert there.receive() == large
-    assert there.receive(time.monotonic() + 5) == {"n": 2}
-    sender.join()
-
-
-def test_waiting_for_a_message_ends_at_the_deadline(channels):
-    begin = time.monotonic()
-    with pytest.raises(ChannelTimeoutError):
-        channels[0].receive(begin + 0.05)
-    assert 0.05 <= time.monotonic() - begin < 1.0
-
-
-def test_half_a_message_is_a_time_out_and_not_an_answer(channels):
-    here, there = channels
-    os.write(there.write_fd, b"\x05\0\0\0{")
-    with pytest.raises(ChannelTimeoutError):
-        here.receive(time.monotonic() + 0.05)
-
-
-def test_a_closed_end_is_told_from_silence(channels):
-    here, there = channels
-    there.close()
-    with pytest.raises(ChannelClosedError):
-        here.receive(time.monotonic() + 5)
-    with pytest.raises(ChannelClosedError):
-        here.send({})
-
-
-def test_an_end_held_open_by_a_stranger_does_not_hide_that_the_process_died(channels):
-    begin = time.monotonic()
-    with pytest.raises(ChannelClosedError):
-        channels[0].receive(begin + 30, alive=lambda: False)
-    assert time.monotonic() - begin < 5
-
-
-def test_the_last_answer_of_a_process_that_died_is_still_read(channels):
-    here, there = channels
-    there.send({"n": 1})
-    assert here.receive(time.monotonic() + 5, alive=lambda: False) == {"n": 1}
-
-
-@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x02\0\0\0[]", b"\x03\0\0\0{x}"])
-def test_what_is_no_message_is_refused(channels, data):
-    here, there = channels
-    os.write(there.write_fd, data)
-    with pytest.raises(GarbledMessageError):
-        here.receive(time.monotonic() + 5)

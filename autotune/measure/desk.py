@@ -1,0 +1,146 @@
+"""A place for one worker of a workload: who sits there is replaced when it dies, or wears out."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from typing import Any, NamedTuple
+
+from autotune.errors import AutotuneError, UsageError
+from autotune.measure.crew import Crew, Outcome, Worker, WorkerDiedError
+from autotune.measure.protocol import Message
+
+_log = logging.getLogger(__name__)
+
+PREPARE_TIMEOUT_S = 600.0
+"""For importing and tracing the template, drawing inputs and computing the reference."""
+
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+
+
+def killed_from_outside(outcome: Outcome) -> bool:
+    """Whether a signal ended it that comes from an administrator, or as memory runs out."""
+    return isinstance(outcome, WorkerDiedError) and outcome.signal in _FROM_OUTSIDE
+
+
+class Told(NamedTuple):
+    """What a worker was asked, what came of it, and the Unix times between which it was busy."""
+
+    op: str
+    outcome: Outcome
+    span: tuple[float, float]
+
+
+class Desk:
+    """Asks one worker; keeps account of those that sat here.
+
+    Parameters
+    ----------
+    crew : Crew
+        Where workers come from.
+    role : str
+        "build" or "run".
+    template : str
+        Of the workload, for messages.
+
+    Attributes
+    ----------
+    worker : Worker or None
+        Who sits here.
+    prepared : bool
+        Whether it has the workload open.
+    doing : str or None
+        What it was asked and has not answered yet.
+    asked : int
+        How often it was asked for a candidate.
+    lost : int
+        Workers that died here or had to be killed.
+    """
+
+    def __init__(self, crew: Crew, role: str, template: str) -> None:
+        self.worker: Worker | None = None
+        self.prepared = False
+        self.doing: str | None = None
+        self.asked = 0
+        self.lost = 0
+        self._crew = crew
+        self._role = role
+        self._template = template
+        self._since = 0.0
+        self._killed = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can be asked for a candidate."""
+        return self.prepared and self.doing is None
+
+    def look(self) -> None:
+        """Notice that a worker died that had nothing to do: no candidate is to blame."""
+        if self.worker is not None and self.doing is None and not self.worker.alive:
+            self.leave()
+            self.lost += 1
+
+    def leave(self) -> None:
+        """Let nobody sit here."""
+        if self.worker is not None:
+            self._crew.end(self.worker)
+        self.worker = self.doing = None
+        self.prepared = False
+
+    def prepare(self, body: dict[str, Any], payload: bytes = b"") -> None:
+        """Have a new worker open the workload."""
+        assert self.worker is None
+        self.worker = self._crew.start(self._role)
+        self.asked = 0
+        self._ask("open", body, PREPARE_TIMEOUT_S, payload)
+
+    def ask(self, op: str, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
+        """Ask about a candidate."""
+        self.asked += 1
+        self._ask(op, body, timeout_s, payload)
+
+    def _ask(self, op: str, body: dict[str, Any], timeout_s: float, payload: bytes) -> None:
+        assert self.worker is not None
+        self.doing, self._since = op, time.time()
+        self.worker.ask({"op": op, **body}, timeout_s, payload)
+
+    def take(self, outcome: Outcome) -> Told:
+        """Take what came of the request; a worker that did not answer is gone."""
+        assert self.doing is not None
+        told = Told(self.doing, outcome, (self._since, time.time()))
+        self.doing = None
+        if not isinstance(outcome, Message):
+            self.leave()
+            self.lost += 1
+        return told
+
+    def take_prepared(self, outcome: Outcome) -> Message | None:
+        """Take what came of preparing; None if it must be asked for once more.
+
+        Raises
+        ------
+        UsageError
+            If the workload was refused.
+        AutotuneError
+            If the worker died or was too slow, and that was not another's fault, or the second
+            time.
+        """
+        self.take(outcome)
+        if isinstance(outcome, Message):
+            if "refused" in outcome.body:
+                refused = outcome.body["refused"]
+                raise UsageError(f"template {self._template!r} cannot be measured: {refused}")
+            self.prepared, self._killed = True, False
+            return outcome
+        message = (
+            f"template {self._template!r} cannot be measured: the process that started, traced it "
+            f"and computed its reference failed ({outcome})"
+        )
+        if not killed_from_outside(outcome):
+            raise AutotuneError(message)
+        if self._killed:
+            raise AutotuneError(f"{message}, twice")
+        self._killed = True
+        _log.warning("%s; it is tried once more", message)
+        return None

@@ -1,0 +1,168 @@
+"""What builders and runners do with the tuning process's requests, one after the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from autotune.errors import AutotuneError
+from autotune.measure.build_bench import BuildBench
+from autotune.measure.candidate import CandidateError, Subject, describe
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.protocol import Channel, ChannelClosedError, Message
+from autotune.measure.run_bench import RunBench
+from autotune.processes import adopt_orphans, die_by_signal, end_children, refuse_forks
+from autotune.runtime.binary import Binary
+from autotune.runtime.llvm import LoadedBinary
+from autotune.task import Task
+from search_spaces import Config
+
+LOST = os.EX_IOERR
+"""Exit code of a worker that has lost its channel."""
+
+Operation = Callable[[dict[str, Any], bytes], Message]
+
+
+def serve(role: str, channel: Channel) -> None:
+    """Answer requests to a "build" or "run" worker until nobody asks any more.
+
+    Every answer holds "seconds", which it took, and "span", the Unix times between which.
+    """
+    worker = os.getpid()
+    adopt_orphans()
+    os.register_at_fork(after_in_child=lambda: _leave_to_parent(channel))
+    operations = (Builder() if role == "build" else Runner()).operations
+    while True:
+        try:
+            request = channel.receive()
+            answer = _answer(operations[request.body["op"]], request)
+            if os.getpid() == worker:  # else a template has forked
+                end_children()
+                channel.send(*answer)
+                continue
+        except ChannelClosedError:
+            pass
+        os._exit(LOST)
+
+
+def _leave_to_parent(channel: Channel) -> None:
+    """In a process forked by a template: die with the worker, and never answer in its place."""
+    die_by_signal()
+    channel.close()
+
+
+def _answer(operation: Operation, request: Message) -> Message:
+    begin, begin_s = time.time(), time.perf_counter()
+    try:
+        body, payload = operation(*request)
+    except CandidateError as error:
+        failure = {"code": error.code, "stage": error.stage, "message": error.message}
+        body, payload = {"error": failure, "max_error": error.max_error}, b""
+    seconds = time.perf_counter() - begin_s
+    return Message({**body, "seconds": seconds, "span": (begin, begin + seconds)}, payload)
+
+
+def _task(request: dict[str, Any]) -> Task:
+    """Return the task that a request to open it names; nothing is traced yet."""
+    sys.path += [folder for folder in request["path"] if folder not in sys.path]
+    return Task.from_reference(request["template"], request["args"], request["target"])
+
+
+def _refusing(operation: Operation) -> Operation:
+    """Let an operation that prepares for candidates answer errors as ``{"refused": one line}``."""
+
+    def run(request: dict[str, Any], payload: bytes) -> Message:
+        try:
+            return operation(request, payload)
+        except (Exception, SystemExit) as error:
+            return Message({"refused": describe(error)})
+
+    return run
+
+
+class Builder:
+    """Answers "open" and "build"."""
+
+    def __init__(self) -> None:
+        self.operations = {"open": _refusing(self._open), "build": self._build}
+        self._bench: BuildBench | None = None
+
+    def _open(self, request: dict[str, Any], _: bytes) -> Message:
+        self._bench = BuildBench(_task(request))
+        if not request["describe"]:
+            return Message({})
+        subject, unscheduled = self._bench.subject()
+        return _with_binary({"subject": subject.to_json()}, unscheduled)
+
+    def _build(self, request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        self._bench.know(request["known"])
+        built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
+        return _with_binary({"code_hash": built.code_hash}, built.binary)
+
+
+class Runner:
+    """Answers "open", "run" and "ceiling"."""
+
+    def __init__(self) -> None:
+        self.operations = {
+            "open": _refusing(self._open),
+            "run": self._run,
+            "ceiling": self._ceiling,
+        }
+        self._bench: RunBench | None = None
+
+    def _open(self, request: dict[str, Any], payload: bytes) -> Message:
+        unscheduled = _binary(request, payload)
+        self._bench = RunBench(
+            Subject.from_json(request["subject"]),
+            _task(request).reference,
+            None if unscheduled is None else LoadedBinary(unscheduled),
+            TimingPolicy.from_json(request["policy"]),
+            request["seed"],
+        )
+        refuse_forks()  # from now on there are only kernels to run
+        return Message({"reference": self._bench.reference})
+
+    def _run(self, request: dict[str, Any], payload: bytes) -> Message:
+        assert self._bench is not None
+        binary = _binary(request, payload)
+        assert binary is not None
+        ran = self._bench.run(_loaded(binary), request["incumbent_s"])
+        return Message(
+            {
+                "costs_s": ran.costs_s,
+                "max_error": ran.max_error,
+                "raced": ran.raced,
+                "noise": ran.noise,
+            }
+        )
+
+    def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        return Message({"ceiling": self._bench.ceiling().to_json()})
+
+
+def _with_binary(body: dict[str, Any], binary: Binary | None) -> Message:
+    """Return a message that carries machine code, if there is any."""
+    if binary is None:
+        return Message({**body, "binary": None})
+    return Message({**body, "binary": binary.to_json()}, binary.object_code)
+
+
+def _binary(body: dict[str, Any], payload: bytes) -> Binary | None:
+    """Return the machine code that a message carries, or None."""
+    return None if body["binary"] is None else Binary.from_json(body["binary"], payload)
+
+
+def _loaded(binary: Binary) -> LoadedBinary:
+    """Load a candidate's code; CandidateError if it cannot be linked."""
+    from autotune.measure.result import MeasureErrorNo
+
+    try:
+        return LoadedBinary(binary)
+    except AutotuneError as error:
+        raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error

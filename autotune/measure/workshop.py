@@ -1,0 +1,249 @@
+"""The builders and the runner of one workload: who is asked what, and when.
+
+Builders work side by side. A process that starts up would spoil a timing, so those that are needed
+are started as soon as there is something to build, and waited for like the builders.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.measure.crew import Crew, Outcome
+from autotune.measure.desk import Desk, Told, killed_from_outside
+from autotune.measure.protocol import Message
+from autotune.measure.result import MeasureInput
+
+_log = logging.getLogger(__name__)
+
+WORN_OUT = 400
+"""Candidates after which a builder is replaced: LLVM keeps some 70 KB of each."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A candidate to build.
+
+    Attributes
+    ----------
+    candidate : MeasureInput
+    told : Told or None
+        What its builder said of it, or how that ended.
+    taken : bool
+        Whether it was given to a builder.
+    suspect : bool
+        Whether a builder was killed from outside at it. No other is built beside it the second
+        time, so that it alone is to blame.
+    """
+
+    candidate: MeasureInput
+    told: Told | None = None
+    taken: bool = False
+    suspect: bool = False
+
+
+class _Builder(Desk):
+    """Whose worker has a job, and knows the first few of all known code hashes."""
+
+    job: Job | None = None
+    knows: int = 0
+
+
+class Workshop:
+    """Has candidates built and run by worker processes.
+
+    Parameters
+    ----------
+    opening : mapping
+        Template, arguments and target.
+    running : mapping
+        What a runner needs besides: policy and seed.
+    builders : int
+        How many may work at a time.
+    timeout_s : float
+        Seconds a candidate may take to build, and again to run.
+    known : sequence of str
+        Code hashes of candidates that need not be compiled; the owner appends to it.
+
+    Attributes
+    ----------
+    reference : str or None
+        What answers are checked with, once there was a runner.
+    """
+
+    def __init__(
+        self,
+        opening: Mapping[str, Any],
+        running: Mapping[str, Any],
+        builders: int,
+        timeout_s: float,
+        known: Sequence[str],
+    ) -> None:
+        self.reference: str | None = None
+        self._opening = dict(opening)
+        self._running = dict(running)
+        self._timeout_s = timeout_s
+        self._known = known
+        self._crew = Crew()
+        template = opening["template"]
+        self._builders = [_Builder(self._crew, "build", template) for _ in range(builders)]
+        self._runner = Desk(self._crew, "run", template)
+        self._desks: list[Desk] = [*self._builders, self._runner]
+        self._description: Message | None = None
+        self._ran: Told | None = None
+
+    @property
+    def lost(self) -> int:
+        """Workers that died or had to be killed."""
+        return sum(desk.lost for desk in self._desks)
+
+    def start(self) -> None:
+        """Start the builders without waiting for them."""
+        for builder in self._builders:
+            if builder.worker is None:
+                self._open_builder(builder)
+
+    def close(self) -> None:
+        """End all processes."""
+        self._crew.close()
+        for desk in self._desks:
+            desk.leave()
+        for builder in self._builders:
+            builder.job = None
+
+    def build(self, jobs: Sequence[Job]) -> None:
+        """Have all jobs built; return when they are, and nothing else is going on."""
+        self._work(
+            lambda: all(job.told for job in jobs) and not any(desk.doing for desk in self._desks),
+            jobs,
+        )
+
+    def build_first(self, jobs: Sequence[Job]) -> None:
+        """Have jobs built; return when the first is."""
+        self._work(lambda: jobs[0].told is not None, jobs)
+
+    def run(self, job: Job, beside: Sequence[Job] = ()) -> Told:
+        """Have a job that was built run, and others built beside it; return what was told of it."""
+        assert job.told is not None
+        assert isinstance(job.told.outcome, Message)
+        body, payload = job.told.outcome
+        # What is measured again is timed to the end, whatever the incumbent.
+        incumbent_s = math.inf if job.candidate.again else job.candidate.incumbent_s
+        request = {"binary": body["binary"], "incumbent_s": incumbent_s}
+        return self._ask_runner("run", request, self._timeout_s, payload, beside)
+
+    def ceiling(self, timeout_s: float) -> Told:
+        """Have a runner measure what the machine can do, with nothing else going on."""
+        self.build([])
+        return self._ask_runner("ceiling", {}, timeout_s)
+
+    def _ask_runner(
+        self,
+        op: str,
+        body: dict[str, Any],
+        timeout_s: float,
+        payload: bytes = b"",
+        beside: Sequence[Job] = (),
+    ) -> Told:
+        self._work(lambda: self._runner.idle, beside)
+        self._ran = None
+        self._runner.ask(op, body, timeout_s, payload)
+        self._work(lambda: self._ran is not None, beside)
+        assert self._ran is not None
+        return self._ran
+
+    # -- who does what ----------------------------------------------------------------------
+
+    def _work(self, done: Callable[[], bool], jobs: Sequence[Job]) -> None:
+        """Hand out work, and take what comes of it, until something holds."""
+        self._crew.refresh()
+        for desk in self._desks:
+            desk.look()
+        while True:
+            self._hand_out(jobs)
+            if done():
+                return
+            busy = {desk.worker: desk for desk in self._desks if desk.doing and desk.worker}
+            worker, outcome = self._crew.next_outcome(list(busy))
+            self._take(busy[worker], outcome)
+
+    def _hand_out(self, jobs: Sequence[Job]) -> None:
+        """Give work to all who could work."""
+        if self._description is not None and self._runner.worker is None:
+            body, payload = self._description
+            self._runner.prepare(self._request(**self._running, **body), payload)
+        waiting = deque(job for job in jobs if not job.taken)
+        for builder in self._builders:
+            if builder.idle and builder.asked >= WORN_OUT:
+                builder.leave()
+            if builder.worker is None and (waiting or self._description is None):
+                self._open_builder(builder)
+            if builder.idle and waiting and self._may_begin(waiting[0]):
+                self._give(builder, waiting.popleft())
+
+    def _open_builder(self, builder: _Builder) -> None:
+        builder.knows = 0
+        builder.prepare(self._request(describe=self._description is None))
+
+    def _request(self, **more: Any) -> dict[str, Any]:
+        """Return a request to open the workload."""
+        # Modules imported by a template are found as in this process.
+        return {**self._opening, "path": [os.path.abspath(f) for f in sys.path], **more}
+
+    def _may_begin(self, job: Job) -> bool:
+        """Whether a job may be built beside those that are."""
+        building = [builder.job for builder in self._builders if builder.job is not None]
+        return not building or not any(other.suspect for other in (job, *building))
+
+    def _give(self, builder: _Builder, job: Job) -> None:
+        job.taken, builder.job = True, job
+        candidate = job.candidate
+        request = {
+            "config": candidate.config.to_json(),
+            "again": candidate.again,
+            "known": self._known[builder.knows :],
+        }
+        builder.knows = len(self._known)
+        builder.ask("build", request, self._timeout_s)
+
+    def _take(self, desk: Desk, outcome: Outcome) -> None:
+        """Take what came of something that somebody was asked."""
+        if not desk.prepared:
+            opened = desk.take_prepared(outcome)
+            if opened is not None and desk is self._runner:
+                self._take_reference(opened.body["reference"])
+            elif opened is not None and self._description is None:
+                self._description = opened
+        elif isinstance(desk, _Builder):
+            self._take_built(desk, desk.take(outcome))
+        else:
+            self._ran = desk.take(outcome)
+
+    def _take_reference(self, reference: str) -> None:
+        if reference == "none" and self.reference is None:
+            _log.warning(
+                "template %r has no reference and is too large to be computed without a "
+                "schedule: its answers are not checked",
+                self._opening["template"],
+            )
+        self.reference = reference
+
+    def _take_built(self, builder: _Builder, told: Told) -> None:
+        job, builder.job = builder.job, None
+        assert job is not None
+        if killed_from_outside(told.outcome) and not job.suspect:
+            # Not the candidate's fault, unless it happens again: it may exhaust the memory.
+            _log.warning(
+                "the process %s while building; candidate %d is tried again",
+                told.outcome,
+                job.candidate.config.index,
+            )
+            job.suspect, job.taken = True, False
+        else:
+            job.told = told
