@@ -14,7 +14,7 @@ from typing import Protocol
 from autotune.report.events_json import JsonDisplay
 from autotune.report.job import Job
 from autotune.report.live import Block, above
-from autotune.report.outcome import last_line, outcome_lines
+from autotune.report.outcome import last_line, outcome_table, remarks
 from autotune.report.panel import Glyphs, Piece, Tone, glyphs_for, panel
 from autotune.report.progress import Progress, Standing
 from autotune.report.tables import wrap_clauses
@@ -173,8 +173,11 @@ class PlainDisplay(QuietDisplay):
 
     def conclude(self) -> None:
         """Print the table of default, best and ceiling, and the last line."""
-        for line in outcome_lines(self._finished(), self._width() or PIPE_WIDTH):
+        finished = self._finished()
+        for line in outcome_table(finished, self._width() or PIPE_WIDTH):
             self._write(line)
+        for remark in remarks(finished):
+            self.note(remark)
         self.note(self._last_line())
 
     def _line(self, standing: Standing) -> str:
@@ -262,14 +265,16 @@ class LiveDisplay(PlainDisplay):
     def conclude(self) -> None:
         """Put the table of default, best and ceiling in the panel's place, and the last line."""
         self._block.clear()
-        width = self._block.size[0]
-        head, *rows = outcome_lines(self._finished(), width) or [""]
+        finished, width = self._finished(), self._block.size[0]
+        if table := outcome_table(finished, width):
+            self._write(self._block.coloured((Piece(f"\n{table[0]}", Tone.LABEL),)))
+            for row in table[1:]:
+                self._write(row)
         self._write("")
-        self._write(self._block.coloured((Piece(head, Tone.LABEL),)))
-        for row in rows:
-            self._write(row)
+        for remark in remarks(finished):
+            self.note(remark)
         last = wrap_clauses(self._last_line(), width)
-        self._write(self._block.coloured((Piece(f"\n{last}", Tone.STRONG),)))
+        self._write(self._block.coloured((Piece(last, Tone.STRONG),)))
 
 
 def make_display(view: View, progress: Progress, write: Callable[[str], None]) -> Display:

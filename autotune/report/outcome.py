@@ -18,6 +18,9 @@ from autotune.report.units import (
 )
 from autotune.tuner.events import End, TuneSummary
 
+_ABOVE = 1.1
+"""Share of the ceiling that only a wrong ceiling explains: its measurement errs, too."""
+
 
 def best_costs(summary: TuneSummary) -> Sequence[float] | None:
     """Return the best configuration's times: those taken beside the default's, if there are any."""
@@ -37,8 +40,8 @@ def over_default(standing: Standing) -> Ratio | None:
     return Ratio.of(best_costs(summary), summary.default_costs_s)
 
 
-def outcome_lines(standings: Sequence[Standing], width: int) -> list[str]:
-    """Return the table that a run ends with, and why it ended where that was not the trials.
+def outcome_table(standings: Sequence[Standing], width: int) -> list[str]:
+    """Return the table that a run ends with as lines; none if there is nothing to compare.
 
     Parameters
     ----------
@@ -48,26 +51,43 @@ def outcome_lines(standings: Sequence[Standing], width: int) -> list[str]:
         Columns of the terminal.
     """
     if len(standings) == 1:
-        lines = _one_table(standings[0], width)
-    else:
-        lines = _table_of_several(standings, width)
+        return _one_table(standings[0], width)
+    return _table_of_several(standings, width)
+
+
+def remarks(standings: Sequence[Standing]) -> list[str]:
+    """Return why a run ended where that was not the trials, and what is odd about its figures."""
+    lines = []
     for standing in standings:
         assert standing.summary is not None
+        name = f"{standing.job.label}: " if standing.job.label else ""
         if standing.summary.why:
-            name = f"{standing.job.label}: " if standing.job.label else ""
             how = "failed" if standing.summary.ended is End.FAILED else "stopped"
             lines.append(f"{name}{how}: {standing.summary.why}")
+        if (best_share(standing) or 0.0) > _ABOVE:
+            lines.append(f"{name}faster than the ceiling as measured: was the machine busy then?")
     return lines
+
+
+def best_s(standing: Standing) -> float | None:
+    """Return the median time of a finished workload's best."""
+    costs_s = None if standing.summary is None else best_costs(standing.summary)
+    return None if costs_s is None else statistics.median(costs_s)
+
+
+def best_share(standing: Standing) -> float | None:
+    """Return its speed as a share of the ceiling's."""
+    time_s = best_s(standing)
+    return None if time_s is None or not standing.ceiling_s else standing.ceiling_s / time_s
 
 
 def _one_table(standing: Standing, width: int) -> list[str]:
     """Return default, best and ceiling, a row each; nothing if there is nothing to compare."""
     summary, work = standing.summary, standing.job.work
     assert summary is not None
-    costs_s = best_costs(summary)
     times = {
         "default": summary.default_cost_s,
-        "best": None if costs_s is None else statistics.median(costs_s),
+        "best": best_s(standing),
         "ceiling": standing.ceiling_s,
     }
     known = {name: time_s for name, time_s in times.items() if time_s is not None}
@@ -99,17 +119,16 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
     for standing in standings:
         summary = standing.summary
         assert summary is not None
-        costs_s = best_costs(summary)
-        best_s = None if costs_s is None else statistics.median(costs_s)
+        time_s, share = best_s(standing), best_share(standing)
         ratio = over_default(standing)
         rows.append(
             (
                 standing.job.label,
                 _time(summary.default_cost_s),
-                _time(best_s) or "nothing valid",
+                _time(time_s) or "nothing valid",
                 _time(standing.ceiling_s),
-                "" if best_s is None else standing.job.work.speed_text(best_s),
-                _share(standing, best_s),
+                "" if time_s is None else standing.job.work.speed_text(time_s),
+                "" if share is None else f"{percent_text(share)} {standing.roof}",
                 "" if ratio is None else ratio.text,
                 "" if ratio is None else ratio.range_text,
                 str(summary.trials),
@@ -126,12 +145,6 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
 
 def _time(seconds: float | None) -> str:
     return "" if seconds is None else time_text(seconds)
-
-
-def _share(standing: Standing, best_s: float | None) -> str:
-    if best_s is None or standing.ceiling_s is None:
-        return ""
-    return f"{percent_text(standing.ceiling_s / best_s)} {standing.roof}"
 
 
 def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | None = None) -> str:
@@ -164,20 +177,17 @@ def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | No
 
 
 def _best_of_one(standing: Standing) -> list[str]:
-    summary = standing.summary
-    assert summary is not None
-    costs_s = best_costs(summary)
-    if summary.best is None or costs_s is None:
+    time_s, share, ratio = best_s(standing), best_share(standing), over_default(standing)
+    if standing.best is None or time_s is None:
         return ["nothing valid was found"]
-    best_s, ratio = statistics.median(costs_s), over_default(standing)
-    said = [f"best {time_text(best_s)}", standing.job.work.speed_text(best_s)]
-    if standing.ceiling_s is not None:
-        said.append(f"{percent_text(standing.ceiling_s / best_s)} of {standing.roof}")
+    said = [f"best {time_text(time_s)}", standing.job.work.speed_text(time_s)]
+    if share is not None:
+        said.append(f"{percent_text(share)} of {standing.roof}")
     if ratio is not None:
         said.append(ratio.sentence("the default"))
     elif standing.best_is_default:
         said.append("which is the default")
-    return [", ".join(said), f"config {summary.best.index}"]
+    return [", ".join(said), f"config {standing.best.index}"]
 
 
 def _best_of_several(standings: Sequence[Standing]) -> list[str]:

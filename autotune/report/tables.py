@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -48,12 +49,11 @@ def wrap(text: str, width: int, indent: str = "") -> str:
 
 
 def wrap_clauses(text: str, width: int, indent: str = "  ") -> str:
-    """Break a text like `wrap`, but behind semicolons where that will do."""
-    clauses = text.split("; ")
-    lines = [clauses[0]]
-    for clause in clauses[1:]:
-        lines[-1] += ";"
-        if len(lines[-1]) + 1 + len(clause) < width:
+    """Break a text like `wrap`, but behind commas and semicolons where that will do."""
+    first, *clauses = re.split(r"(?<=[,;]) ", text)
+    lines = [first]
+    for clause in clauses:
+        if len(lines[-1]) + 1 + len(clause) <= width:
             lines[-1] += f" {clause}"
         else:
             lines.append(indent + clause)

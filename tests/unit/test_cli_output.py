@@ -12,7 +12,7 @@ from autotune.cli.show import show_command
 from autotune.cli.tasks import closest, parse_settings
 from autotune.report.spaces import legal_lines, space_text
 from autotune.report.summary import log_summary_text
-from autotune.report.tables import Column, cells_of, fitted, table, wrap
+from autotune.report.tables import Column, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
 from records import summary
 from records.errors import RecordWarning
@@ -141,6 +141,19 @@ def test_the_last_column_wraps_within_the_width():
     assert max(map(len, text.splitlines())) <= 40
     assert len(text.splitlines()) > 3
     assert all(line.startswith(" " * 6) for line in text.splitlines()[2:])
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (80, ["best 1 ms, 2.17x (2.10 to 2.25); 64 trials; 8 s"]),
+        (36, ["best 1 ms, 2.17x (2.10 to 2.25);", "  64 trials; 8 s"]),
+        (20, ["best 1 ms,", "  2.17x (2.10 to", "  2.25);", "  64 trials; 8 s"]),
+    ],
+)
+def test_clauses_are_kept_whole_where_they_fit(width, lines):
+    text = "best 1 ms, 2.17x (2.10 to 2.25); 64 trials; 8 s"
+    assert wrap_clauses(text, width).split("\n") == lines
 
 
 def columns(*ranks):

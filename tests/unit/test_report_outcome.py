@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.report.outcome import last_line, outcome_lines
+from autotune.report.outcome import last_line, outcome_table, remarks
 from autotune.report.ratio import Ratio
 from autotune.report.units import Work
 from autotune.tuner.events import End
@@ -66,11 +66,11 @@ def test_the_last_line_says_what_is_missing():
 def test_a_best_that_is_the_default_is_compared_with_nothing():
     standing = finished(default_index=7)
     assert ", which is the default; config 7;" in last_line([standing], 1.0)
-    assert "x" not in "".join(outcome_lines([standing], 80)[-1:])
+    assert "x" not in "".join(outcome_table([standing], 80)[-1:])
 
 
 def lines_of(width, ceiling_s=0.25, **changes):
-    return outcome_lines([finished(ceiling_s=ceiling_s, **changes)], width)
+    return outcome_table([finished(ceiling_s=ceiling_s, **changes)], width)
 
 
 def test_the_table_has_default_best_and_ceiling():
@@ -102,11 +102,15 @@ def test_the_table_does_without_a_ceiling_and_hides_what_noise_hides():
 
 
 def test_why_a_run_ended_early_is_told():
-    assert lines_of(80, ended=End.TIME, why="10 s are over")[-1] == "stopped: 10 s are over"
+    assert remarks([finished(ended=End.TIME, why="10 s are over")]) == ["stopped: 10 s are over"]
     failed = finished(label="one", ended=End.FAILED, why="it cannot be measured")
-    assert outcome_lines([failed, finished(label="two")], 80)[-1] == (
-        "one: failed: it cannot be measured"
-    )
+    assert remarks([failed, finished(label="two")]) == ["one: failed: it cannot be measured"]
+
+
+def test_a_best_that_is_faster_than_the_ceiling_is_explained():
+    (said,) = remarks([finished(ceiling_s=0.6)])
+    assert said == "faster than the ceiling as measured: was the machine busy then?"
+    assert remarks([finished(ceiling_s=0.52)]) == []
 
 
 def several():
@@ -121,7 +125,7 @@ def several():
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_several_workloads_have_a_row_each(width):
-    lines = outcome_lines(several(), width)
+    lines = outcome_table(several(), width)
     assert max(map(len, lines)) <= width
     assert [line.split()[0] for line in lines[1:]] == ["matmul-512", "softmax", "broken"]
     assert "500 ms" in lines[1]
