@@ -64,8 +64,8 @@ class RecordStore:
         Raises
         ------
         RecordError
-            If the file cannot be read, holds a record of a newer schema, or, with `must_exist`,
-            is missing.
+            If the file cannot be read, holds a record of a newer schema, has lines of which none
+            is a record, or, with `must_exist`, is missing.
         """
         with self.reading() as fd:
             if fd is not None:
@@ -109,6 +109,7 @@ class RecordStore:
         """Return the records in some lines of the log, the first of which has this number."""
         found: list[Record] = []
         corrupt: list[tuple[int, str]] = []
+        torn: int | None = None
         for number, line in enumerate(lines, first):
             if line.isspace():
                 continue
@@ -117,10 +118,18 @@ class RecordStore:
             except NewerSchemaError as error:
                 raise RecordError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
-                if line.endswith(b"\n"):
+                if line.endswith(b"\n") or not _may_be_torn(line):
                     corrupt.append((number, str(error)))
                 else:
-                    self._warn(f"line {number} is torn (a crash while appending?); skipped")
+                    torn = number
+        if corrupt and not found and first == 1:
+            number, why = corrupt[0]
+            raise RecordError(
+                f"{self.path} is no log of records, none of its lines is one (line {number}: "
+                f"{why}): check the path"
+            )
+        if torn is not None:
+            self._warn(f"line {torn} is torn (a crash while appending?); skipped")
         if corrupt:
             numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
             more = ", ..." if len(corrupt) > _LINES_NAMED else ""
@@ -181,13 +190,18 @@ def _heal(fd: int, path: Path) -> None:
         _loads(tail)
         torn = False
     except (ValueError, RecursionError):
-        torn = tail.startswith(b"{") or not tail.strip(b"\0")
+        torn = _may_be_torn(tail)
     if not torn:
         os.pwrite(fd, b"\n", end)
     else:
         os.ftruncate(fd, start)
         # Readers have warned of it.
         _log.info("%s: removed a torn last line of %d bytes", path, end - start)
+
+
+def _may_be_torn(tail: bytes) -> bool:
+    """Whether an append of ours that was cut off can have left these bytes at the end."""
+    return tail.startswith(b"{") or not tail.strip(b"\0")
 
 
 def _last_line_start(fd: int, end: int) -> int:

@@ -295,6 +295,9 @@ class Space:
 
     def _indices(self, indices: npt.ArrayLike) -> IntArray:
         given = np.asarray(indices)
+        if given.dtype == object and all(isinstance(index, int) for index in given):
+            wrong = max(given, key=abs)  # too large for NumPy's integers
+            raise SpaceError(f"index {wrong} is outside the space, 0 to {len(self) - 1}")
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise SpaceError(
                 f"indices must be a one-dimensional array of integers, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -31,6 +32,7 @@ def build_command(
     from autotune.runtime.save import check_can_save
 
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+        warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, target)
         records = None if log is None else load_log(log)
         path = Path(output if output is not None else f"{task.template.name}.so")
@@ -41,7 +43,7 @@ def build_command(
     assert function.config is not None  # a task's always has one
     chosen = f"config {function.config.index}"
     if function.record is None:
-        chosen += ", the default one"
+        chosen += ", the default one (`autotune run` tunes it)"
     else:
         cost_s = function.record.cost_s
         chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {log}"

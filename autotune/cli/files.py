@@ -30,16 +30,15 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
         raise UsageError(f"{what or 'the name of a file'} is empty: give the path of a file")
     try:
         mode = found.stat().st_mode
-    except FileNotFoundError:
-        raise UsageError(f"{label}: there is no such file; check the path") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{label}: {getattr(error, 'strerror', None) or error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {label}: {why}; check the path") from error
     if stat.S_ISDIR(mode):
         raise UsageError(f"{label} is a folder: give the path of a file")
     if not stat.S_ISREG(mode):
         raise UsageError(f"{label} is a device or a pipe: it must be a regular file")
     if not os.access(found, os.R_OK):
-        raise UsageError(f"{label}: Permission denied; let this user read it")
+        raise UsageError(f"cannot read {label}: Permission denied; let this user read it")
     return found
 
 
@@ -51,12 +50,12 @@ def read_text(path: str | os.PathLike[str], what: str = "") -> str:
     UsageError
         As `check_readable`, or if it is not UTF-8.
     """
-    found = check_readable(path, what)
+    found, label = check_readable(path, what), f"{what} {path}".strip()
     try:
         return found.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path}: it is no text in UTF-8 (byte {error.start}): {error.reason}"
+            f"cannot read {label}: it is no text in UTF-8 (byte {error.start}: {error.reason})"
         ) from error
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {label}: {error.strerror}") from error

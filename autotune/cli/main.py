@@ -12,7 +12,13 @@ import sys
 from collections.abc import Sequence
 
 from autotune.cli.messages import Messages
-from autotune.cli.output import StopError, complain, prepare_streams
+from autotune.cli.output import (
+    StopError,
+    complain,
+    output_failed,
+    output_works,
+    prepare_streams,
+)
 from autotune.cli.signals import exit_code
 from autotune.errors import AutotuneError
 
@@ -39,11 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _log.debug("it ended here", exc_info=True)
             return _told(end)
         except OSError as error:
-            if error.errno not in _SYSTEM:
-                raise
-            where = "" if error.filename is None else f": {error.filename}"
-            complain(f"the system refuses to go on: {error.strerror}{where}")
-            return MISTAKE
+            return _refused(error)
 
 
 def _told(end: BaseException) -> int:
@@ -53,6 +55,21 @@ def _told(end: BaseException) -> int:
         return exit_code(end)
     complain(str(end))
     return end.code if isinstance(end, StopError) else MISTAKE
+
+
+def _refused(error: OSError) -> int:
+    """Say in one line what the system refused, and return the exit code; a bug goes on."""
+    if not output_works():  # the help is not printed by us
+        try:
+            output_failed(error)
+        except AutotuneError as end:
+            return _told(end)
+        return DONE
+    if error.errno not in _SYSTEM:
+        raise error
+    where = "" if error.filename is None else f": {error.filename}"
+    complain(f"the system refuses to go on: {error.strerror}{where}")
+    return MISTAKE
 
 
 def _dispatch(args: list[str], messages: Messages) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import select
 import shutil
 import sys
 from typing import TextIO
@@ -26,14 +28,17 @@ def prepare_streams() -> None:
     """Make both streams print any text: what the encoding lacks is escaped.
 
     The number of a stream that is closed is taken, lest a file opened later gets it, and with it
-    what libraries print.
+    what libraries print. Writing to a closed standard output fails; errors vanish.
     """
-    for number in (0, 1, 2):
+    modes = (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
+    for number, (name, mode) in enumerate(modes):
         try:
             os.fstat(number)
         except OSError:
-            # Reading, as what is written there must fail.
-            os.open(os.devnull, os.O_RDONLY)
+            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            opened = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115, it stays
+            setattr(sys, name, opened)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -41,7 +46,7 @@ def prepare_streams() -> None:
 
 def width() -> int:
     """Columns to fill: the terminal's, 80 if the output goes elsewhere."""
-    if sys.stdout is None or not sys.stdout.isatty():
+    if not sys.stdout.isatty():
         return WIDTH
     return max(20, shutil.get_terminal_size((WIDTH, 24)).columns)
 
@@ -54,15 +59,36 @@ def say(text: str) -> None:
     UsageError
         If the output cannot be written for another reason.
     """
-    if sys.stdout is None:
-        raise UsageError("cannot write the output: it is closed")
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        _discard(sys.stdout)
     except OSError as error:
-        _discard(sys.stdout)
+        output_failed(error)
+
+
+def output_failed(error: OSError) -> None:
+    """Write no more to the standard output, which failed; nothing else if its reader has gone.
+
+    Raises
+    ------
+    UsageError
+        If it failed for another reason.
+    """
+    _discard(sys.stdout)
+    if error.errno == errno.EBADF:
+        raise UsageError("cannot write the output: it is closed") from error
+    if not isinstance(error, BrokenPipeError):
         raise UsageError(f"cannot write the output: {error.strerror}") from error
+
+
+def output_works() -> bool:
+    """Tell whether all that was printed could be written, and its reader is still there."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return False
+    poller = select.poll()
+    poller.register(1, 0)  # the end of a reader is reported unasked
+    return not any(events & select.POLLERR for _, events in poller.poll(0))
 
 
 def complain(text: str) -> None:
@@ -72,8 +98,6 @@ def complain(text: str) -> None:
 
 def note(text: str) -> None:
     """Print to the standard error; that it cannot be written is no error."""
-    if sys.stderr is None:
-        return
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autotune.cli.files import check_readable
 from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, complain, say, width
 from autotune.errors import UsageError
@@ -50,8 +51,8 @@ def replay_run_command(file: str, options: ReplayOptions) -> None:
     """
     from autotune.tuner.compare import find_recording, load_recordings
 
-    _check_plot(options)
-    found = load_recordings(file)
+    _check(options)
+    found = load_recordings(str(check_readable(file)))
     if options.workload is None and len(found) > 1:
         names = ", ".join(repr(r.name) for r in found[:4])
         raise UsageError(
@@ -89,7 +90,7 @@ def replay_compare_command(folder: str, options: ReplayOptions) -> None:
     UsageError, RecordError
         If the folder, a tuner or an option is not what it should be.
     """
-    _check_plot(options)
+    _check(options)
     workloads = _workloads(folder)
     traces = _run(workloads, options)
     if options.as_json:
@@ -110,7 +111,7 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
         raise UsageError(f"{folder} is no folder: give one that holds files of measurements")
     recorded = []
     for path in sorted(Path(folder).iterdir()):
-        if not path.name.endswith(MEASUREMENT_FILES):
+        if not path.name.endswith(MEASUREMENT_FILES) or not path.is_file():
             continue
         try:
             found = load_recordings(str(path))
@@ -200,8 +201,10 @@ def _trace_text(trace: Trace) -> str:
     return f"{best} in {count} measurements ({spent} recorded), {trace.ended}"
 
 
-def _check_plot(options: ReplayOptions) -> None:
-    """Refuse a picture that cannot be drawn before hours of runs, not after them."""
+def _check(options: ReplayOptions) -> None:
+    """Refuse files that cannot be read, or drawn, before hours of runs and not after them."""
+    for log in options.transfer:
+        check_readable(log, "--transfer")
     if options.plot is not None:
         from autotune.report.plots import check_picture
 

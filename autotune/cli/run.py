@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.cli.files import check_readable
 from autotune.cli.logs import check_log, open_log
 from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, say
@@ -123,8 +124,7 @@ def _check(options: RunOptions) -> None:
         if search.tuner != "model":
             raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
     for log in search.transfer:
-        if not Path(log).is_file():
-            raise UsageError(f"--transfer {log}: there is no such file")
+        check_readable(log, "--transfer")
     if not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
         raise UsageError(f"--timeout must be a number of seconds > 0, not {options.timeout_s:g}")
 

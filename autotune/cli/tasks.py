@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.cli.files import check_readable
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,11 +91,17 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
-def load_log(path: str | Path) -> list[Record]:
-    """Return the records of a log that must exist; RecordError if it does not."""
+def load_log(path: str) -> list[Record]:
+    """Return the records of a log.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If there is no such file, or it is no log.
+    """
     from records import RecordStore
 
-    return RecordStore(path).load(must_exist=True)
+    return RecordStore(check_readable(path)).load(must_exist=True)
 
 
 def work_of(task: Task) -> Work:

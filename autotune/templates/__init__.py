@@ -56,7 +56,9 @@ class TemplateEntry:
         module, _, attribute = self.location.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute, None)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise UsageError(
                 f"template {self.name!r}: {self.location} cannot be loaded: {_what(error)}"
             ) from error
@@ -117,7 +119,8 @@ def find_template(
 
 def _from_file(path: str, function: str, import_timeout_s: float | None) -> Template:
     if not os.path.isfile(path):
-        raise UsageError(f"template file {path!r} does not exist")
+        problem = "is a folder or a device" if os.path.exists(path) else "does not exist"
+        raise UsageError(f"template file {path!r} {problem}: give the path of a Python file")
     if import_timeout_s is not None:
         fault = probe(lambda _: _import_file(os.path.abspath(path)), import_timeout_s)
         if fault is not None:
@@ -144,7 +147,9 @@ def _import_file(path: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         del sys.modules[name]
         raise UsageError(
             f"{_place(error, path)}: the template file cannot be loaded: {_what(error)}"

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 
-_STREAMS = (1, 2)
 _UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
 
 
@@ -21,11 +20,12 @@ _UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
 def silenced() -> Iterator[None]:
     """Discard all that this process writes to its standard output and error meanwhile.
 
-    It holds for all threads. A stream that is closed stays so.
+    Nobody would see what it asks for, so there is nothing to read on the standard input either. It
+    holds for all threads. A stream that is closed stays so.
     """
     _flush()
-    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as undo:
-        for stream in _STREAMS:
+    with open(os.devnull, "r+") as nowhere, contextlib.ExitStack() as undo:
+        for stream in (0, 1, 2):
             try:
                 kept = os.dup(stream)
             except OSError:  # it is closed
@@ -33,6 +33,8 @@ def silenced() -> Iterator[None]:
             undo.callback(os.close, kept)
             undo.callback(os.dup2, kept, stream)
             os.dup2(nowhere.fileno(), stream)
+        undo.callback(setattr, sys, "stdin", sys.stdin)
+        sys.stdin = nowhere
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             try:
                 yield

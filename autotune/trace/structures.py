@@ -265,9 +265,9 @@ class Structures:
             return
         try:
             self.run(ConcreteValues(self.table, values))
-        except UsageError:
+        except (UsageError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit):
+        except BaseException:
             # What this configuration does wrong is reported when it is asked for.
             return
 
@@ -277,9 +277,9 @@ class Structures:
             schedule, tensors = self.run(source)
             lowered = lower_schedule(schedule, tensors, self.name)
             rules = [*schedule_rules(schedule), *target_rules(lowered, self.target)]
-        except (TracingError, UsageError):
+        except (TracingError, UsageError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # a template may raise whatever it likes
             cause = error if isinstance(error, Exception) else None
             return _failed(source, len(self.known), self._message(error), cause)
         own = source.requirements if isinstance(source, SymbolicValues) else []

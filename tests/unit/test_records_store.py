@@ -174,12 +174,30 @@ def test_a_corrupt_line_in_the_middle_is_skipped_with_its_number(store, line):
 
 
 def test_many_corrupt_lines_make_one_warning(store):
-    store.path.write_text("x\n" * 100)
+    store.path.write_text("x\n" * 100 + make(1).to_json_line() + "\n")
     with pytest.warns(
         RecordWarning, match=r"skipped 100 lines \(number 1, 2, 3, 4, 5, \.\.\.\) of"
     ) as caught:
-        assert store.load() == []
+        assert indices(store) == [1]
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("content", [b"a story\nof two lines\n", b"\x89PNG\r\n\x1a\n", b"[1"])
+def test_what_holds_no_record_at_all_is_no_log_and_is_left_alone(store, content):
+    store.path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"log\.jsonl is no log of records, .*\(line 1: "):
+        store.load()
+    assert store.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b'{"sche', b"\0\0\0"])
+def test_what_a_crash_at_the_first_append_leaves_is_an_empty_log(store, content):
+    store.path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecordWarning)
+        assert store.load() == []
+        store.append([make(1)])
+        assert indices(store) == [1]
 
 
 def test_blank_lines_are_no_fault(store):
@@ -281,9 +299,9 @@ def test_reading_and_querying_load_nothing_heavy():
 
 def test_lines_that_are_no_records_are_named_together_with_the_first_reason(tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text('{"schema": 1}\nxx\n')
+    path.write_text(f'{{"schema": 1}}\nxx\n{make(1).to_json_line()}\n')
     with pytest.warns(RecordWarning) as caught:
-        assert RecordStore(path).load() == []
+        assert RecordStore(path).load() == [make(1)]
     (warning,) = caught
     assert str(warning.message).startswith(
         f"{path}: skipped 2 lines (number 1, 2) of no record: record without workload, "

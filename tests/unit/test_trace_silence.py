@@ -26,6 +26,26 @@ def test_what_python_c_and_children_print_goes_nowhere(capfd):
     assert capfd.readouterr() == ("before after\n", "")
 
 
+def test_there_is_nothing_to_read_and_nobody_waits_for_it(monkeypatch):
+    ours, theirs = os.pipe()
+    kept = os.dup(0)
+    os.dup2(ours, 0)  # a terminal at which nobody types
+    try:
+        stdin = sys.stdin
+        with silenced():
+            assert sys.stdin.readline() == ""
+            assert os.read(0, 1) == b""
+            with pytest.raises(EOFError):
+                input("never seen")
+        assert sys.stdin is stdin
+        os.write(theirs, b"x")
+        assert os.read(0, 1) == b"x"
+    finally:
+        os.dup2(kept, 0)
+        for fd in (kept, ours, theirs):
+            os.close(fd)
+
+
 def test_streams_are_back_after_an_exception_and_a_nested_silence(capfd):
     def loud():
         with silenced():
