@@ -71,15 +71,15 @@ def matmul_cuda(cfg: Knobs, n: int = 1024) -> tuple[Any, list[Any]]:
 def conv2d_cuda(
     cfg: Knobs, channels: int = 64, size: int = 56, filters: int = 64, kernel: int = 3
 ) -> tuple[Any, list[Any]]:
-    """A convolution of one image with its border added, stride 1."""
-    I = te.placeholder((1, channels, size, size), name="I")
+    """Convolve one image with its border added, stride 1."""
+    D = te.placeholder((1, channels, size, size), name="D")
     W = te.placeholder((filters, channels, kernel, kernel), name="W")
     margin = kernel // 2
     P = te.compute(
         (1, channels, size + 2 * margin, size + 2 * margin),
         lambda n, c, y, x: te.if_then_else(
             te.all(y >= margin, y < size + margin, x >= margin, x < size + margin),
-            I[n, c, y - margin, x - margin],
+            D[n, c, y - margin, x - margin],
             0.0,
         ),
         name="P",
@@ -125,7 +125,7 @@ def conv2d_cuda(
     for tile in in_shared:
         s[tile].compute_at(s[acc], rxo)
         _fetch(s[tile], threads, 1)
-    return s, [I, W, C]
+    return s, [D, W, C]
 
 
 @template("broadcast_add_cuda", target="cuda")

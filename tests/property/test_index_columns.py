@@ -78,7 +78,7 @@ def test_touches_of_a_batch_are_those_of_each_candidate(
     for row in np.setdiff1d(np.arange(ROWS), hard):
         touches = table.touches_at(tuple(int(columns[k.name][row]) for k in table.knobs))
         wanted = [x for var, _ in loops for x in touches.get(var, ABSENT)]
-        assert numbers[row].tolist() == wanted, (str(index), {n: c[row] for n, c in columns.items()})
+        assert numbers[row].tolist() == wanted, (str(index), row)
 
 
 def test_few_rows_are_left_to_be_worked_out_one_by_one() -> None:
