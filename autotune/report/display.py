@@ -18,7 +18,7 @@ from autotune.report.outcome import last_line, outcome_table, remarks
 from autotune.report.panel import Glyphs, Piece, Tone, glyphs_for, panel
 from autotune.report.progress import Progress, Standing
 from autotune.report.tables import wrap_clauses
-from autotune.report.units import percent_text, time_text
+from autotune.report.units import time_text
 from autotune.tuner.events import Event, Finished, MachineKnown, Measured, Noisy, Started
 
 EVERY = 8
@@ -169,7 +169,7 @@ class PlainDisplay(QuietDisplay):
             case Measured() if standing.improved or standing.over or _milestone(standing.trial):
                 self.note(self._line(standing))
             case Noisy():
-                self.note(f"something else runs here: times vary by {percent_text(event.noise)}")
+                self.note(f"noise: {', '.join(self._progress.noise_texts())}")
 
     def conclude(self) -> None:
         """Print the table of default, best and ceiling, and the last line."""

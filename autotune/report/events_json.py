@@ -141,6 +141,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "costs_s": record.costs_s and list(record.costs_s),
         "error": record.error,
         "raced": record.raced,
+        "noise": record.noise,
         "build_s": record.build_s,
         "run_s": record.run_s,
         "max_error": record.to_json().get("max_error"),  # "inf" and "nan" as texts

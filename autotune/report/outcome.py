@@ -157,7 +157,7 @@ def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | No
     elapsed_s : float
         Wall time of the whole run.
     noise : float, optional
-        The largest spread of a reference kernel's times, if the machine was noisy.
+        By what share a reference kernel was slower at worst, if the machine was noisy.
     """
     said = _best_of_one(standings[0]) if len(standings) == 1 else _best_of_several(standings)
     summaries = [standing.summary for standing in standings if standing.summary is not None]

@@ -175,9 +175,8 @@ def _troubles(progress: Progress) -> list[_Row]:
     if failures:
         total = f"{sum(failures.values())}: " if len(failures) > 1 else ""
         rows.append(_Row("failed", [total + kinds_text(failures)], tone=Tone.BAD))
-    if progress.noise is not None:
-        text = f"something else runs here: times vary by {percent_text(progress.noise)}"
-        rows.append(_Row("noise", [text], tone=Tone.BAD))
+    if texts := progress.noise_texts():
+        rows.append(_Row("noise", texts, tone=Tone.BAD))
     return rows
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from autotune.measure.noise import NOISY
 from autotune.report.job import Job
 from autotune.report.units import duration_text, percent_text, time_text
 from autotune.tuner.events import (
@@ -22,9 +23,6 @@ from records import Record
 
 RECENT = 64
 """Outcomes of the latest trials that are kept."""
-
-CALM = 16
-"""Trials without a word of noise after which a machine counts as quiet again."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +142,9 @@ class Progress:
     left_s : float or None
         Seconds until the whole run ends; None if that is not known.
     noise : float or None
-        Spread of a reference kernel's times, if the machine is noisy at present.
+        By what share a reference kernel is slower at times, if the machine is noisy at present.
     worst_noise : float or None
-        The largest that was seen.
+        The largest share that was seen.
     """
 
     def __init__(
@@ -154,7 +152,6 @@ class Progress:
     ) -> None:
         self._clock = clock
         self._begin = clock() if begin is None else begin
-        self._calm = 0
         self.standings: dict[str, Standing] = {}
         self.latest = ""
         self.left_s: float | None = None
@@ -215,8 +212,7 @@ class Progress:
             case Measured():
                 return self._after_trial(event, old)
             case Noisy():
-                self.noise, self._calm = event.noise, 0
-                self.worst_noise = max(event.noise, self.worst_noise or 0.0)
+                self._hear(event.noise)
                 return old
             case Finished():
                 ceiling_s = event.summary.ceiling_s or old.ceiling_s
@@ -227,9 +223,8 @@ class Progress:
 
     def _after_trial(self, event: Measured, old: Standing) -> Standing:
         self.left_s = event.left_s
-        self._calm += 1
-        if self._calm >= CALM:
-            self.noise = None
+        if event.record.noise is not None:
+            self._hear(event.record.noise)
         failures = dict(old.failures)
         if event.record.error is not None:
             code = event.record.error["code"]
@@ -249,6 +244,17 @@ class Progress:
             gain=event.expected_gain,
             improved=improved,
         )
+
+    def _hear(self, noise: float) -> None:
+        self.noise = noise if noise > NOISY else None
+        if noise > max(NOISY, self.worst_noise or 0.0):
+            self.worst_noise = noise
+
+    def noise_texts(self) -> list[str]:
+        """Return how noisy the machine is in words; nothing if it is quiet."""
+        if self.noise is None:
+            return []
+        return [f"{percent_text(self.noise)} slower at times", "something else runs here"]
 
     def left_text(self) -> str:
         """Return the time left: "9 s left"; empty if it is not known or none is."""

@@ -45,7 +45,7 @@ def test_the_panel_says_how_far_how_good_and_how_much_better_it_could_get():
         "  to gain  1.2 % expected of going on",
         "  recent   ▄x▇▅x█▂x",
         "  failed   3: 2 wrong answer, 1 run timeout",
-        "  noise    something else runs here: times vary by 35 %",
+        "  noise    35 % slower at times, something else runs here",
     ]
 
 
@@ -57,7 +57,7 @@ def test_a_narrow_panel_says_the_same_in_fewer_words():
         "to gain 1.2 % expected of going on",
         "recent  ▄x▇▅x█▂x",
         "failed  3: 2 wrong answer, 1 run timeout",
-        "noise   something else runs here: times…",
+        "noise   35 % slower at times",
     ]
 
 
