@@ -211,6 +211,8 @@ def _bar(row: _Row, cells: int, glyphs: Glyphs) -> list[Piece]:
     drawn = glyphs.full * full + glyphs.rest * (cells - full)
     if row.mark is not None:
         at = min(cells - 1, _cell(row.mark, cells))
+        if row.mark <= (row.share or 0.0):
+            at = max(0, min(at, full - 1))
         mark = glyphs.full_mark if at < full else glyphs.rest_mark
         drawn = drawn[:at] + mark + drawn[at + 1 :]
     return [Piece(drawn[:full], row.tone), Piece(drawn[full:], Tone.REST)]

@@ -91,6 +91,16 @@ def test_a_speed_above_the_ceiling_fills_the_bar_and_is_told():
     assert line == f"  speed    {'━' * 32}  125 % of peak"
 
 
+@pytest.mark.parametrize(
+    ("default_s", "bar"),
+    [(0.41, "━" * 19 + "╋" + "─" * 12), (8.0, "━╋" + "━" * 18 + "─" * 12)],
+)
+def test_the_mark_of_a_slower_default_stands_on_the_full_part_of_the_bar(default_s, bar):
+    events = [machine(0.25), *run_events([default_s, 0.4], trials=8)]
+    progress = followed(events, jobs=[job(default_index=1)])
+    assert texts(progress)[1] == f"  speed    {bar}  62 % of peak"
+
+
 def several(number):
     jobs = [job(f"job{n}") for n in range(number)]
     events = [Started(8, 0, None, one.label) for one in jobs]
