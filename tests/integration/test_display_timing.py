@@ -1,0 +1,50 @@
+"""A run is drawn between timings of kernels, and never during one."""
+
+import io
+import time
+
+from autotune.measure.local import LocalMeasurer
+from autotune.report.display import LiveDisplay
+from autotune.report.job import Job
+from autotune.report.live import Block
+from autotune.report.panel import UNICODE
+from autotune.report.progress import Progress
+from autotune.report.units import Work
+from autotune.task import Task
+from autotune.tuner.events import Measured
+from autotune.tuner.loop import tune
+from autotune.tuner.random import RandomTuner
+from records import RecordStore
+
+
+class Clocked(io.StringIO):
+    """Remembers when it was written to, in Unix seconds."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = []
+
+    def write(self, text):
+        self.times.append(time.time())
+        return super().write(text)
+
+
+def test_nothing_is_drawn_while_a_kernel_is_built_or_timed(tmp_path):
+    task = Task.from_reference("matmul", {"m": 32, "n": 32, "k": 32})
+    stream, spans = Clocked(), []
+    display = LiveDisplay(Progress(), [].append, Block(stream, colour=False), UNICODE)
+
+    def watch(event):
+        if isinstance(event, Measured):
+            spans.extend(filter(None, (event.result.build_span, event.result.run_span)))
+        display.on_event(event)
+
+    with LocalMeasurer(task.template_ref, task.args, task.target) as measurer, display:
+        display.open_job(Job(task.workload, "llvm", "log.jsonl", 0, Work(task.flops, task.bytes)))
+        store = RecordStore(tmp_path / "log.jsonl")
+        tune(task, measurer, RandomTuner(task.space, 0), store, 10, seed=0, on_event=watch)
+    assert len(spans) >= 10
+    assert len(stream.times) >= 3
+    for begin, end in spans:
+        assert not [at for at in stream.times if begin < at < end]
+    assert "10/10" in stream.getvalue()
