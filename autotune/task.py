@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +32,8 @@ from autotune.trace.structures import Structure, Structures
 from search_spaces import IntArray, Space
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -194,8 +198,16 @@ class Task:
         UsageError
             If the template fails whatever its knobs are.
         """
+        begin = time.monotonic()
         space = explore(self._structures)
         known = self._structures.known
+        _log.info(
+            "%s traced in %.2f s: %d configurations, %d ways through the template",
+            self.workload,
+            time.monotonic() - begin,
+            len(space),
+            len(known),
+        )
         if known and all(structure.function is None for structure in known):
             first = known[0]
             why = (first.error or first.fault).removeprefix("template: ")

@@ -216,7 +216,7 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
     ([*MATMUL, "--tuner", "optuna:magic"], "magic"),
     *(
         Mistake([*MATMUL, "--tuner", "optuna:tpe", "--storage", url], "Optuna study", printed=True)
-        for url in ("nonsense", "sqlite:////no/such/x.db", "frob://x")
+        for url in ("nonsense", "sqlite:////no/such/x.db")
     ),
     # template files
     (["run", "pipe.py:f"], "pipe.py' is a folder or a device"),
@@ -258,7 +258,6 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
         for name, said in {
             "reference_raises": "ZeroDivisionError",
             "reference_of_other_shape": "shape",
-            "reference_takes_two": "reference",
         }.items()
     ),
     Mistake(

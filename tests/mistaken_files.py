@@ -91,10 +91,6 @@ def reference_raises(cfg, n: int):
 def reference_of_other_shape(cfg, n: int):
     return add_one(n)
 
-@template("reference_takes_two", reference=lambda a, b: a)
-def reference_takes_two(cfg, n: int):
-    return add_one(n)
-
 @template("wrong", reference=lambda a: a)
 def wrong(cfg, n: int):
     return add_one(n)

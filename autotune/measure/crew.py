@@ -6,6 +6,7 @@ All waiting happens here, in one place, for whatever comes first of many answers
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import select
@@ -22,6 +23,8 @@ from autotune.measure.protocol import (
     Message,
     channels,
 )
+
+_log = logging.getLogger(__name__)
 
 _DYING_S = 2.0
 _ENDING_S = 10.0
@@ -147,6 +150,7 @@ class Crew:
         worker = Worker(channel)
         self._count += 1
         self._workers[self._count] = worker
+        _log.debug("worker %d starts, to %s", self._count, role)
         with end:
             self._order({"start": self._count, "role": role}, [end.fileno()])
         return worker
@@ -218,6 +222,7 @@ class Crew:
             worker = self._workers.pop(report["ended"], None)
             if worker is not None:
                 worker.status = report["status"]
+                _log.debug("worker %s has ended, with status %s", *report.values())
 
     def _lose_nursery(self) -> None:
         """End the nursery, if it has not ended, and with it all workers."""

@@ -282,6 +282,9 @@ class Session:
         if wanted is not None:
             wanted = max(wanted, trial)
         best = self.trials.best
+        error = record.error
+        told = f"{error['code']}: {error['message']}" if error else f"{record.cost_s} s"
+        _log.debug("%s: candidate %s: %s", self.task.workload, record.index, told)
         self.on_event(Measured(trial, wanted, record, result, best, self.job, self.gain))
         noise = result.noise or 0.0
         if noise > NOISY and not self._noisy:

@@ -18,7 +18,7 @@ from mistaken_files import TEMPLATES, make_files
 from autotune.cli.main import main
 from autotune.errors import ScheduleError
 
-AS_PROCESSES = MISTAKES[:: len(MISTAKES) // 8]
+AS_PROCESSES = MISTAKES[:: len(MISTAKES) // 5]
 
 
 @pytest.fixture(scope="module")

@@ -154,6 +154,20 @@ def test_a_reference_that_is_killed_leaves_an_empty_log_and_one_line(tmp_path):
     assert not (tmp_path / "log.jsonl").exists()
 
 
+def test_a_verbose_run_logs_what_it_does_on_the_standard_error_with_times(tmp_path):
+    done = call("run", "matmul", *SIZE, "--trials", 1, "-v", cwd=tmp_path)
+    assert done.returncode == 0
+    clock = r"\d\d:\d\d:\d\d\.\d{3}"
+    lines = done.stderr.splitlines()
+    assert all(re.match(rf"{clock} (debug|info) autotune\.", line) for line in lines)
+    for said in (
+        r"info autotune\.task: matmul\(.*\) traced in [\d.]+ s: 23040 configurations, \d+ ways",
+        r"debug autotune\.measure\.crew: worker 1 starts, to build",
+        r"debug autotune\.tuner\.session: matmul\(.*\): candidate \d+: \S+ s",
+    ):
+        assert re.search(f"{clock} {said}", done.stderr)
+
+
 def test_best_has_the_keys_that_scripts_rely_on(tuned):
     log, _ = tuned
     done = call("best", "matmul", *SIZE, "--log", log, "--json")
