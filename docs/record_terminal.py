@@ -1,6 +1,6 @@
 """Record `autotune run` in a pseudo-terminal: an asciicast to play, and an SVG of key frames.
 
-    python docs/record_terminal.py [--columns 80] [--out docs/pictures] [-- WORDS OF THE COMMAND]
+    python docs/record_terminal.py [--columns 80 40] [--name run] [-- WORDS OF THE COMMAND]
 
 The SVG shows the screen early, late and at the end, as an emulator of a terminal has it.
 """
@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import pty
+import shutil
 import struct
 import subprocess
 import sys
@@ -88,8 +89,10 @@ class Frame:
     lines: Sequence[Sequence[pyte.screens.Char]]
 
 
-def record(words: Sequence[str], columns: int, rows: int = ROWS) -> Recording:
-    """Run `autotune run` with these words in a terminal of this size, in an empty folder.
+def record(
+    words: Sequence[str], columns: int, rows: int = ROWS, files: Sequence[Path] = ()
+) -> Recording:
+    """Run `autotune run` with these words in a terminal of this size, in a folder of these files.
 
     Raises
     ------
@@ -102,16 +105,16 @@ def record(words: Sequence[str], columns: int, rows: int = ROWS) -> Recording:
     for name in ("NO_COLOR", "COLUMNS", "LINES"):
         environment.pop(name, None)
     begin = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            shutil.copy(file, folder)
+        with subprocess.Popen(
             [sys.executable, "-m", "autotune", "run", *words],
             stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=folder,
-        ) as process,
-    ):  # fmt: skip
-        os.close(slave)
-        output = tuple((time.monotonic() - begin, text) for text in _pieces(master))
-        os.close(master)
+        ) as process:  # fmt: skip
+            os.close(slave)
+            output = tuple((time.monotonic() - begin, text) for text in _pieces(master))
+            os.close(master)
     if process.returncode:
         raise SystemExit(f"autotune run ended with {process.returncode}")
     return Recording(f"autotune run {' '.join(words)}", columns, rows, output)
@@ -228,17 +231,19 @@ def _ink(char: pyte.screens.Char) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Record, and write `run-COLUMNS.cast` and `run-COLUMNS.svg`."""
+    """Record, and write `NAME-COLUMNS.cast` and `NAME-COLUMNS.svg`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--columns", type=int, nargs="+", default=[80, 40])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "pictures")
+    parser.add_argument("--name", default="run", help="what the files are called")
+    parser.add_argument("--file", type=Path, nargs="*", default=[], help="files of the command")
     parser.add_argument("words", nargs="*", default=COMMAND.split())
     options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
     for columns in options.columns:
-        recording = record(options.words, columns)
+        recording = record(options.words, columns, files=options.file)
         for end, text in (("cast", recording.cast()), ("svg", picture(recording))):
-            (options.out / f"run-{columns}.{end}").write_text(text)
+            (options.out / f"{options.name}-{columns}.{end}").write_text(text)
 
 
 if __name__ == "__main__":

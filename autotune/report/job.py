@@ -46,8 +46,8 @@ class Job:
         """What a run begins with: workload, log and seed, search space; a line each."""
         chosen = " (chosen now)" if self.seed_chosen else ""
         title = f"{self.workload} on {self.target}"
-        return [
-            f"{self.label}: {title}" if self.label else title,
-            f"log {self.log}, seed {self.seed}{chosen}",
-            *self.space,
-        ]
+        more = [f"log {self.log}, seed {self.seed}{chosen}", *self.space]
+        if not self.label:
+            return [title, *more]
+        name = "" if self.label == self.workload.template else f"{self.label}: "
+        return [f"{name}{title}", *(f"  {line}" for line in more)]

@@ -95,8 +95,8 @@ def _one_table(standing: Standing, width: int) -> list[str]:
         return []
     ratio, default_s, ceiling_s = over_default(standing), known.get("default"), standing.ceiling_s
     ratios, ranges = dict.fromkeys(known, ""), dict.fromkeys(known, "")
-    if ratio is not None:
-        ratios["best"], ranges["best"] = ratio.text, ratio.range_text
+    if "best" in known:
+        ratios["best"], ranges["best"] = _ratio_texts(standing)
     if default_s is not None and ceiling_s is not None and (ratio is None or not ratio.noisy):
         ratios["ceiling"] = f"{three_digits(default_s / ceiling_s)}x"
     shares = ["" if ceiling_s is None else percent_text(ceiling_s / t) for t in known.values()]
@@ -120,7 +120,6 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
         summary = standing.summary
         assert summary is not None
         time_s, share = best_s(standing), best_share(standing)
-        ratio = over_default(standing)
         rows.append(
             (
                 standing.job.label,
@@ -129,8 +128,7 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
                 _time(standing.ceiling_s),
                 "" if time_s is None else standing.job.work.speed_text(time_s),
                 "" if share is None else f"{percent_text(share)} {standing.roof}",
-                "" if ratio is None else ratio.text,
-                "" if ratio is None else ratio.range_text,
+                *_ratio_texts(standing),
                 str(summary.trials),
             )
         )
@@ -141,6 +139,14 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
         for (name, rank), cells in zip(ranks.items(), zip(*rows, strict=True), strict=True)
     ]
     return fitted(columns, width)
+
+
+def _ratio_texts(standing: Standing) -> tuple[str, str]:
+    """Return the best's ratio to the default, and its range."""
+    ratio = over_default(standing)
+    if ratio is None:
+        return ("itself" if standing.best_is_default else ""), ""
+    return ratio.text, ratio.range_text
 
 
 def _time(seconds: float | None) -> str:

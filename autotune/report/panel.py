@@ -105,8 +105,8 @@ def panel(progress: Progress, width: int, height: int, glyphs: Glyphs = UNICODE)
         lines = _laid_out(rows, width, glyphs)
     else:
         rows = _several(progress)
-        lines = _laid_out(rows[:1], width, glyphs)
-        room = height - 1 - len(rows) - 1
+        lines = [*_laid_out(rows[:1], width, glyphs), ()]
+        room = height - 1 - len(rows) - 2
         lines += _jobs(progress, standings, width, max(1, room), glyphs)
         lines += _laid_out(rows[1:], width, glyphs)
     return [_cut(line, width, glyphs) for line in lines[: max(1, height - 1)]]
@@ -256,7 +256,7 @@ def _jobs(
         Column("trials", [s.count for s in shown], 2),
         Column("best", ["" if s.best_s is None else time_text(s.best_s) for s in shown], 1),
         Column("throughput", [s.speed for s in shown], 5),
-        Column("of ceiling", [_share(s) for s in shown], 3),
+        Column("reached", [_share(s) for s in shown], 3),
         Column("to gain", [_gain(s) for s in shown], 4),
     ]
     header, *rows = fitted(columns, width)

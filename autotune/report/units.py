@@ -50,9 +50,11 @@ def three_digits(value: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Return a share >= 0 with two digits: ``0.0123`` -> "1.2 %", ``0.59`` -> "59 %"."""
+    """Return a share >= 0 to the tenth or whole: ``0.0123`` -> "1.2 %", ``0.59`` -> "59 %"."""
     percent = 100.0 * share
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
+    if 0.0 < percent < 0.05:
+        return "<0.1 %"
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
 
 
 def trials_text(number: int) -> str:

@@ -112,9 +112,9 @@ def test_durations_are_told_to_the_second(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.0, "0 %"), (0.0004, "0.04 %"), (0.0123, "1.2 %"), (0.0996, "10 %")]
+    ("share", "text"), [(0.0, "0.0 %"), (0.0004, "<0.1 %"), (0.0123, "1.2 %"), (0.0996, "10 %")]
 )
-def test_shares_are_percents_of_two_digits(share, text):
+def test_shares_are_percents_to_the_tenth_or_whole(share, text):
     assert percent_text(share) == text
     assert percent_text(1.034) == "103 %"
 

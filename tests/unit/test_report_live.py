@@ -112,9 +112,10 @@ def several(number):
 def test_several_workloads_have_a_row_each_and_the_one_at_work_is_marked():
     assert texts(several(3)) == [
         "  trials   ━━━━━━━━━━━━────────────────────  9/24, 1:00 min left",
-        "        trials    best   throughput  of ceiling  to gain",
-        "  job0     8/8  400 ms  2.50 GFLOPS                 done",
-        "▸ job1     1/8  500 ms  2.00 GFLOPS   50 % peak     30 %",
+        "",
+        "        trials    best   throughput    reached  to gain",
+        "  job0     8/8  400 ms  2.50 GFLOPS                done",
+        "▸ job1     1/8  500 ms  2.00 GFLOPS  50 % peak     30 %",
         "  job2     0/8",
         "  failed   3: 2 wrong answer, 1 run timeout",
     ]
@@ -125,7 +126,7 @@ def test_of_many_workloads_the_one_at_work_is_always_shown():
     assert len(lines) == 9
     assert any(line.startswith("▸ job1 ") for line in lines)
     assert not any("job0" in line for line in lines)  # it is done
-    assert "  and 25 more" in lines
+    assert "  and 26 more" in lines
 
 
 # -- on a screen -----------------------------------------------------------------------------

@@ -66,7 +66,12 @@ def test_the_last_line_says_what_is_missing():
 def test_a_best_that_is_the_default_is_compared_with_nothing():
     standing = finished(default_index=7)
     assert ", which is the default; config 7;" in last_line([standing], 1.0)
-    assert "x" not in "".join(outcome_table([standing], 80)[-1:])
+    assert outcome_table([standing], 80)[-1].split()[-1] == "itself"
+
+
+def test_a_run_that_found_nothing_still_shows_default_and_ceiling():
+    lines = lines_of(80, best=None, best_costs_s=None)
+    assert [line.split()[0] for line in lines] == ["time", "default", "ceiling"]
 
 
 def lines_of(width, ceiling_s=0.25, **changes):

@@ -39,7 +39,7 @@ def test_a_standing_has_the_best_the_failures_by_kind_and_the_share_of_the_ceili
     assert not standing.improved
     assert standing.share == 0.4
     assert standing.parts() == [
-        "best 250 ms, 4.00 GFLOPS, 40 % of peak", "2 % to gain", "1 failed (1 run timeout)",
+        "best 250 ms, 4.00 GFLOPS, 40 % of peak", "2.0 % to gain", "1 failed (1 run timeout)",
     ]  # fmt: skip
     assert progress.done_share == 0.4
 
@@ -107,6 +107,11 @@ def test_a_run_begins_with_its_workload_log_seed_and_space():
         "t(n=4) on llvm", "log t.jsonl, seed 7 (chosen now)", "space 3, 2 legal",
         "1 of 3 refused: why",
     ]  # fmt: skip
+
+
+def test_a_workload_of_several_has_its_label_where_that_is_not_its_template():
+    assert job("mine").heading == ["mine: t(n=4) on llvm", "  log t.jsonl, seed 7"]
+    assert job("t").heading == ["t(n=4) on llvm", "  log t.jsonl, seed 7"]
 
 
 def test_plain_lines_come_at_improvements_every_eighth_trial_and_at_the_end():
