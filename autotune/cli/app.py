@@ -5,7 +5,7 @@ Each command imports its module when it runs, so that `autotune --help` stays qu
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -113,36 +113,71 @@ def _autotune(
         context.default_map = load_defaults(context.command)
 
 
+def _option(help_text: str, metavar: str | None = None, **more: Any) -> Any:
+    return typer.Option(metavar=metavar, help=help_text, **more)
+
+
 @app.command(cls=ListOptions)
 def run(
-    template: _TemplateName,
+    context: typer.Context,
+    template: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."
+        ),
+    ] = None,
     set_: _Set = None,
     target: _Target = "llvm",
+    job: Annotated[
+        str | None, _option("Tune the workloads of a TOML or YAML file.", "FILE")
+    ] = None,
     trials: Annotated[
-        int, typer.Option(min=1, help="Measurements wanted in the log, earlier ones included.")
-    ] = 64,
+        int | None,
+        _option("Measurements wanted in the log.  [64; no limit with --time]", "N", min=1),
+    ] = None,
+    time: Annotated[
+        str | None, _option("Begin no measurement after 90s, 30m or 1h30m.", "TIME")
+    ] = None,
+    until: Annotated[
+        str | None,
+        _option("Stop at '0.9 of copy', '0.8 of peak', '200 GFLOPS' or '1.2 ms'.", "GOAL"),
+    ] = None,
+    patience: _Patience = None,
+    batch: Annotated[int | None, _option("Candidates asked for at once.  [8]", "N", min=1)] = None,
     tuner: Annotated[
-        str,
-        typer.Option(
-            metavar="TUNER", help="model, random, grid, genetic, local or optuna:SAMPLER."
-        ),
+        str, _option("model, random, grid, genetic, local or optuna:SAMPLER.", "TUNER")
     ] = "model",
+    transfer: _Transfer = None,
     log: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Log of measurements.  [TEMPLATE.jsonl]")
+        str | None, _option("Log of measurements.  [TEMPLATE.jsonl]", "FILE")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of every random choice.  [chosen and printed]")
+        int | None, _option("Seed of every random choice.  [chosen and printed]", "N", min=0)
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds a candidate may build, and may run.")
+        float, _option("Seconds a candidate may build, and may run.", "S")
     ] = 10.0,
-    patience: _Patience = None,
-    transfer: _Transfer = None,
+    repeats: Annotated[
+        int | None, _option("Times to take of a candidate; their median counts.  [5]", "N", min=1)
+    ] = None,
+    warmup: Annotated[
+        int | None, _option("Calls before the first timed one.  [1]", "N", min=1)
+    ] = None,
+    min_repeat_ms: Annotated[
+        float | None, _option("How long a repeat lasts at least.  [8]", "MS")
+    ] = None,
+    flush: Annotated[
+        str | None, _option("Empty the caches: off, or before each of the repeats.  [off]", "WHEN")
+    ] = None,
+    race: Annotated[
+        float | None,
+        _option("Give up what is so many times slower than the best; 0: never.  [1.5]", "FACTOR"),
+    ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Mirror trials to an Optuna storage, such as sqlite:///run.db, for its dashboard.",
+        _option(
+            "Mirror trials to an Optuna storage, such as sqlite:///run.db, for its dashboard.",
+            "URL",
         ),
     ] = None,
     quiet: Annotated[
@@ -157,11 +192,11 @@ def run(
     Run it again and nothing is measured twice; a larger --trials continues. Ctrl-C keeps what was
     measured.
     """
-    from autotune.cli.run import RunOptions, SearchOptions, run_command, view_of
+    from autotune.cli.run import run_command, view_of
+    from autotune.cli.words import words_of
 
-    search = SearchOptions(tuner, patience, transfer or [], storage)
     view = view_of(quiet, json_lines)
-    run_command(RunOptions(template, set_ or [], target, trials, search, log, seed, timeout, view))
+    run_command(*words_of(context, leave_out=("quiet", "json-lines")), view)
 
 
 @app.command()

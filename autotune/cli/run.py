@@ -1,59 +1,32 @@
-"""`autotune run`: search for the fastest configuration of a workload, and log measurements."""
+"""`autotune run`: search for the fastest configuration of workloads, and log measurements."""
 
 from __future__ import annotations
 
-import math
+import contextlib
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.cli.files import check_readable
-from autotune.cli.logs import check_log, open_log
-from autotune.cli.main import NOTHING_FOUND
+from autotune.cli.main import MISTAKE, NOTHING_FOUND
 from autotune.cli.output import StopError, say
 from autotune.cli.signals import ending_signals, exit_code
-from autotune.cli.tasks import make_task, work_of
+from autotune.cli.tasks import work_of
 from autotune.cli.threads import load_numpy_for_one_thread
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from autotune.cli.jobs import RunOptions
+    from autotune.cli.options import Values
+    from autotune.cli.plans import Plan
     from autotune.measure.local import LocalMeasurer
     from autotune.report.display import Display
     from autotune.report.job import Job
     from autotune.report.progress import Progress
-    from autotune.target import Target
     from autotune.task import Task
     from autotune.tuner.events import TuneSummary
+    from autotune.tuner.session import Session
     from autotune.tuner.transfer import TransferPrior
-    from records import RecordStore
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search, as in `autotune run --help`."""
-
-    tuner: str
-    patience: float | None = None
-    transfer: Sequence[str] = ()
-    storage: str | None = None
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """The words of the command line, as in `autotune run --help`."""
-
-    template: str
-    settings: Sequence[str]
-    target: str
-    trials: int
-    search: SearchOptions
-    log: str | None
-    seed: int | None
-    timeout_s: float
-    view: str = "progress"
 
 
 def view_of(quiet: bool, json_lines: bool) -> str:
@@ -63,85 +36,71 @@ def view_of(quiet: bool, json_lines: bool) -> str:
     return "quiet" if quiet else "json-lines" if json_lines else "progress"
 
 
-def run_command(options: RunOptions) -> None:
+def run_command(words: Values, defaults: Values, view: str) -> None:
     """Tune, showing what the view shows.
+
+    Parameters
+    ----------
+    words, defaults : mapping
+        Options by name: those of the command line, and those of the user's configuration.
+    view : str
 
     Raises
     ------
     StopError
         3 if nothing valid was found; 130 (or 128 and the signal) if interrupted.
     UsageError
-        If an option, the template or the log is not what it should be.
+        If an option, a template or a log is not what it should be.
     """
     begin = time.monotonic()
     with ending_signals():
-        load_numpy_for_one_thread()
-        _run(options, begin)
+        load_numpy_for_one_thread()  # before anything else imports it
+        from autotune.cli.jobs import run_options
+
+        _run(run_options(words, defaults, view), begin)
 
 
 def _run(options: RunOptions, begin: float) -> None:
-    _check(options)
-    path = None if options.log is None else check_log(options.log)
-    task = make_task(options.template, options.settings, options.target, options.timeout_s)
-    _check_target(task.target)
-    path = path or check_log(f"{_file_name(task.workload.template)}.jsonl")
-    store = open_log(path)
-    chosen = options.seed is None
-    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    from autotune.cli.plans import make_plans
+    from autotune.report.display import View, make_display
+    from autotune.report.progress import Progress
+    from autotune.tuner.limits import Deadline
+    from autotune.tuner.portfolio import Portfolio
 
+    deadline = Deadline(options.time_s, begin=begin)
+    plans = make_plans(options)
+    chosen = secrets.randbelow(2**31) if options.seed is None else None
+    seed = options.seed if chosen is None else chosen
+    assert seed is not None
+    progress = Progress(begin=begin)
+    try:
+        with contextlib.ExitStack() as around:
+            display = make_display(View(options.view), progress, say)
+            measurers = [around.enter_context(_measurer(plan, seed)) for plan in plans]
+            measurers[0].start()  # it starts up while the template is traced here
+            for plan in plans:
+                _require_feasible(plan.task)
+            around.enter_context(display)
+            sessions = []
+            for plan, measurer in zip(plans, measurers, strict=True):
+                display.open_job(_job(plan, seed, chosen is not None))
+                sessions.append(_session(plan, measurer, seed, display))
+            summaries = Portfolio(sessions, display.on_event, deadline).run()
+            display.conclude()
+    except KeyboardInterrupt as interrupt:
+        if not progress.standings:  # it was not shown what there is to do
+            raise
+        raise _interrupted(progress, plans, exit_code(interrupt)) from None
+    _judge(plans, sessions, summaries)
+
+
+def _measurer(plan: Plan, seed: int) -> LocalMeasurer:
     from autotune.measure.local import LocalMeasurer
-    from autotune.report.job import Job
-    from autotune.report.spaces import legal_lines
 
-    with LocalMeasurer(
-        task.template_ref, task.args, task.target, timeout_s=options.timeout_s, seed=seed
-    ) as measurer:
-        measurer.start()  # it starts up while the template is traced here
-        _require_feasible(task)
-        job = Job(
-            task.workload,
-            str(task.target),
-            str(path),
-            seed,
-            work_of(task),
-            seed_chosen=chosen,
-            space=tuple(legal_lines(task.space)),
-            default_index=task.default_index,
-        )
-        summary = _tune(task, job, measurer, store, options, begin)
-    if summary.best is None:
-        raise StopError(NOTHING_FOUND, _nothing_valid(summary, path))
-
-
-def _check(options: RunOptions) -> None:
-    from autotune.tuner.factory import check_tuner
-    from autotune.tuner.patience import check_share
-
-    search = options.search
-    check_tuner(search.tuner, bool(search.transfer), search.storage is not None)
-    if search.patience is not None:
-        check_share(search.patience)
-        if search.tuner != "model":
-            raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
-    for log in search.transfer:
-        check_readable(log, "--transfer")
-    if not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
-        raise UsageError(f"--timeout must be a number of seconds > 0, not {options.timeout_s:g}")
-
-
-def _check_target(target: Target) -> None:
-    if target.kind != "llvm":
-        raise UsageError(
-            f"target {str(target)!r} cannot be measured by this version: expected kind llvm"
-        )
-    if target.mcpu != "native":
-        from autotune.runtime.llvm import check_target
-
-        check_target(target)
-
-
-def _file_name(template: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template)
+    task, options = plan.task, plan.options
+    return LocalMeasurer(
+        task.template_ref, task.args, task.target, options.policy, options.timeout_s, seed
+    )
 
 
 def _require_feasible(task: Task) -> None:
@@ -154,48 +113,41 @@ def _require_feasible(task: Task) -> None:
         raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
 
 
-def _tune(
-    task: Task,
-    job: Job,
-    measurer: LocalMeasurer,
-    store: RecordStore,
-    options: RunOptions,
-    begin: float,
-) -> TuneSummary:
-    """Run the loop under a display; the time counts from `begin`."""
-    from autotune.cli.features import LazyTaskFeatures
-    from autotune.report.display import View, make_display
-    from autotune.report.progress import Progress
-    from autotune.tuner.factory import make_tuner
-    from autotune.tuner.loop import tune
+def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:
+    from autotune.report.job import Job
+    from autotune.report.spaces import legal_lines
 
-    progress = Progress(begin=begin)
-    search = options.search
-    try:
-        with make_display(View(options.view), progress, say) as display:
-            display.open_job(job)
-            tuner = make_tuner(
-                search.tuner,
-                task.space,
-                job.seed,
-                LazyTaskFeatures(task),
-                _prior(search.transfer, task, display),
-                search.storage,
-            )
-            summary = tune(
-                task,
-                measurer,
-                tuner,
-                store,
-                options.trials,
-                job.seed,
-                on_event=display.on_event,
-                patience=search.patience,
-            )
-            display.conclude()
-    except KeyboardInterrupt as interrupt:
-        raise _interrupted(progress, store, exit_code(interrupt)) from None
-    return summary
+    task = plan.task
+    return Job(
+        task.workload,
+        str(task.target),
+        str(plan.store.path),
+        seed,
+        work_of(task),
+        plan.label,
+        seed_chosen,
+        tuple(legal_lines(task.space)),
+        task.default_index,
+    )
+
+
+def _session(plan: Plan, measurer: LocalMeasurer, seed: int, display: Display) -> Session:
+    from autotune.cli.features import LazyTaskFeatures
+    from autotune.tuner.factory import make_tuner
+    from autotune.tuner.session import Session
+
+    task, options = plan.task, plan.options
+    tuner = make_tuner(
+        options.tuner,
+        task.space,
+        seed,
+        LazyTaskFeatures(task),
+        _prior(options.transfer, task, display),
+        options.storage,
+    )
+    return Session(
+        task, measurer, tuner, plan.store, seed, options.limits, plan.label, options.weight
+    )
 
 
 def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior | None:
@@ -211,21 +163,39 @@ def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior |
     return prior
 
 
-def _interrupted(progress: Progress, store: RecordStore, code: int) -> StopError:
-    (standing,) = progress.standings.values()
-    if not standing.trial:
+def _interrupted(progress: Progress, plans: Sequence[Plan], code: int) -> StopError:
+    standings = list(progress.standings.values())
+    trials = sum(standing.trial for standing in standings)
+    if not trials:
         return StopError(code, "interrupted before anything was measured")
+    logs = ", ".join(dict.fromkeys(str(plan.store.path) for plan in plans))
+    rest = f"they are in {logs}, and the same command goes on from there"
+    if len(standings) > 1:
+        done = f"{trials} trials of {len(standings)} workloads"
+        return StopError(code, f"interrupted after {done}; {rest}")
+    (standing,) = standings
+    wanted = "" if standing.trials is None else f" of {standing.trials}"
     best = f", {standing.parts()[0]}" if standing.best_s is not None else ""
-    return StopError(
-        code,
-        f"interrupted after {standing.trial} of {standing.trials} trials{best}; "
-        f"they are in {store.path}, and the same command goes on from there",
-    )
+    return StopError(code, f"interrupted after {trials}{wanted} trials{best}; {rest}")
 
 
-def _nothing_valid(summary: TuneSummary, path: Path) -> str:
+def _judge(
+    plans: Sequence[Plan], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
+) -> None:
+    """Raise StopError if a workload failed, or nothing valid was found for one."""
     from autotune.report.progress import failures_text
     from autotune.report.units import trials_text
 
-    what = failures_text(summary.failures) if summary.failures else "nothing was measured"
-    return f"nothing valid was found in {trials_text(summary.trials)}: {what}; {path} says why"
+    failed = [f"{s.job}: {s.error}" for s in sessions if s.error is not None]
+    if failed:
+        what = f"{len(failed)} of {len(sessions)} workloads could not be measured"
+        raise StopError(MISTAKE, f"{what}: {'; '.join(failed)}")
+    for plan, summary in zip(plans, summaries, strict=True):
+        if summary.best is None:
+            name = f"{plan.label}: " if plan.label else ""
+            what = failures_text(summary.failures) if summary.failures else "nothing was measured"
+            raise StopError(
+                NOTHING_FOUND,
+                f"{name}nothing valid was found in {trials_text(summary.trials)}: {what}; "
+                f"{plan.store.path} says why",
+            )

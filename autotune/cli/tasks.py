@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.cli.files import check_readable
@@ -44,12 +44,21 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 def make_task(
     reference: str, settings: Sequence[str], target: str, timeout_s: float = 10.0
 ) -> Task:
-    """Return the task that TEMPLATE, --set and --target name.
+    """Return the task that TEMPLATE, --set and --target name; see `task_of`."""
+    return task_of(reference, parse_settings(settings), target, timeout_s)
+
+
+def task_of(
+    reference: str, values: Mapping[str, str], target: str, timeout_s: float = 10.0
+) -> Task:
+    """Return the task of a template.
 
     Parameters
     ----------
     reference : str
-    settings : sequence of str
+        A template's name, or ``path/to/file.py:function``.
+    values : mapping of str to str
+        Its arguments as texts.
     target : str
     timeout_s : float
         Seconds that a template which is not our own may take, each time it is run here.
@@ -64,7 +73,6 @@ def make_task(
     from autotune.templates import BUILTIN, find_template
     from autotune.trace.silence import contained
 
-    values = parse_settings(settings)
     parsed_target = Target.parse(target)
     with contained():  # importing it runs it
         limit = max(_LEAST_IMPORT_S, timeout_s)

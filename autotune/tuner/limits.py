@@ -55,7 +55,7 @@ class Limits:
 
 
 class Deadline:
-    """The end of a run's time, counted from when this is made.
+    """The end of a run's time.
 
     Parameters
     ----------
@@ -63,13 +63,19 @@ class Deadline:
         Time there is; None for any.
     clock : callable
         Seconds that only ever grow.
+    begin : float, optional
+        When the time began, by this clock; by default now.
     """
 
     def __init__(
-        self, seconds: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        begin: float | None = None,
     ) -> None:
         self._clock = clock
-        self._end = None if seconds is None else clock() + seconds
+        started = clock() if begin is None else begin
+        self._end = None if seconds is None else started + seconds
 
     @property
     def left_s(self) -> float | None:

@@ -7,7 +7,10 @@ import time
 
 import pytest
 
-HEAVY = {"ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click"}
+HEAVY = {
+    "ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click",
+    "yaml",
+}  # fmt: skip
 
 
 def loaded_by(code: str) -> set[str]:

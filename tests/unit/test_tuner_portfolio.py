@@ -344,6 +344,7 @@ def test_a_deadline_counts_down_to_zero():
     assert (deadline.left_s, deadline.over) == (1.0, False)
     clock.now = 4.0
     assert (deadline.left_s, deadline.over) == (0.0, True)
+    assert Deadline(5.0, clock, begin=1.0).left_s == 2.0
     assert Deadline(None, clock).left_s is None
     assert not Deadline(None, clock).over
 

@@ -1,0 +1,131 @@
+"""From options to what a run needs of each workload; mistakes are found before anything starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.cli.logs import check_log, open_log
+from autotune.cli.options import WorkloadOptions
+from autotune.cli.tasks import task_of
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.cli.jobs import RunOptions
+    from autotune.target import Target
+    from autotune.task import Task
+    from records import RecordStore
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workload of a run that is about to begin.
+
+    Attributes
+    ----------
+    options : WorkloadOptions
+    task : Task
+        Not traced yet.
+    store : RecordStore
+        Its log.
+    label : str
+        What it is called; "" if it is the only one.
+    """
+
+    options: WorkloadOptions
+    task: Task
+    store: RecordStore
+    label: str
+
+
+def make_plans(options: RunOptions) -> list[Plan]:
+    """Return the workloads of a run.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If a template, target, argument or log is not what it should be, or two workloads are one.
+    """
+    found = []
+    for number, workload in enumerate(options.workloads, 1):
+        try:
+            found.append(_task_and_log(workload))
+        except UsageError as error:
+            where = f"{options.source}, workload {number}: " if options.source else ""
+            raise UsageError(f"{where}{error}") from error
+    tasks = [task for task, _ in found]
+    _check_distinct(tasks, options.source)
+    names = labels(tasks, [workload.name for workload in options.workloads], options.source)
+    stores = {path: open_log(path) for path in dict.fromkeys(path for _, path in found)}
+    return [
+        Plan(workload, task, stores[path], name)
+        for workload, (task, path), name in zip(options.workloads, found, names, strict=True)
+    ]
+
+
+def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
+    path = None if options.log is None else check_log(options.log)
+    task = task_of(options.template, options.settings, options.target, options.timeout_s)
+    _check_target(task.target)
+    return task, path or check_log(f"{_file_name(task.workload.template)}.jsonl")
+
+
+def _check_target(target: Target) -> None:
+    if target.kind != "llvm":
+        raise UsageError(
+            f"target {str(target)!r} cannot be measured by this version: expected kind llvm"
+        )
+    if target.mcpu != "native":
+        from autotune.runtime.llvm import check_target
+
+        check_target(target)
+
+
+def _file_name(template: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template)
+
+
+def _check_distinct(tasks: Sequence[Task], source: str) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for number, task in enumerate(tasks, 1):
+        first = seen.setdefault((task.workload.key, str(task.target)), number)
+        if first != number:
+            raise UsageError(
+                f"{source}: workloads {first} and {number} are one and the same, {task.workload} "
+                f"on {task.target}; a weight says how much one matters"
+            )
+
+
+def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> list[str]:
+    """Return what to call each workload: its given name, or its template.
+
+    Where that is not enough, the arguments that set it apart and then its target are added. A
+    workload that is alone has no name.
+    """
+    if len(tasks) == 1:
+        return [""]
+    named = [name for name in given if name is not None]
+    if twice := [name for name, count in Counter(named).items() if count > 1]:
+        raise UsageError(f"{source}: two workloads have the name {twice[0]!r}")
+    found = [name or task.workload.template for name, task in zip(given, tasks, strict=True)]
+    for detail in (_arguments, lambda task, _: f" on {task.target}"):
+        count = Counter(found)
+        found = [
+            label if name is not None or count[label] == 1 else label + detail(task, tasks)
+            for label, name, task in zip(found, given, tasks, strict=True)
+        ]
+    return found
+
+
+def _arguments(task: Task, tasks: Sequence[Task]) -> str:
+    """Return the arguments in which workloads of the same template differ: " m=512 n=64"."""
+    alike = [other for other in tasks if other.workload.template == task.workload.template]
+    said = [
+        f"{name}={value}"
+        for name, value in task.args.items()
+        if any(other.args.get(name) != value for other in alike)
+    ]
+    return "".join(f" {text}" for text in said)

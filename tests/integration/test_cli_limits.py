@@ -1,0 +1,155 @@
+"""Runs of several workloads, with time and goals, as processes; and files against words."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from records import RecordStore
+
+ROOT = Path(__file__).parents[2]
+SIZE = ["--set", "m=16", "--set", "n=16", "--set", "k=16"]
+QUICK = ["--repeats", "2", "--min-repeat-ms", "1"]
+
+SMALL = """
+[defaults]
+repeats = 2
+min-repeat-ms = 1
+
+[[workload]]
+template = "matmul"
+set = { m = 16, n = 16, k = 16 }
+tuner = "random"
+
+[[workload]]
+template = "softmax"
+set = { m = 8, n = 16 }
+log = "other.jsonl"
+"""
+
+BROKEN = """
+import os
+from autotune import te
+from autotune.template import template
+
+@template("broken", reference=lambda a: os._exit(3))
+def broken(cfg, n: int):
+    k = cfg.define_knob("k", [1, 2, 4])
+    A = te.placeholder((n,), "float32", name="A")
+    B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=k)
+    return s, [A, B]
+"""
+
+
+def call(*words, cwd):
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, "-m", "autotune", *map(str, words)],
+        capture_output=True, text=True, check=False, cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+
+
+def events_of(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_file_with_one_workload_does_what_the_same_words_do(tmp_path):
+    (tmp_path / "words").mkdir()
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "job.yaml").write_text(
+        "seed: 5\n"
+        "workload:\n"
+        "  - {template: matmul, set: {m: 16, n: 16, k: 16}, trials: 5, tuner: random,\n"
+        "     repeats: 2, min-repeat-ms: 1}\n"
+    )
+    words = ["--trials", 5, "--seed", 5, "--tuner", "random"]
+    one = call("run", "matmul", *SIZE, *words, *QUICK, cwd=tmp_path / "words")
+    other = call("run", "--job", "job.yaml", cwd=tmp_path / "file")
+    assert (one.returncode, one.stderr) == (other.returncode, other.stderr) == (0, "")
+    assert one.stdout.splitlines()[:3] == other.stdout.splitlines()[:3]
+    logs = [RecordStore(tmp_path / name / "matmul.jsonl").load() for name in ("words", "file")]
+    for mine, theirs in zip(*logs, strict=True):
+        assert (mine.index, mine.policy, mine.workload, mine.seed) == (
+            theirs.index, theirs.policy, theirs.workload, theirs.seed,
+        )  # fmt: skip
+    assert logs[0][0].policy["repeats"] == 2
+
+
+def test_several_workloads_are_tuned_and_resumed_each_in_its_log(tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    done = call("run", "--job", "small.toml", "--trials", 4, "--seed", 1, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "matmul: matmul(m=16, n=16, k=16, dtype=float32) on llvm"
+    assert any(line.startswith("softmax: softmax(m=8, n=16") for line in lines)
+    assert any(re.match(r"matmul +4/4 ", line) for line in lines)
+    assert re.match(r"best of 2 of 2 workloads", lines[-1])
+    assert max(map(len, lines)) <= 80
+    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
+    assert len(RecordStore(tmp_path / "other.jsonl").load()) == 4
+    again = call("run", "--job", "small.toml", "--trials", 4, "--json-lines", cwd=tmp_path)
+    assert (again.returncode, again.stderr) == (0, "")
+    finished = [event for event in events_of(again) if event["event"] == "finished"]
+    assert [event["job"] for event in finished] == ["matmul", "softmax"]
+    assert all(event["default_costs_s"] for event in finished)
+    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
+
+
+def test_time_alone_goes_on_until_it_is_over(tmp_path):
+    begin = time.monotonic()
+    words = ["--tuner", "random", "--time", "4s", "--json-lines"]
+    done = call("run", "matmul", *SIZE, *words, *QUICK, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - begin < 20
+    events = events_of(done)
+    assert events[-1]["event"] != "measured"
+    (finished,) = [event for event in events if event["event"] == "finished"]
+    assert finished["ended"] == "time"
+    assert finished["trials"] == len(RecordStore(tmp_path / "matmul.jsonl").load()) >= 1
+
+
+def test_a_goal_ends_a_run(tmp_path):
+    words = ["--until", "10 s", "--json-lines", "--tuner", "random"]
+    done = call("run", "matmul", *SIZE, *words, *QUICK, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
+    assert finished["ended"] == "goal"
+    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 1
+    share = ["--until", "1e-6 of ceiling", "--json-lines"]
+    again = call("run", "matmul", *SIZE, *share, *QUICK, cwd=tmp_path)
+    (finished,) = [event for event in events_of(again) if event["event"] == "finished"]
+    assert finished["ended"] == "goal"
+    assert finished["measured"] == 0
+
+
+def test_a_workload_that_cannot_be_measured_leaves_the_others_their_time(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    job = SMALL + '[[workload]]\ntemplate = "broken.py:broken"\nset = { n = 8 }\n'
+    (tmp_path / "job.toml").write_text(job)
+    done = call("run", "--job", "job.toml", "--trials", 2, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"autotune: 1 of 3 workloads could not be measured: broken: template .*\n", done.stderr
+    )
+    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 2
+    assert len(RecordStore(tmp_path / "other.jsonl").load()) == 2
+    assert not (tmp_path / "broken.jsonl").exists()
+
+
+@pytest.mark.parametrize("words", [["--until", "5 GFLOPS"], ["--until", "0.9 of peak"]])
+def test_a_goal_that_does_not_suit_the_template_is_refused_before_anything_is_measured(
+    tmp_path, words
+):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    done = call("run", "broken.py:broken", "--set", "n=8", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(r"autotune: goal .* does not say how many operations.*\n", done.stderr)
+    assert not (tmp_path / "broken.jsonl").exists()
