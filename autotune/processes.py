@@ -88,10 +88,22 @@ def signals_of(reader: int) -> bytes:
         return b""
 
 
+def is_doomed(process: int) -> bool:
+    """Whether a process was sent SIGKILL, of which it may not have come to die yet."""
+    with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as facts:
+        pending = [int(f.split()[1], 16) for f in facts if f.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
+
+
 # -- keepers ------------------------------------------------------------------------------
 
 
-def keep(child_main: Callable[[], object], lifeline: int, seconds: float | None = None) -> NoReturn:
+def keep(
+    child_main: Callable[[], object],
+    lifeline: int | None = None,
+    seconds: float | None = None,
+    child_only: Collection[int] = (),
+) -> NoReturn:
     """Become the keeper of a child that runs `child_main`; never returns, and nor does the child.
 
     Ends, as the child did, once the child and all its descendants have. They are killed when the
@@ -101,10 +113,12 @@ def keep(child_main: Callable[[], object], lifeline: int, seconds: float | None 
     ----------
     child_main : callable
         What the child does, which starts without other signal handling than usual.
-    lifeline : int
+    lifeline : int, optional
         A file descriptor whose other end the process that this one works for holds.
     seconds : float, optional
         Time that the child has.
+    child_only : collection of int
+        File descriptors that are not for the keeper.
     """
     parent = os.getppid()
     die_by_signal(PARENT_DIED)
@@ -113,6 +127,8 @@ def keep(child_main: Callable[[], object], lifeline: int, seconds: float | None 
     signals = signal_pipe(signal.SIGCHLD, PARENT_DIED, *_ENDING)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     child = fork_child(child_main)
+    for fd in child_only:
+        os.close(fd)
     statuses: dict[int, int] = {}
     try:
         if os.getppid() == parent:  # else it has died already
@@ -156,7 +172,7 @@ def _reset_signals() -> None:
 
 def _await(
     child: int,
-    lifeline: int,
+    lifeline: int | None,
     signals: int,
     parent: int,
     seconds: float | None,
@@ -165,7 +181,8 @@ def _await(
     """Return once the child has ended, or nobody wants it any more."""
     deadline = None if seconds is None else time.monotonic() + seconds
     poller = select.poll()
-    poller.register(lifeline, 0)  # hanging up is reported unasked
+    if lifeline is not None:
+        poller.register(lifeline, 0)  # hanging up is reported unasked
     poller.register(signals, select.POLLIN)
     while True:
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1e3

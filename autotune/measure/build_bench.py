@@ -77,7 +77,7 @@ class BuildBench:
         try:
             function = finalise(self.task.function_of(values))
             digest = code_hash(function)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
                 MeasureErrorNo.INSTANTIATION_ERROR, "instantiate", describe(error)
             ) from error
@@ -85,6 +85,6 @@ class BuildBench:
             return Built(digest, None)
         try:
             binary = compile_binary(function, self.task.target)
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error
         return Built(digest, binary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from autotune.measure.candidate import CandidateError, Subject, describe
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.protocol import Channel, ChannelClosedError, Message
 from autotune.measure.run_bench import RunBench
-from autotune.processes import adopt_orphans, die_by_signal, end_children, refuse_forks
+from autotune.processes import adopt_orphans, die_by_signal, end_children, is_doomed, refuse_forks
 from autotune.runtime.binary import Binary
 from autotune.runtime.llvm import LoadedBinary
 from autotune.task import Task
@@ -31,7 +32,7 @@ def serve(role: str, channel: Channel) -> None:
 
     Every answer holds "seconds", which it took, and "span", the Unix times between which.
     """
-    worker = os.getpid()
+    worker, keeper = os.getpid(), os.getppid()
     adopt_orphans()
     os.register_at_fork(after_in_child=lambda: _leave_to_parent(channel))
     operations = (Builder() if role == "build" else Runner()).operations
@@ -41,6 +42,8 @@ def serve(role: str, channel: Channel) -> None:
             answer = _answer(operations[request.body["op"]], request)
             if os.getpid() == worker:  # else a template has forked
                 end_children()
+                while os.getppid() != keeper or is_doomed(keeper):
+                    signal.pause()  # the candidate has killed its keeper, and this will end too
                 channel.send(*answer)
                 continue
         except ChannelClosedError:
@@ -77,7 +80,7 @@ def _refusing(operation: Operation) -> Operation:
     def run(request: dict[str, Any], payload: bytes) -> Message:
         try:
             return operation(request, payload)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # a template may raise whatever it likes
             return Message({"refused": describe(error)})
 
     return run

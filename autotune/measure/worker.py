@@ -2,7 +2,8 @@
 
 This one becomes a keeper, and its child the *nursery*, which imports everything that is heavy,
 once, runs no code of others, and forks builders and runners whenever the tuning process asks: in
-milliseconds. Whichever of all these processes is killed, those above end what it leaves.
+milliseconds, each under a keeper of its own. Whichever of all these processes is killed, those
+above end what it leaves.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> None:
     """
     lifeline, control = map(int, arguments)
     set_name("autotune:keep")
-    keep(partial(_nurse, lifeline, control), lifeline)
+    keep(partial(_nurse, lifeline, control), lifeline, child_only=[control])
 
 
 def _nurse(lifeline: int, control: int) -> None:
@@ -73,7 +74,7 @@ class Nursery:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._workers: dict[int, int] = {}  # number by process id
+        self._workers: dict[int, int] = {}  # number by the keeper's process id
         self._keeper = os.getppid()
         die_by_signal(PARENT_DIED)
         adopt_orphans()
@@ -110,13 +111,14 @@ class Nursery:
             return False
         order = json.loads(text)
         if "start" in order:
-            with socket.socket(fileno=fds[0]) as end:
-                child = fork_child(partial(self._work, serve, order["role"], end))
+            (end,) = fds
+            child = fork_child(partial(self._keep, partial(_work, serve, order["role"], end), end))
+            os.close(end)
             self._workers[child] = order["start"]
         else:
             for child, number in self._workers.items():
                 if number == order["end"]:
-                    os.kill(child, signal.SIGKILL)
+                    os.kill(child, signal.SIGKILL)  # the worker dies with it
         return True
 
     def _tell_of_ends(self, statuses: dict[int, int]) -> None:
@@ -130,15 +132,21 @@ class Nursery:
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())
 
-    def _work(self, serve: Callable[[str, Channel], None], role: str, end: socket.socket) -> None:
-        """In a new process: be a worker."""
-        from autotune.measure.protocol import Channel
-
+    def _keep(self, work: Callable[[], object], end: int) -> None:
+        """In a new process: keep a worker."""
         self._control.close()
         os.close(self._signals)
-        set_name(f"autotune:{role}")
-        _confine(role)
-        serve(role, Channel(end))
+        set_name("autotune:keep")
+        keep(work, child_only=[end])
+
+
+def _work(serve: Callable[[str, Channel], None], role: str, end: int) -> None:
+    """In a new process: be a worker."""
+    from autotune.measure.protocol import Channel
+
+    set_name(f"autotune:{role}")
+    _confine(role)
+    serve(role, Channel(socket.socket(fileno=end)))
 
 
 def _confine(role: str) -> None:

@@ -180,7 +180,7 @@ class Workshop:
             self._runner.prepare(self._request(**self._running, **body), payload)
         waiting = deque(job for job in jobs if not job.taken)
         for builder in self._builders:
-            if builder.idle and builder.asked >= WORN_OUT:
+            if waiting and builder.idle and builder.asked >= WORN_OUT:
                 builder.leave()
             if builder.worker is None and (waiting or self._description is None):
                 self._open_builder(builder)

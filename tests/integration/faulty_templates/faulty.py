@@ -53,6 +53,27 @@ def misbehave(fault: str) -> None:
             if os.fork() == 0:
                 return  # the child goes on as if it were the worker
             time.sleep(0.2)
+        case "flee":
+            flee()
+        case "close":
+            os.closerange(0, 4096)
+        case "kill_parent":
+            os.kill(os.getppid(), signal.SIGKILL)
+        case "grow":
+            kept = []
+            while True:
+                kept.append(np.empty(1 << 27, dtype=np.uint8))
+
+
+def flee() -> None:
+    """Leave a process of another session and parent, which is deaf to what it may be deaf to."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+        os._exit(0)
+    os.wait()
 
 
 @template("faulty", target="llvm", reference=lambda a: a + np.float32(1))
@@ -135,4 +156,16 @@ def copying(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
     """B = A; the reference returns its input itself."""
     A = te.placeholder((n,), "float32", name="A")
     B = te.compute((n,), lambda i: A[i], name="B")
+    return te.create_schedule(B.op), [A, B]
+
+
+@template("napping", target="llvm", reference=lambda a: a + np.float32(1))
+def napping(cfg: Knobs, n: int = 64, naps: str = "0") -> tuple[Any, list[Any]]:
+    """B = A + 1, in code of its own for each nap, whose seconds building takes at least."""
+    nap = cfg.define_knob("nap", naps.split(","))
+    number = naps.split(",").index(nap)
+    A = te.placeholder((n,), "float32", name="A")
+    if in_worker():
+        time.sleep(float(nap))
+    B = te.compute((n,), lambda i: te.max(A[i] + 1, -1e30 - number * 1e28), name="B")
     return te.create_schedule(B.op), [A, B]

@@ -1,0 +1,134 @@
+"""Who builds and runs when: side by side, one after the other, in order, and replaced in time."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.errors import UsageError
+from autotune.measure import workshop
+from autotune.measure.local import LocalMeasurer
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.result import MeasureInput
+from autotune.task import Task
+
+NAPPING = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:napping"
+QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def inputs(args, indices=None):
+    task = Task.from_reference(NAPPING, args)
+    return [MeasureInput(task.space.config(i)) for i in indices or range(len(task.space))]
+
+
+def overlap(first, second):
+    """Whether two spans of time have a common moment."""
+    return first[0] < second[1] and second[0] < first[1]
+
+
+def any_overlap(some, others):
+    return any(overlap(a, b) for a in some for b in others if a is not b)
+
+
+def spans(results):
+    return [r.build_span for r in results], [r.run_span for r in results]
+
+
+def pids(role):
+    found = psutil.Process().children(recursive=True)
+    return {p.pid for p in found if p.name() == f"autotune:{role}"}
+
+
+def test_builders_work_side_by_side_and_nothing_goes_on_beside_a_run():
+    args = {"naps": "0.3,0.05,0.2,0.01,0.1,0.02"}
+    with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=2) as measurer:
+        asked = inputs(args)
+        found = list(measurer.measure(asked))
+    assert [candidate for candidate, _ in found] == asked  # however long each took to build
+    assert all(result.ok for _, result in found)
+    built, ran = spans([result for _, result in found])
+    assert any_overlap(built, built)
+    assert not any_overlap(built, ran)
+    assert all(a[1] <= b[0] for a, b in pairwise(ran))
+
+
+def test_on_other_devices_candidates_are_built_while_others_run():
+    args = {"naps": "0.01,0.5,0.51,0.52"}
+    policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)
+    with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
+        asked = inputs(args)
+        found = list(measurer.measure(asked))
+    assert [candidate for candidate, _ in found] == asked
+    built, ran = spans([result for _, result in found])
+    assert any_overlap(built, ran)
+    assert all(a[1] <= b[0] for a, b in pairwise(ran))
+
+
+def test_what_nobody_wants_any_more_is_not_run():
+    args = {"naps": "0,0.01,0.02"}
+    asked = inputs(args)
+    with LocalMeasurer(NAPPING, args, "llvm", QUICK) as measurer:
+        found = list(measurer.measure(asked, lambda candidate: candidate is not asked[1]))
+        assert [candidate for candidate, _ in found] == [asked[0], asked[2]]
+        ((_, later),) = measurer.measure([asked[1]])
+    assert not later.reused
+    assert later.ok
+
+
+def test_a_candidate_can_be_measured_again():
+    args = {"naps": "0"}
+    (asked,) = inputs(args)
+    with LocalMeasurer(NAPPING, args, "llvm", QUICK) as measurer:
+        ((_, first),) = measurer.measure([asked])
+        ((_, known),) = measurer.measure([asked])
+        ((_, again),) = measurer.measure([MeasureInput(asked.config, again=True)])
+        ((_, still),) = measurer.measure([asked])
+    assert (first.reused, known.reused, again.reused, still.reused) == (False, True, False, True)
+    assert known.costs_s == still.costs_s == first.costs_s
+    assert again.ok
+    assert again.run_span is not None
+    assert again.run_span > first.run_span
+
+
+def test_builders_that_are_worn_out_are_replaced_and_none_counts_as_lost(monkeypatch):
+    monkeypatch.setattr(workshop, "WORN_OUT", 2)
+    args = {"naps": "0,0.01,0.02,0.03"}
+    with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=1) as measurer:
+        seen = []
+        for candidate in inputs(args):
+            list(measurer.measure([candidate]))
+            seen.append(pids("build"))
+        assert seen[0] == seen[1] != seen[2] == seen[3]
+        assert measurer.restarts == 0
+
+
+def test_a_measurer_that_was_closed_can_be_used_again():
+    args = {"naps": "0,0.01"}
+    first, second = inputs(args)
+    measurer = LocalMeasurer(NAPPING, args, "llvm", QUICK)
+    for candidate in (first, second):
+        ((_, result),) = measurer.measure([candidate])
+        assert result.ok
+        measurer.close()
+        assert not pids("build") | pids("run") | pids("nurse") | pids("keep")
+    measurer.close()
+
+
+def test_the_ceiling_is_measured_without_any_candidate():
+    with LocalMeasurer(NAPPING, {}, "llvm", QUICK) as measurer:
+        ceiling = measurer.ceiling()
+        assert ceiling.copy_bytes_s > 0
+        assert ceiling.peak_flops["float32"] > 0
+        ((_, result),) = measurer.measure(inputs({}))
+        assert result.ok
+
+
+def test_there_must_be_a_builder():
+    with pytest.raises(UsageError, match="at least 1 builder, not 0"):
+        LocalMeasurer("matmul", {}, "llvm", builders=0)
