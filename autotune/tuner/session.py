@@ -312,25 +312,27 @@ class Session:
         return self.task.flops, self.task.bytes, self.task.arguments[-1].dtype
 
     def _finish(self) -> None:
-        """Measure the default and the best configuration anew, one beside the other; sum up.
+        """Measure the default and the best configuration anew, and sum up.
 
-        The best of many noisy times is better than the truth, and the machine may have changed.
+        The best of many noisy times is better than the truth, and the machine may have changed. In
+        the order default, best, best, default a steady drift of the machine favours neither.
         """
-        indices = [self.task.default_index, self.trials.best_index]
-        records = [self.trials.by_index.get(i) for i in indices if i is not None]
-        ok = len(records) == 2 and all(record is not None and record.ok for record in records)
-        if not (self._measured and ok) or indices[0] == indices[1]:
+        default, best = self.task.default_index, self.trials.best_index
+        record = self.trials.by_index.get(default)
+        if not self._measured or best is None or best == default or not (record and record.ok):
             self._sum_up()
             return
-        configs = [self.task.space.config(i) for i in indices if i is not None]
-        again = self.measurer.measure(MeasureInput(config, again=True) for config in configs)
-        costs = [result.costs_s for _, result in again]
-        if None in costs:
-            what = "a configuration that worked has failed when measured again"
-            _log.warning("%s: %s", self.task.workload, what)
-            self._sum_up()
-        else:
-            self._sum_up(*costs)
+        costs: dict[int, tuple[float, ...]] = {default: (), best: ()}
+        order = [self.task.space.config(index) for index in (default, best, best, default)]
+        again = (MeasureInput(config, again=True) for config in order)
+        for candidate, result in self.measurer.measure(again):
+            if result.costs_s is None:
+                what = "a configuration that worked has failed when measured again"
+                _log.warning("%s: %s", self.task.workload, what)
+                self._sum_up()
+                return
+            costs[candidate.config.index] += result.costs_s
+        self._sum_up(costs[default], costs[best])
 
     def _sum_up(
         self,

@@ -351,11 +351,11 @@ def test_the_best_and_the_default_are_measured_once_more_side_by_side(task, stor
     base = {default: 9.0, 1: 1.0, 2: 3.0, 3: 5.0}
     measurer = FakeMeasurer(cost=lambda index, calls: base[index] + calls)
     summary, _ = run(task, store, 4, measurer, Backwards(task.space, 0))
-    assert measurer.asked == [default, 3, 2, 1, default, 1]
-    assert measurer.again == [default, 1]
+    assert measurer.asked == [default, 3, 2, 1, default, 1, 1, default]
+    assert measurer.again == [default, 1, 1, default]
     assert summary.best.cost_s == 1.0 + 4
-    assert summary.default_costs_s == (9.0 + 5,)
-    assert summary.best_costs_s == (1.0 + 6,)
+    assert summary.default_costs_s == (9.0 + 5, 9.0 + 8)
+    assert summary.best_costs_s == (1.0 + 6, 1.0 + 7)
     assert len(store.load()) == 4
 
 
