@@ -1,6 +1,7 @@
 """Record `autotune run` in a pseudo-terminal: an asciicast to play, and an SVG of key frames.
 
     python docs/record_terminal.py [--columns 80 40] [--name run] [-- WORDS OF THE COMMAND]
+    python docs/record_terminal.py --name jobs --file docs/pictures/jobs.toml -- --job jobs.toml
 
 The SVG shows the screen early, late and at the end, as an emulator of a terminal has it.
 """
@@ -29,7 +30,10 @@ import pyte
 import pyte.screens
 
 ROOT = Path(__file__).parents[1]
-COMMAND = "matmul --set m=512 --set n=512 --set k=512 --trials 64 --seed 1"
+COMMAND = (
+    "conv2d_nchw --set n=1 --set c=512 --set h=7 --set w=7 --set o=512 --set kh=3 --set kw=3 "
+    "--set pad=1 --trials 64 --seed 1"
+)
 ROWS = 24
 SHARES = (0.25, 0.75, 1.0)
 """Moments of a recording that are shown, as shares of its length."""

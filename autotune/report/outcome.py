@@ -132,8 +132,8 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
                 str(summary.trials),
             )
         )
-    ranks = {"": 0, "default": 4, "best": 1, "ceiling": 5, "throughput": 6, "of ceiling": 2}
-    ranks |= {"over default": 3, "range": 8, "trials": 7}
+    ranks = {"": 0, "default": 5, "best": 1, "ceiling": 6, "throughput": 7, "of ceiling": 2}
+    ranks |= {"over default": 3, "range": 4, "trials": 8}
     columns = [
         Column(name, cells, rank, right=bool(name))
         for (name, rank), cells in zip(ranks.items(), zip(*rows, strict=True), strict=True)
