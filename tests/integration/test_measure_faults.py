@@ -236,7 +236,7 @@ def test_closing_leaves_no_process_file_or_descriptor():
     args = {"faults": "none,abort"}
     task = Task.from_reference(f"{FAULTY}:faulty", args)
     me = psutil.Process()
-    before, children = me.num_fds(), me.children(recursive=True)
+    before, children = me.num_fds(), set(me.children(recursive=True))
     for _ in range(2):
         with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK, builders=2) as measurer:
             list(measurer.measure(MeasureInput(task.space.config(i)) for i in (2, 0)))
@@ -244,7 +244,7 @@ def test_closing_leaves_no_process_file_or_descriptor():
             assert 1 <= len(below("build")) <= 2
             assert len(below("keep")) == len(below()) - len(below("keep"))
     assert me.num_fds() == before
-    assert me.children(recursive=True) == children
+    assert set(me.children(recursive=True)) <= children
 
 
 def test_an_interrupted_request_does_not_answer_the_next_one(monkeypatch):
