@@ -619,7 +619,7 @@ def _in_text_order(a: Sum) -> Sum:
     """Return a sum whose ranks are the places of its terms in the text of each row."""
     if len(a.slots) < 2:
         return a._replace(slots=tuple(slot._replace(rank=0) for slot in a.slots), top=1)
-    order = text_order(a.slots)
+    order = _text_order(a.slots)
     if order.shape[1] == 1:
         ranks: Sequence[Int] = [int(r) for r in np.argsort(order[:, 0])]
     else:
@@ -628,7 +628,7 @@ def _in_text_order(a: Sum) -> Sum:
     return a._replace(slots=tuple(slots), top=len(a.slots))
 
 
-def text_order(slots: Sequence[Slot]) -> IntColumn:
+def _text_order(slots: Sequence[Slot]) -> IntColumn:
     """Return the places of slots as they are written in each row, (slots, n) or (slots, 1).
 
     By descending scale, then lower, then upper, then as found; those that are not there last.

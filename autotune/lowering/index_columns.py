@@ -23,7 +23,6 @@ from autotune.lowering.column_sums import (
     constant,
     decided,
     most,
-    text_order,
     where,
 )
 from autotune.lowering.conditions import is_knob_only
@@ -220,13 +219,18 @@ def _slot_at(slot: Slot, rows: IntColumn) -> Slot:
 
 
 def _written(slots: Sequence[Slot], n: int) -> Iterator[tuple[int, IntColumn]]:
-    """Yield slots in the order of the text, each with the rows in which it is written next."""
+    """Yield slots in the order of the text, each with the rows in which it is written next.
+
+    Ranks are places in the text.
+    """
     alive = [np.broadcast_to(np.not_equal(slot.scale, 0), n) for slot in slots]
-    if len(slots) == 1:
-        yield 0, np.flatnonzero(alive[0])
-        return
-    for line in text_order(slots) if slots else ():
-        for place in np.unique(line).tolist() if len(line) > 1 else line.tolist():
-            here = np.flatnonzero(alive[place] & (line == place))
+    for line in range(len(slots)):
+        for place, slot in enumerate(slots):
+            if isinstance(slot.rank, np.ndarray):
+                here = np.flatnonzero(alive[place] & (slot.rank == line))
+            elif slot.rank == line:
+                here = np.flatnonzero(alive[place])
+            else:
+                continue
             if len(here):
                 yield place, here
