@@ -52,6 +52,7 @@ class Mistake:
 
 HASTY = "from autotune.cli import tasks; tasks._LEAST_IMPORT_S = 0.5"
 FULL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+LITTLE_MEMORY = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))"
 FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))"
 
 ROWS: list[Mistake | tuple[list[str], str]] = [
@@ -174,6 +175,82 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
     # characters that would steer the terminal
     (["run", "mat\x1b[31mmul", *SIZE], r"mat\\x1b"),
     (["best", "matmul", *SIZE, "--log", "no\nsuch.jsonl"], "no such.jsonl"),
+    # when to end, and how to measure
+    *(
+        ([*MATMUL, option, value], said)
+        for option, value, said in (
+            ("--time", "", "--time must be a time > 0"),
+            ("--time", "30", "--time must be a time > 0 such as 90s, 30m or 1h30m"),
+            ("--time", "-5m", "--time must be a time > 0"),
+            ("--time", "1e400s", "--time must be a time > 0"),
+            ("--time", "5 fortnights", "--time must be a time > 0"),
+            ("--until", "", "--until: a goal is"),
+            ("--until", "soon", "--until: a goal is .*not 'soon'"),
+            ("--until", "0 GFLOPS", "--until: a goal is"),
+            ("--until", "120% of copy", "at most 1"),
+            ("--until", "200 GFLOPS of peak", "--until: a goal is"),
+            ("--until", "nan ms", "--until: a goal is"),
+            ("--batch", "0", "--batch"),
+            ("--batch", "all", "--batch"),
+            ("--repeats", "0", "--repeats"),
+            ("--repeats", "2.5", "--repeats"),
+            ("--warmup", "-1", "--warmup"),
+            ("--min-repeat-ms", "-1", "--min-repeat-ms must be a number >= 0"),
+            ("--min-repeat-ms", "inf", "--min-repeat-ms must be a number"),
+            ("--flush", "sometimes", "--flush must be off or repeats"),
+            ("--flush", "", "--flush must be off or repeats"),
+            ("--race", "0.5", "race must be a factor > 1"),
+            ("--race", "nan", "--race"),
+            ("--race", "fast", "--race"),
+        )
+    ),
+    Mistake(
+        ["run", "templates.py:good", *N, "--until", "5 GFLOPS"], "how many operations", printed=True
+    ),
+    # job files
+    *(
+        (["run", "--job", f"job{name}"], said)
+        for name, said in {
+            "": "job",
+            ".json": "a job file ends in .toml, .yaml or .yml",
+            "_missing.toml": "--job job_missing.toml: No such file",
+            "_broken.toml": "job_broken.toml is no TOML",
+            "_broken.yaml": "job_broken.yaml is no YAML",
+            "_latin1.toml": "no text in UTF-8",
+            "_empty.toml": "job_empty.toml has no workload",
+            "_empty.yaml": "job_empty.yaml",
+            "_number.yaml": "must be a table of options, not 3",
+            "_deep.yaml": "job_deep.yaml",
+            "_code.yaml": "job_code.yaml is no YAML",
+            "_bomb.yaml": "job_bomb.yaml",
+            "_twice.yaml": "workload is given twice",
+            "_key.toml": "job_key.toml, workload 1: trails: .*'trials'",
+            "_top.toml": "job_top.toml: trials",
+            "_seed.toml": "job_seed.toml: workload 1: seed is for all workloads",
+            "_value.toml": "job_value.toml, workload 1: trials must be",
+            "_until.toml": "job_until.toml, workload 1: until: a goal is",
+            "_same.toml": "job_same.toml",
+            "_template.toml": "job_template.toml, workload 1: .*matmull",
+            "_no_template.toml": "job_no_template.toml, workload 1: template is missing",
+            "_log.toml": "job_log.toml, workload 1: .*pipe.jsonl is a device or a pipe",
+            "_set.toml": "job_set.toml, workload 1: set: k must be",
+        }.items()
+    ),
+    (["run", "--job", ""], "--job"),
+    (["run", "--job", "folder.py"], "folder.py is a folder"),
+    (["run", "--job", "pipe.toml"], "pipe.toml is a device or a pipe"),
+    (["run", "--job", "/dev/zero"], "/dev/zero is a device"),
+    (["run", "--job"], "--job"),
+    (["run", "matmul", "--job", "job.toml"], "--job and TEMPLATE exclude one another"),
+    (["run", "--job", "job.toml", "--set", "m=8"], "--job and --set exclude one another"),
+    (["run", "--job", "job.toml", "--trials", "0"], "--trials"),
+    (["run", "--job", "job.yaml", "--time", "0s"], "time must be a time > 0"),
+    (["run", "--job", "job.yaml", "--weight", "2"], "--weight"),
+    # what to print
+    ([*MATMUL, "--quiet", "--json-lines"], "--quiet and --json-lines exclude one another"),
+    ([*MATMUL, "--quiet=yes"], "--quiet"),
+    ([*MATMUL, "--json-line"], "--json-lines"),
+    ([*MATMUL, "--json"], "--json-lines"),
     # more words that are no command
     (["cache"], "Missing command"),
     (["cache", "cler"], "cler"),
@@ -214,9 +291,8 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
     # Optuna's tuners and storages
     ([*MATMUL, "--tuner", "optuna:"], "optuna"),
     ([*MATMUL, "--tuner", "optuna:magic"], "magic"),
-    *(
-        Mistake([*MATMUL, "--tuner", "optuna:tpe", "--storage", url], "Optuna study", printed=True)
-        for url in ("nonsense", "sqlite:////no/such/x.db")
+    Mistake(
+        [*MATMUL, "--tuner", "optuna:tpe", "--storage", "nonsense"], "Optuna study", printed=True
     ),
     # template files
     (["run", "pipe.py:f"], "pipe.py' is a folder or a device"),
@@ -259,6 +335,12 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
             "reference_raises": "ZeroDivisionError",
             "reference_of_other_shape": "shape",
         }.items()
+    ),
+    Mistake(
+        ["run", "templates.py:good", "--set", "n=2000000000", "--seed", "1"],
+        "MemoryError",
+        setup=LITTLE_MEMORY,
+        printed=True,
     ),
     Mistake(
         ["run", "templates.py:wrong", *N],

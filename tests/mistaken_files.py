@@ -108,6 +108,13 @@ RECORD = Record(
     timestamp=1.0,
 ).to_json_line()
 
+JOB = '[[workload]]\ntemplate = "matmul"\nset = { m = 8, n = 8, k = 8 }\n'
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
+)
+"""A small YAML file that stands for a billion words."""
+
 FILES: dict[str, str | bytes] = {
     "templates.py": TEMPLATES,
     "raises_on_import.py": "x = 1\n\nraise ValueError('boom')\n",
@@ -151,6 +158,29 @@ FILES: dict[str, str | bytes] = {
     "cut.json.gz": b"\x1f\x8b\x08\x00\x00",
     "number.json": "3",
     "no_cache.json": '{"cache": 3}',
+    "job.toml": JOB,
+    "job.yaml": "workload:\n  - template: matmul\n    set: {m: 8, n: 8, k: 8}\n",
+    "job.json": "{}",
+    "job_broken.toml": "[[workload]\n",
+    "job_broken.yaml": "workload: [a, b\n",
+    "job_latin1.toml": b'name = "\xe9"\n',
+    "job_empty.toml": "",
+    "job_empty.yaml": "",
+    "job_number.yaml": "3\n",
+    "job_deep.yaml": "[" * 1000,
+    "job_code.yaml": "!!python/object/apply:os.system ['echo code']\n",
+    "job_bomb.yaml": BOMB,
+    "job_twice.yaml": "workload: []\nworkload: []\n",
+    "job_key.toml": JOB + "trails = 3\n",
+    "job_top.toml": "trials = 3\n" + JOB,
+    "job_seed.toml": JOB + "seed = 3\n",
+    "job_value.toml": JOB + 'trials = "many"\n',
+    "job_until.toml": JOB + 'until = "soon"\n',
+    "job_same.toml": JOB + JOB,
+    "job_template.toml": JOB.replace("matmul", "matmull"),
+    "job_no_template.toml": "[[workload]]\ntrials = 3\n",
+    "job_log.toml": JOB + 'log = "pipe.jsonl"\n',
+    "job_set.toml": JOB.replace("k = 8", "k = [8]"),
     "cfg_broken/config.toml": "[run\n",
     "cfg_latin1/config.toml": b'[run]\nlog = "\xe9"\n',
     "cfg_command/config.toml": "[rnu]\ntrials = 3\n",
@@ -169,7 +199,7 @@ def make_files(folder: Path) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     for name in ("folder.py", "no_files", "cfg_folder/config.toml"):
         (folder / name).mkdir(parents=True)
-    for name in ("pipe.jsonl", "pipe.py"):
+    for name in ("pipe.jsonl", "pipe.py", "pipe.toml"):
         os.mkfifo(folder / name)
     for name in ("loop.jsonl", "loop.py"):
         (folder / name).symlink_to(name)

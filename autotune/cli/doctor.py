@@ -10,6 +10,7 @@ from typing import Any
 from autotune.cli import machine, software
 from autotune.cli.check import Check
 from autotune.cli.output import say, width
+from autotune.cli.signals import ending_signals
 
 PROBLEMS_FOUND = 1
 """Exit code if something that should work does not."""
@@ -24,7 +25,8 @@ def doctor_command(command: Any, as_json: bool) -> int:
         The command line's group of commands, which config.toml is held against.
     as_json : bool
     """
-    done = _look(command)
+    with ending_signals():  # so that nothing is left lying about
+        done = _look(command)
     problems = [f for check in done for f in check.findings if f.problem]
     say(json.dumps(_as_json(done)) if as_json else _as_text(done))
     return PROBLEMS_FOUND if problems else 0
