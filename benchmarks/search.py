@@ -44,14 +44,45 @@ Scores = dict[str, Score]
 
 
 def find_workloads(folder: str) -> list[tuple[str, str]]:
-    """Return (file, workload) of every recorded space in a folder in which something works."""
+    """Return (file, workload) of every recorded space in a folder in which something works.
+
+    Ends the program if there is none.
+    """
+    if not Path(folder).is_dir():
+        sys.exit(f"--data {folder}: there is no such folder")
     recorded = []
     for path in sorted(Path(folder).iterdir()):
         try:
             recorded += [(str(path), r) for r in load_recordings(str(path)) if r.optimum_s]
         except (RecordError, UsageError) as error:
             print(f"left out: {error}", file=sys.stderr)
+    if not recorded:
+        sys.exit(f"--data {folder}: it holds no recorded space in which something works")
     return distinct(recorded)[0]
+
+
+def transfer_scores(
+    workloads: Sequence[tuple[str, str]],
+    repeats: int,
+    seed: int,
+    processes: int,
+    without: Scores | None,
+) -> dict[str, Scores]:
+    """Return the model tuner's scores with and without transfer, where another card is there.
+
+    Those without may be known.
+    """
+    sources = other_cards(workloads)
+    some = [(path, name) for path, name in workloads if sources[path]]
+    if not some:
+        print("--transfer: no two cards measured the same kernel", file=sys.stderr)
+        return {}
+    return {
+        "model, same spaces": {name: without[name] for _, name in some}
+        if without
+        else run("model", some, repeats, seed, processes),
+        "model --transfer": run("model", some, repeats, seed, processes, sources),
+    }
 
 
 def run(
@@ -152,10 +183,7 @@ def main() -> None:
         for tuner in options.tuner:
             details[tuner] = run(tuner, workloads, *runs)
         if options.transfer:
-            sources = other_cards(workloads)
-            some = [(path, name) for path, name in workloads if sources[path]]
-            details["model, same spaces"] = {n: details["model"][n] for _, n in some}
-            details["model --transfer"] = run("model", some, *runs, sources)
+            details |= transfer_scores(workloads, *runs, details.get("model"))
         if kernel_tuner.installed() and not options.no_references:
             for strategy in kernel_tuner.BASELINES:
                 name = f"{kernel_tuner.PREFIX}{strategy}"
