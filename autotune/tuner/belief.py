@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -113,8 +113,8 @@ class Belief:
         out: FloatVector = np.where(free, (gain + 1e-300) * self.chance(), -1.0)
         return out
 
-    def pick(self, n: int, free: npt.NDArray[np.bool_]) -> list[int]:
-        """Return the rows of up to `n` candidates to measure, the most promising first.
+    def pick(self, margins: Sequence[float], free: npt.NDArray[np.bool_]) -> list[int]:
+        """Return the rows of candidates to measure, up to one per margin, in this order.
 
         Each is the one with the greatest gain once those before are known; they are believed to
         turn out as expected (Ginsbourger, Le Riche and Carraro, "Kriging is well-suited to
@@ -122,42 +122,54 @@ class Belief:
 
         Parameters
         ----------
+        margins : sequence of float
+            By how much each is to better the best value at least: the more, the bolder.
         free : bool (m,)
             Which may be picked.
         """
         mean, deviation = self.predict()
         chance = np.where(free, self.chance(), -1.0)
-        gain = _gain(mean, deviation, self.best, chance)
-        n = min(n, int(np.count_nonzero(free)))
-        for most in (*SHORTLISTS, len(gain)):
-            picked = self._pick_among(_greatest(gain, most), n, mean, chance, gain)
-            if len(picked) == n:
+        margins = margins[: int(np.count_nonzero(free))]
+        best = self.best
+        gains = {m: _gain(mean, deviation, best - m, chance) for m in set(margins)}
+        picked: list[int] = []
+        for most in (*SHORTLISTS, len(mean)):
+            lists = [_greatest(gain, most) for gain in gains.values()]
+            rows = np.unique(np.concatenate([*lists, np.zeros(0, dtype=np.int64)]))
+            bars = {m: np.delete(g, rows).max(initial=-1.0) * _ROUNDING for m, g in gains.items()}
+            picked = self._pick_among(rows, margins, mean, deviation, chance, bars)
+            if len(picked) == len(margins):
                 break
         return picked
 
     def _pick_among(
-        self, rows: IndexVector, n: int, mean: FloatVector, chance: FloatVector, gain: FloatVector
+        self,
+        rows: IndexVector,
+        margins: Sequence[float],
+        mean: FloatVector,
+        deviation: FloatVector,
+        chance: FloatVector,
+        bars: Mapping[float, float],
     ) -> list[int]:
-        """Pick among some ascending rows only; fewer than `n` if another one might be better.
+        """Pick among some ascending rows only; fewer if another one might be better.
 
-        To know more lessens every gain, so what was expected of the others is the most that may
-        be expected of them now.
+        To know more lessens every gain, so what was expected of the others, `bars`, is the most
+        that may be expected of them now.
         """
-        bar = np.delete(gain, rows).max(initial=-1.0) * _ROUNDING
-        mean, chance, gain = mean[rows], chance[rows], gain[rows]
+        mean, deviation, chance = mean[rows], deviation[rows], chance[rows]
         believed, best = self._times.among(rows), self.best
         picked: list[int] = []
-        while len(picked) < n:
+        for margin in margins:
+            gain = _gain(mean, deviation, best - margin, chance)
             top = int(np.argmax(gain))
-            if gain[top] <= bar:
+            if gain[top] <= bars[margin]:
                 break
             picked.append(int(rows[top]))
             chance[top] = -1.0
             last = self.candidates[picked[-1:]]
             trends = self._surrogate.trend_matrix(last, measured=False)
             believed.add(self._surrogate.coordinates.matrix(last), trends)
-            best = min(best, float(mean[top]))
-            gain = _gain(mean, believed.deviation, best, chance)
+            best, deviation = min(best, float(mean[top])), believed.deviation
         return picked
 
     def expected_gain(

@@ -22,6 +22,7 @@ from autotune.tuner.belief import Belief
 from autotune.tuner.candidates import Candidates, CandidateSettings
 from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
 from autotune.tuner.knob_features import KnobFeatures
+from autotune.tuner.progress import Progress
 from autotune.tuner.surrogate import Surrogate, SurrogateSettings
 from autotune.tuner.transfer import TransferPrior
 from autotune.tuner.trends import TreeTrend, Trend
@@ -53,6 +54,10 @@ class ModelSettings:
         Outcomes of its own proposals from which on the model is audited.
     trusted : float
         Rank correlation of guesses with outcomes from which on every proposal is the model's.
+    boldness, boldest : float
+        With each measurement in vain, every other proposal has to better the best time by so much
+        more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches
+        a plateau in vain so looks elsewhere, too.
     climbs : int
         Times that, in a large space, the surroundings of the best candidates are judged, too.
     candidates : CandidateSettings
@@ -65,6 +70,8 @@ class ModelSettings:
     trees: bool = True
     audit_from: int = 16
     trusted: float = 0.0
+    boldness: float = 0.1
+    boldest: float = 1.0
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
@@ -114,6 +121,7 @@ class ModelTuner(Tuner):
         self._geometry = Geometry(space)
         self._belief: Belief | None = None
         self._audit = Audit()
+        self._progress = Progress()
 
     # -- proposals -------------------------------------------------------------------------
 
@@ -124,10 +132,21 @@ class ModelTuner(Tuner):
         belief = self._update(rng)
         free = self._free(belief)
         own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
-        rows = belief.pick(own, free)
+        rows = belief.pick(self._margins(own), free)
         picked = [int(i) for i in belief.candidates[rows]]
         self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
         return picked + self._moves(n - len(picked), picked, rng)
+
+    def _margins(self, n: int) -> list[float]:
+        """Return by how much each of `n` proposals has to better the best value for it to count.
+
+        Every other one is bold, the bolder the longer the search has been in vain.
+        """
+        best, settings = self.best, self._settings
+        known = len(self._told)
+        vain = 0 if best is None else self._progress.in_vain(best.throughput, known)
+        bold = min(settings.boldness * vain, settings.boldest)
+        return [bold if (known + number) % 2 else 0.0 for number in range(n)]
 
     def _informed(self) -> bool:
         """Whether enough was measured, and enough of it worked, for a model to learn from."""

@@ -8,10 +8,13 @@ import pytest
 from autotune.cost_model.base import CostModel
 from autotune.tuner.audit import Audit, AuditResult
 from autotune.tuner.base import Observation
+from autotune.tuner.belief import Belief
 from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
 from autotune.tuner.knob_features import KnobFeatures
 from autotune.tuner.model import ModelSettings, ModelTuner
+from autotune.tuner.progress import Progress
 from autotune.tuner.ranking import RankingSettings, SpaceRanker
+from autotune.tuner.surrogate import Surrogate
 from autotune.tuner.transfer import TransferPrior
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
@@ -260,3 +263,21 @@ def test_the_optimum_of_a_space_with_a_cliff_is_found_in_few_measurements():
         within.append(tuner.best.cost_s)
     # The optimum is 1; random search needs some 4,096 / 27 measurements to come below 5.
     assert np.mean(within) <= 2.5
+
+
+def test_progress_is_a_clearly_better_time_and_what_came_since_was_in_vain():
+    progress = Progress()
+    looks = [(1.0, 8), (1.0, 9), (1.01, 10), (1.019, 12), (1.03, 13), (1.03, 20)]
+    assert [progress.in_vain(best, known) for best, known in looks] == [0, 1, 2, 4, 0, 7]
+
+
+def test_a_bold_proposal_lies_farther_from_what_is_known():
+    space = Space([ChoiceKnob("k", [2**i for i in range(50)])])
+    surrogate = Surrogate(space)
+    told = [Observation(i, 1.0 + 0.1 * abs(i - 20)) for i in range(0, 32, 4)]
+    surrogate.learn(told, np.random.default_rng(0))
+    belief = Belief(surrogate, np.arange(50))
+    free = ~np.isin(belief.candidates, [o.index for o in told])
+    timid, bold = (belief.pick([margin], free)[0] for margin in (0.0, 1.0))
+    assert abs(timid - 20) < 4
+    assert bold > 32

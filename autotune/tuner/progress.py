@@ -1,0 +1,28 @@
+"""Progress: how many measurements ago the best time last became clearly better."""
+
+from __future__ import annotations
+
+CLEARLY = 1.02
+"""Times as fast as before is progress."""
+
+
+class Progress:
+    """Looks at the best throughput before each proposal: the order of telling does not matter."""
+
+    def __init__(self) -> None:
+        self._best = 0.0
+        self._since = 0
+
+    def in_vain(self, best: float, known: int) -> int:
+        """Return how many measurements were made since the look that saw the last progress.
+
+        Parameters
+        ----------
+        best : float
+            Greatest throughput so far, in runs per second.
+        known : int
+            Number of measurements so far.
+        """
+        if best > CLEARLY * self._best:
+            self._best, self._since = best, known
+        return known - self._since
