@@ -43,13 +43,13 @@ def belief(seed, measured, failed=0):
     return Belief(surrogate, np.arange(len(space))), free
 
 
-def picked_one_by_one(belief, n, free):
+def picked_one_by_one(belief, margins, free):
     """Pick by what is expected of all candidates after each pick."""
     mean, deviation = belief.predict()
     chance = np.where(free, belief.chance(), -1.0)
     believed, best, picked = belief._times.among(np.arange(len(mean))), belief.best, []
-    for _ in range(n):
-        gain = (expected_improvement(mean, deviation, best) + 1e-300) * chance
+    for margin in margins:
+        gain = (expected_improvement(mean, deviation, best - margin) + 1e-300) * chance
         picked.append(int(np.argmax(gain)))
         chance[picked[-1]] = -1.0
         last = belief.candidates[picked[-1:]]
@@ -59,20 +59,21 @@ def picked_one_by_one(belief, n, free):
     return picked
 
 
+@pytest.mark.parametrize("margins", [[0.0] * 8, [0.0, 0.7] * 4])
 @pytest.mark.parametrize("shortlists", [(256,), (9, 40), ()])
 @pytest.mark.parametrize(("measured", "failed"), [(6, 0), (40, 8), (120, 30)])
 def test_what_is_picked_from_a_shortlist_is_what_would_be_picked_from_all(
-    monkeypatch, shortlists, measured, failed
+    monkeypatch, shortlists, measured, failed, margins
 ):
     monkeypatch.setattr(beliefs, "SHORTLISTS", shortlists)
     one, free = belief(measured, measured, failed)
-    assert one.pick(8, free) == picked_one_by_one(one, 8, free)
+    assert one.pick(margins, free) == picked_one_by_one(one, margins, free)
 
 
 def test_no_more_is_picked_than_is_free():
     one, free = belief(1, 20)
     free[:] = False
     free[[3, 500]] = True
-    assert sorted(one.pick(8, free)) == [3, 500]
+    assert sorted(one.pick([0.0] * 8, free)) == [3, 500]
     free[:] = False
-    assert one.pick(8, free) == []
+    assert one.pick([0.0] * 8, free) == []
