@@ -15,6 +15,7 @@ from autotune.measure.noise import NOISY
 from autotune.measure.replay import result_of
 from autotune.measure.result import MeasureInput, Measurer, MeasureResult
 from autotune.task import Task
+from autotune.tuner.again import measure_again
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.events import (
     End,
@@ -30,6 +31,7 @@ from autotune.tuner.events import (
 from autotune.tuner.limits import Deadline, Limits, Paces
 from autotune.tuner.patience import Patience
 from autotune.tuner.trials import Trials
+from autotune.tuner.yardstick import Yardstick
 from records import Record, RecordStore
 
 _log = logging.getLogger(__name__)
@@ -78,6 +80,11 @@ class Session:
         What was achieved, once it is over.
     error : AutotuneError or None
         Why the workload could not be measured, if it `FAILED`.
+
+    Raises
+    ------
+    UsageError
+        If the tuner has no estimate for patience, or the workload cannot be held against its goal.
     """
 
     def __init__(
@@ -113,9 +120,7 @@ class Session:
         self._untold: list[Observation] = []
         self._deferred: list[int] = []
         self._default_asked = False
-        self._machine_asked = False
-        self._ceiling_s: float | None = None
-        self._goal_s: float | None = None
+        self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
         self._noisy = False
 
@@ -138,21 +143,10 @@ class Session:
     # -- the course of it ------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take in what the log holds.
-
-        Raises
-        ------
-        UsageError
-            If the workload cannot be held against its goal.
-        """
-        goal = self.limits.goal
-        if goal is not None:
-            goal.check(self.task.flops)
-            if not goal.needs_ceiling:
-                self._goal_s = goal.seconds(*self._work(), None)
+        """Take in what the log holds."""
         self._recall()
         self._learn()
-        default = self.trials.by_index.get(self.task.default_index)
+        default = self.trials.default_record
         default_s = default.cost_s if default is not None and default.ok else None
         trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
         self.on_event(Started(trials, recorded, best, self.job, default_s))
@@ -168,7 +162,7 @@ class Session:
         AutotuneError
             If the workload cannot be measured at all.
         """
-        if self.limits.goal is not None and self._goal_s is None:
+        if self._yardstick.waits:
             self._know_machine()
         self.ended = self._end()
         if self.ended is None:
@@ -182,7 +176,7 @@ class Session:
     def fail(self, error: AutotuneError) -> None:
         """Give up: the workload cannot be measured."""
         self.ended, self.error, self._why = End.FAILED, error, str(error)
-        self._sum_up(None)
+        self._sum_up()
 
     def close(self) -> None:
         """Let others measure what was claimed here."""
@@ -198,8 +192,8 @@ class Session:
 
     def _limit(self) -> End | None:
         """Return which limit is reached, if one is, whatever is expected of going on."""
-        best_s = self.trials.best_s
-        if self._goal_s is not None and best_s is not None and best_s <= self._goal_s:
+        best_s, goal_s = self.trials.best_s, self._yardstick.goal_s
+        if goal_s is not None and best_s is not None and best_s <= goal_s:
             return End.GOAL
         if self.limits.trials is not None and len(self.trials) >= self.limits.trials:
             return End.TRIALS
@@ -228,9 +222,9 @@ class Session:
         wanted = self.limits.batch
         if self.limits.trials is not None:
             wanted = min(wanted, self.limits.trials - len(self.trials))
-        default = self.task.default_index
         first = []
-        if not self._default_asked and default not in self.trials.by_index:
+        default = self.trials.default
+        if default is not None and not self._default_asked and not self.trials.default_record:
             first, self._default_asked = [default], True
         asked = self._tuner.ask(wanted - len(first)) if wanted > len(first) else []
         return list(dict.fromkeys(first + asked))
@@ -295,44 +289,22 @@ class Session:
 
     def _know_machine(self) -> None:
         """Let the measurer find out what the machine can do, once."""
-        if self._machine_asked:
+        if self._yardstick.asked:
             return
-        self._machine_asked = True
-        ceiling = self.measurer.ceiling()
+        ceiling = self._yardstick.ask(self.measurer)
         if ceiling is not None:
-            self._ceiling_s = ceiling.of_work(*self._work())
             peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
-            self.on_event(MachineKnown(peak, copy, self._ceiling_s, self.job))
-        goal = self.limits.goal
-        if goal is not None and goal.needs_ceiling:
-            self._goal_s = goal.seconds(*self._work(), ceiling)
-
-    def _work(self) -> tuple[float | None, float, str]:
-        """Return operations, bytes, and the type of the output's elements."""
-        return self.task.flops, self.task.bytes, self.task.arguments[-1].dtype
+            self.on_event(MachineKnown(peak, copy, self._yardstick.ceiling_s, self.job))
 
     def _finish(self) -> None:
-        """Measure the default and the best configuration anew, and sum up.
-
-        The best of many noisy times is better than the truth, and the machine may have changed. In
-        the order default, best, best, default a steady drift of the machine favours neither.
-        """
-        default, best = self.task.default_index, self.trials.best_index
-        record = self.trials.by_index.get(default)
-        if not self._measured or best is None or best == default or not (record and record.ok):
-            self._sum_up()
-            return
-        costs: dict[int, tuple[float, ...]] = {default: (), best: ()}
-        order = [self.task.space.config(index) for index in (default, best, best, default)]
-        again = (MeasureInput(config, again=True) for config in order)
-        for candidate, result in self.measurer.measure(again):
-            if result.costs_s is None:
-                what = "a configuration that worked has failed when measured again"
-                _log.warning("%s: %s", self.task.workload, what)
-                self._sum_up()
-                return
-            costs[candidate.config.index] += result.costs_s
-        self._sum_up(costs[default], costs[best])
+        """Measure the default and the best configuration anew, unless they are one; sum up."""
+        default, best = self.trials.default, self.trials.best_index
+        timed = self.trials.default_record is not None and self.trials.default_record.ok
+        again = None
+        if self._measured and timed and default is not None and best not in (default, None):
+            assert best is not None
+            again = measure_again(self.task, self.measurer, default, best)
+        self._sum_up(*(again or ()))
 
     def _sum_up(
         self,
@@ -341,9 +313,9 @@ class Session:
     ) -> None:
         """Say what was achieved; without new times of the default, with those of the log."""
         assert self.ended is not None
-        if default_costs_s is None and self.ended is not End.FAILED:
-            default = self.trials.by_index.get(self.task.default_index)
-            default_costs_s = None if default is None else default.costs_s
+        default = self.trials.default_record
+        if default_costs_s is None and default is not None:
+            default_costs_s = default.costs_s
         self.summary = TuneSummary(
             trials=len(self.trials),
             measured=self._measured,
@@ -354,7 +326,7 @@ class Session:
             elapsed_s=self._clock() - self._begin,
             why=self._why,
             best_costs_s=best_costs_s,
-            ceiling_s=self._ceiling_s,
+            ceiling_s=self._yardstick.ceiling_s,
         )
         self.on_event(Finished(self.summary, self.job))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import Any
 
 from autotune.history import valid_records
@@ -11,6 +12,7 @@ from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureResult
 from autotune.task import Task
 from records import Entry, Journal, Record, RecordStore
+from search_spaces import SpaceError
 
 
 class Trials:
@@ -65,6 +67,19 @@ class Trials:
     def best_s(self) -> float | None:
         """The best time, in seconds; None if nothing worked yet."""
         return self.bests_s[-1] if self.bests_s else None
+
+    @cached_property
+    def default(self) -> int | None:
+        """The default configuration; None if none is feasible."""
+        try:
+            return self._task.default_index
+        except SpaceError:
+            return None
+
+    @property
+    def default_record(self) -> Record | None:
+        """The default configuration's record, if there is one."""
+        return None if self.default is None else self.by_index.get(self.default)
 
     @property
     def failures(self) -> dict[str, int]:

@@ -383,6 +383,23 @@ def test_a_best_that_is_the_default_is_not_measured_again(task, store):
     assert summary.best_costs_s is None
 
 
+def test_a_space_without_a_feasible_configuration_ends_the_run_at_once(store, tmp_path):
+    source = tmp_path / "infeasible.py"
+    source.write_text(
+        "from autotune import te\nfrom autotune.template import template\n\n"
+        "@template('infeasible', reference=lambda a: a)\n"
+        "def infeasible(cfg):\n"
+        "    k = cfg.define_knob('k', [1, 2])\n"
+        "    cfg.add_constraint(k > 2, 'k is large')\n"
+        "    A = te.placeholder((8,), name='A')\n"
+        "    B = te.compute((8,), lambda i: A[i], name='B')\n"
+        "    return te.create_schedule(B.op), [A, B]\n"
+    )
+    summary, measurer = run(Task.from_reference(f"{source}:infeasible", {}), store, 4)
+    assert summary.exhausted
+    assert (summary.trials, measurer.asked, summary.default_costs_s) == (0, [], None)
+
+
 def test_an_exhausted_space_ends_the_run(task, store):
     feasible = len(task.space.feasible_indices())
     summary, measurer = run(task, store, feasible + 10)

@@ -1,0 +1,32 @@
+"""The last measurements of a run: the default and the best configuration, side by side."""
+
+from __future__ import annotations
+
+import logging
+
+from autotune.measure.result import MeasureInput, Measurer
+from autotune.task import Task
+
+_log = logging.getLogger(__name__)
+
+Costs = tuple[float, ...]
+
+
+def measure_again(
+    task: Task, measurer: Measurer, default: int, best: int
+) -> tuple[Costs, Costs] | None:
+    """Return new times of two configurations, in seconds, one per repeat; None if one fails now.
+
+    The best of many noisy times is better than the truth, and the machine may have changed since
+    the default was timed. In the order default, best, best, default a steady drift of the machine
+    favours neither.
+    """
+    costs: dict[int, Costs] = {default: (), best: ()}
+    order = [task.space.config(index) for index in (default, best, best, default)]
+    for candidate, result in measurer.measure(MeasureInput(c, again=True) for c in order):
+        if result.costs_s is None:
+            what = "a configuration that worked has failed when measured again"
+            _log.warning("%s: %s", task.workload, what)
+            return None
+        costs[candidate.config.index] += result.costs_s
+    return costs[default], costs[best]
