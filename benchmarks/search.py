@@ -184,7 +184,9 @@ def main() -> None:
             details[tuner] = run(tuner, workloads, *runs)
         if options.transfer:
             details |= transfer_scores(workloads, *runs, details.get("model"))
-        if kernel_tuner.installed() and not options.no_references:
+        if not options.no_references and not kernel_tuner.installed():
+            print("no references: pip install kernel-tuner runs them, too", file=sys.stderr)
+        elif not options.no_references:
             for strategy in kernel_tuner.BASELINES:
                 name = f"{kernel_tuner.PREFIX}{strategy}"
                 details[name] = run(name, workloads, *runs)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.measure.replay import Recording, recordings
+from autotune.processes import die_with
 from autotune.tuner import kernel_tuner
 from autotune.tuner.factory import check_tuner, make_tuner
 from autotune.tuner.replay import REPLAY_BATCH, Trace, replay
@@ -156,7 +157,9 @@ def run_jobs(jobs: Sequence[ReplayJob], processes: int = 1) -> Iterator[list[Tra
     context = multiprocessing.get_context("spawn")
     with (
         _environment(dict.fromkeys(_ONE_THREAD, "1")),
-        ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool,
+        ProcessPoolExecutor(
+            min(processes, len(jobs)), context, initializer=die_with, initargs=(os.getpid(),)
+        ) as pool,
     ):
         yield from pool.map(run_job, jobs)
 

@@ -1,13 +1,21 @@
 """`autotune replay run` and `compare`: tables, JSON, pictures, and mistakes in one line."""
 
+import contextlib
 import itertools
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from autotune.cli.lists import expand_lists
 from autotune.cli.main import main
+
+T = TypeVar("T")
 
 NAMES = ["block_size_x", "tile", "use_shmem"]
 
@@ -174,6 +182,40 @@ def test_own_measurements_are_not_transferred(folder, capsys):
         assert code == 0
         found.append(json.loads(out)["runs"]["model"][0]["indices"])
     assert found[0] == found[1]
+
+
+def test_processes_of_a_comparison_end_with_it_however_it_ends(folder):
+    words = ["compare", str(folder), "--tuner", "optuna:tpe", "--repeats", "1000", "--jobs", "2"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "autotune", "replay", *words], stderr=subprocess.DEVNULL
+    )
+    try:
+        workers = wait_for(lambda: [p for p in children(run.pid) if "spawn_main" in command(p)])
+    finally:
+        run.kill()
+        run.wait()
+    assert wait_for(lambda: not any("spawn_main" in command(p) for p in workers))
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command(pid: int) -> str:
+    """Return the command line of a process; empty once it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
+def wait_for(condition: Callable[[], T], seconds: float = 60.0) -> T:
+    """Return what a condition gives once it is true."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "nothing came of it"
+        time.sleep(0.05)
+    return found
 
 
 def test_a_folder_without_measurements_is_a_mistake(tmp_path, capsys):
