@@ -183,9 +183,6 @@ def _judge(
     plans: Sequence[Plan], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
 ) -> None:
     """Raise StopError if a workload failed, or nothing valid was found for one."""
-    from autotune.report.progress import failures_text
-    from autotune.report.units import trials_text
-
     failed = [f"{s.job}: {s.error}" for s in sessions if s.error is not None]
     if failed:
         what = f"{len(failed)} of {len(sessions)} workloads could not be measured"
@@ -193,9 +190,16 @@ def _judge(
     for plan, summary in zip(plans, summaries, strict=True):
         if summary.best is None:
             name = f"{plan.label}: " if plan.label else ""
-            what = failures_text(summary.failures) if summary.failures else "nothing was measured"
-            raise StopError(
-                NOTHING_FOUND,
-                f"{name}nothing valid was found in {trials_text(summary.trials)}: {what}; "
-                f"{plan.store.path} says why",
-            )
+            raise StopError(NOTHING_FOUND, f"{name}{_nothing_valid(plan, summary)}")
+
+
+def _nothing_valid(plan: Plan, summary: TuneSummary) -> str:
+    """Return why nothing was found."""
+    from autotune.report.progress import failures_text
+    from autotune.report.units import trials_text
+
+    if not summary.trials:
+        over = summary.ended == "time"
+        return f"nothing was measured{' before the time was over; give more' if over else ''}"
+    what, path = failures_text(summary.failures), plan.store.path
+    return f"nothing valid was found in {trials_text(summary.trials)}: {what}; {path} says why"

@@ -88,11 +88,10 @@ def test_several_workloads_are_tuned_and_resumed_each_in_its_log(tmp_path):
     done = call("run", "--job", "small.toml", "--trials", 4, "--seed", 1, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == "matmul: matmul(m=16, n=16, k=16, dtype=float32) on llvm"
-    assert any(line.startswith("softmax: softmax(m=8, n=16") for line in lines)
+    assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
+    assert any(line.startswith("softmax(m=8, n=16") for line in lines)
     assert any(re.match(r"matmul +4/4 ", line) for line in lines)
     assert re.match(r"best of 2 of 2 workloads", lines[-1])
-    assert max(map(len, lines)) <= 80
     assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
     assert len(RecordStore(tmp_path / "other.jsonl").load()) == 4
     again = call("run", "--job", "small.toml", "--trials", 4, "--json-lines", cwd=tmp_path)
@@ -104,16 +103,22 @@ def test_several_workloads_are_tuned_and_resumed_each_in_its_log(tmp_path):
 
 
 def test_time_alone_goes_on_until_it_is_over(tmp_path):
+    words = ["run", "matmul", *SIZE, *QUICK, "--tuner", "random"]
+    assert call(*words, "--trials", 1, cwd=tmp_path).returncode == 0
     begin = time.monotonic()
-    words = ["--tuner", "random", "--time", "4s", "--json-lines"]
-    done = call("run", "matmul", *SIZE, *words, *QUICK, cwd=tmp_path)
+    done = call(*words, "--time", "3s", "--json-lines", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - begin < 20
-    events = events_of(done)
-    assert events[-1]["event"] != "measured"
-    (finished,) = [event for event in events if event["event"] == "finished"]
+    assert 3 <= time.monotonic() - begin < 60
+    (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "time"
-    assert finished["trials"] == len(RecordStore(tmp_path / "matmul.jsonl").load()) >= 1
+    assert finished["trials"] == len(RecordStore(tmp_path / "matmul.jsonl").load())
+
+
+def test_a_time_too_short_to_measure_anything_says_so_and_leaves_no_log(tmp_path):
+    done = call("run", "matmul", *SIZE, "--time", "0.01s", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr == "autotune: nothing was measured before the time was over; give more\n"
+    assert not (tmp_path / "matmul.jsonl").exists()
 
 
 def test_a_goal_ends_a_run(tmp_path):
