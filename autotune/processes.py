@@ -46,6 +46,16 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def limit_memory(more: int) -> None:
+    """Let this process take at most so many bytes more than it has, and leave no dump of them."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        with open("/proc/self/statm", "rb") as sizes:
+            pages = int(sizes.read().split()[5])  # of data and stacks
+        limit = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
 def refuse_forks() -> None:
     """Let every process that machine code forks from this one end at once, as far as glibc goes.
 

@@ -288,9 +288,9 @@ class Task:
             If a shape depends on knobs or on sizes that are not given.
         """
         structure = self._structures.of({})
-        if structure.error:
+        if structure.function is None:
             _ = self.space
-            structure = next(s for s in self._structures.known if not s.error)
+            structure = next(s for s in self._structures.known if s.function is not None)
         assert structure.function is not None
         outputs = structure.function.outputs
         return [

@@ -12,7 +12,6 @@ import contextlib
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -28,6 +27,7 @@ from autotune.processes import (
     end_children,
     fork_child,
     keep,
+    limit_memory,
     reap,
     set_name,
     signal_pipe,
@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 
     from autotune.measure.protocol import Channel
 
-LARGEST_BUILDER = 2 << 30
-"""Bytes of memory that a builder may have: what asks for more is refused it."""
+LARGEST_BUILDER = 1 << 30
+"""Bytes of memory that a builder may take: what asks for more is refused it."""
 
 RUNNER_SHARE = 0.75
-"""Share of the memory that is free at its birth that a runner may have."""
+"""Share of the memory that is free at its birth that a runner may take."""
 
+_UNKNOWN_MEMORY = 1 << 36
 _LARGEST_REQUEST = 4096
 
 
@@ -155,19 +156,15 @@ def _confine(role: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    limit = _memory_limit(role)
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    limit_memory(LARGEST_BUILDER if role == "build" else _runner_limit())
 
 
-def _memory_limit(role: str) -> int | None:
-    """Bytes of memory that a worker may have; None if that is not known."""
+def _runner_limit() -> int:
+    """Bytes of memory that a runner may take."""
     from autotune.runtime.memory import available_memory
 
     free = available_memory()
-    if role == "runner":
-        return None if free is None else int(free * RUNNER_SHARE)
-    return LARGEST_BUILDER if free is None else min(LARGEST_BUILDER, free)
+    return _UNKNOWN_MEMORY if free is None else int(free * RUNNER_SHARE)
 
 
 if __name__ == "__main__":

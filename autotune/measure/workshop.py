@@ -162,10 +162,10 @@ class Workshop:
 
     def _work(self, done: Callable[[], bool], jobs: Sequence[Job]) -> None:
         """Hand out work, and take what comes of it, until something holds."""
-        self._crew.refresh()
-        for desk in self._desks:
-            desk.look()
         while True:
+            self._crew.refresh()
+            for desk in self._desks:  # whoever has died is not asked, and nobody blamed for it
+                desk.look()
             self._hand_out(jobs)
             if done():
                 return

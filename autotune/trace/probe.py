@@ -17,13 +17,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from autotune.processes import die_by_signal, keep, readable
+from autotune.processes import (
+    adopt_orphans,
+    children,
+    die_by_signal,
+    keep,
+    limit_memory,
+    readable,
+)
 
 TRACE_TIMEOUT_S = 10.0
 """Seconds that one run of a template may take."""
 
+LARGEST_TRACE = 1 << 30
+"""Bytes of memory that one run of a template may take."""
+
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DECISION, _END = b".", b"!"
+_FAULTS = {b"&": "left processes behind", b"#": "ran out of memory"}
+_LEFT, _MEMORY = _FAULTS
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class Fault(NamedTuple):
@@ -46,7 +59,9 @@ def probe(
 ) -> Fault | None:
     """Run something in a child process; return None if it comes back, well or with an exception.
 
-    Where processes cannot be forked nothing is tried, and nothing is known.
+    Where processes cannot be forked nothing is tried, and nothing is known. It is a fault, too, to
+    leave processes behind or to take more memory than `LARGEST_TRACE`: that would befall this
+    process as well. What a signal ends that may have come from outside is tried once more.
 
     Parameters
     ----------
@@ -57,6 +72,25 @@ def probe(
     """
     if not hasattr(os, "fork"):
         return None
+    heard, silent, code = _tried(run, timeout_s)
+    if code in _FROM_OUTSIDE and not silent:
+        heard, silent, code = _tried(run, timeout_s)
+    decisions = heard.count(_DECISION)
+    for mark, message in _FAULTS.items():
+        if mark in heard:
+            return Fault(decisions, message)
+    if heard.endswith(_END):
+        return None
+    if silent:
+        return Fault(decisions, f"did not return within {timeout_s:g} s")
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+    return Fault(decisions, how)
+
+
+def _tried(
+    run: Callable[[Callable[[], object]], object], timeout_s: float
+) -> tuple[bytes, bool, int]:
+    """Return what the child told, whether it was still there at the end, and its exit code."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # The child runs only the template and leaves by _exit, so other threads do not matter.
@@ -81,19 +115,14 @@ def probe(
     finally:
         os.close(reader)  # It tells the keeper to bring this to an end.
         _, status = os.waitpid(keeper, 0)
-    if heard.endswith(_END):
-        return None
-    if silent:
-        return Fault(len(heard), f"did not return within {timeout_s:g} s")
-    code = os.waitstatus_to_exitcode(status)
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
-    return Fault(len(heard), how)
+    return heard, silent, os.waitstatus_to_exitcode(status)
 
 
 def _confine(writer: int) -> None:
     """Let this process, a fork of one with all sorts of things open, hold nothing but the pipe."""
     faulthandler.disable()
     os.setsid()
+    limit_memory(LARGEST_TRACE)
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
@@ -104,10 +133,19 @@ def _confine(writer: int) -> None:
 
 
 def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None:
+    adopt_orphans()
+    own, alarm, end = os.getpid(), os.dup(writer), _END
     os.register_at_fork(after_in_child=partial(_leave_to_parent, writer))
-    with contextlib.suppress(BaseException):  # The parent meets it too, and reports it.
+    try:
         run(partial(os.write, writer, _DECISION))
-    os.write(writer, _END)
+    except MemoryError:
+        end = _MEMORY
+    except BaseException:
+        pass
+    if os.getpid() != own:  # a fork that goes on in the template's place: there would be two
+        os.write(alarm, _LEFT)
+    else:
+        os.write(writer, _LEFT if children() else end)
 
 
 def _leave_to_parent(writer: int) -> None:
@@ -124,6 +162,6 @@ def _listen(reader: int, deadline: float) -> tuple[bytes, bool]:
             break
         part = os.read(reader, 4096)
         heard += part
-        if not part or part.endswith(_END):
+        if not part or part.endswith((_END, *_FAULTS)):
             return heard, False
     return heard, True

@@ -277,7 +277,7 @@ class Structures:
             schedule, tensors = self.run(source)
             lowered = lower_schedule(schedule, tensors, self.name)
             rules = [*schedule_rules(schedule), *target_rules(lowered, self.target)]
-        except (TracingError, UsageError, KeyboardInterrupt):
+        except (TracingError, UsageError, MemoryError, KeyboardInterrupt):
             raise
         except BaseException as error:  # a template may raise whatever it likes
             cause = error if isinstance(error, Exception) else None

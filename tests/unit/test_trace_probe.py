@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import psutil
 import pytest
 
@@ -107,14 +109,15 @@ def test_processes_that_a_run_started_end_with_it(tmp_path):
         with open(tmp_path / "pid", "w") as file:
             print(subprocess.Popen(["sleep", "60"]).pid, file=file)
 
-    assert probe(run) is None
+    assert probe(run) is not None
     assert gone(wait_for_number(tmp_path / "pid"))
 
 
 def test_a_process_forked_by_a_run_does_not_speak_in_its_place():
     def run(tell):
         if os.fork() == 0:
-            tell()
+            with contextlib.suppress(OSError):
+                tell()
             time.sleep(60)
         os._exit(7)
 
@@ -230,9 +233,47 @@ def test_what_fled_from_its_session_and_parent_ends_when_others_are_killed(tmp_p
     with subprocess.Popen(words, stderr=subprocess.PIPE) as parent:
         fled = wait_for_number(tmp_path / "pid")
         keeper = psutil.Process(parent.pid).children()[0]
-        run = next(child for child in keeper.children() if child.pid != fled)
-        {"parent": parent, "run": run}[whom].kill()
+        (run,) = keeper.children()
+        {"parent": parent, "run": run}[whom].send_signal(signal.SIGQUIT)
         assert gone(fled)
         parent.wait(20)
     assert gone(run.pid)
     assert gone(keeper.pid)
+
+
+def test_a_run_that_leaves_processes_behind_is_at_fault():
+    def spawn(tell):
+        subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+    assert probe(spawn) == Fault(0, "left processes behind")
+    assert probe(lambda tell: subprocess.run(["true"], check=True)) is None
+
+
+def test_a_run_whose_fork_goes_on_in_its_place_is_at_fault():
+    def fork(tell):
+        tell()
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+
+    assert probe(fork) == Fault(1, "left processes behind")
+
+
+def test_a_run_that_takes_all_memory_is_at_fault():
+    def grow(tell):
+        kept = []
+        while True:
+            kept.append(np.empty(1 << 27, dtype=np.uint8))
+
+    assert probe(grow) == Fault(0, "ran out of memory")
+    assert probe(lambda tell: bytearray(1 << 50)) == Fault(0, "ran out of memory")
+
+
+def test_a_run_that_was_killed_from_outside_is_tried_again(tmp_path):
+    def once(tell):
+        if not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert probe(once) is None
+    assert probe(lambda tell: os.kill(os.getpid(), signal.SIGKILL)) == Fault(0, "killed by SIGKILL")
