@@ -1,0 +1,193 @@
+"""How much of a tuning run goes by while nothing is built and nothing runs, and what on.
+
+    python benchmarks/overhead.py [--size 512] [--trials 256] [--words "--tuner model"] [--save]
+
+Starts `autotune run` on matmul as a process, twice under one and the same clock: builds and runs
+are intervals that the measurer tells; what remains of the wall time is overhead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common import Row, parser, report, row
+
+Span = tuple[float, float]
+"""Beginning and end in Unix seconds."""
+
+AIM = 0.10
+
+#: What the tuning process does itself: a name, and the functions that do it.
+PARTS = {
+    "tracing the template": ["autotune.task:explore"],
+    "proposing candidates": ["autotune.tuner.base:Tuner.ask"],
+    "taking in results": ["autotune.tuner.base:Tuner.tell"],
+    "estimating the gain": ["autotune.tuner.model:ModelTuner.expected_gain"],
+    "reading and writing the log": ["records.journal:Journal.add", "records.journal:Journal.news"],
+    "claiming candidates": ["records.journal:Journal.claim"],
+    "ending the workers": ["autotune.measure.local:LocalMeasurer.close"],
+}
+
+
+# -- the run, in a process of its own ----------------------------------------------------------
+
+
+def run_and_tell(path: str, words: Sequence[str]) -> int:
+    """Run the command line, and write to `path` when it did what."""
+    spans: dict[str, list[Span]] = {"main": [(time.time(), 0.0)], "build": [], "run": []}
+    for name, functions in PARTS.items():
+        for function in functions:
+            _watch(function, spans.setdefault(name, []))
+    _watch_measurer(spans)
+    from autotune.cli.main import main
+
+    code = 1
+    try:
+        code = main(["run", *words])
+    finally:
+        spans["main"] = [(spans["main"][0][0], time.time())]
+        Path(path).write_text(json.dumps(spans))
+    return code
+
+
+def _find(name: str) -> tuple[Any, str]:
+    """Return what holds a function, ``module:path.to.it``, and its name there."""
+    module, _, path = name.partition(":")
+    holder: Any = __import__(module, fromlist=["_"])
+    *parents, last = path.split(".")
+    return functools.reduce(getattr, parents, holder), last
+
+
+def _watch(name: str, spans: list[Span]) -> None:
+    """Let a function note when it was at work."""
+    holder, last = _find(name)
+    function = getattr(holder, last)
+
+    @functools.wraps(function)
+    def watched(*args: Any, **options: Any) -> Any:
+        begin = time.time()
+        try:
+            return function(*args, **options)
+        finally:
+            spans.append((begin, time.time()))
+
+    setattr(holder, last, watched)
+
+
+def _watch_measurer(spans: dict[str, list[Span]]) -> None:
+    """Note when each candidate was built and was run, as its result says."""
+    from autotune.measure.local import LocalMeasurer
+
+    measure: Callable[..., Iterator[Any]] = LocalMeasurer.measure
+
+    @functools.wraps(measure)
+    def watched(*args: Any, **options: Any) -> Iterator[Any]:
+        with contextlib.closing(measure(*args, **options)) as results:
+            for candidate, result in results:
+                spans["build"] += [result.build_span] if result.build_span else []
+                spans["run"] += [result.run_span] if result.run_span else []
+                yield candidate, result
+
+    LocalMeasurer.measure = watched
+
+
+# -- what it comes to --------------------------------------------------------------------------
+
+
+def union(spans: Sequence[Span]) -> list[Span]:
+    """Return what intervals cover, as intervals in order that do not touch."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def within(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
+    """Return what of some intervals lies between two moments."""
+    return [(max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin]
+
+
+def gaps(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
+    """Return what intervals leave uncovered between two moments."""
+    edges = [begin, *(t for span in union(within(spans, begin, end)) for t in span), end]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+
+
+def length(spans: Sequence[Span]) -> float:
+    """Return the seconds in intervals, counted once."""
+    return sum(end - begin for begin, end in union(spans))
+
+
+def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
+    """Return the shares, and what the time between builds and runs went on."""
+    work = spans["build"] + spans["run"]
+    first, last = min(work)[0], max(b for _, b in work)
+    idle = gaps(work, begin, end)
+    found = [
+        row("neither building nor running", length(idle) / (end - begin), "share", AIM, True),
+        row(
+            "the same, from the first build on",
+            length(gaps(work, first, end)) / (end - first),
+            "share",
+            AIM,
+            True,
+        ),
+        row("wall time", end - begin, "s"),
+        row("building", length(spans["build"]), "s"),
+        row("running", length(spans["run"]), "s"),
+        row("neither", length(idle), "s"),
+        row("before Python has read our code", spans["main"][0][0] - begin, "s"),
+        row("before the first build", first - begin, "s"),
+        row("after the last run", end - last, "s"),
+    ]
+    rest = gaps(work, first, last)
+    for name in PARTS:
+        mine = [part for a, b in idle for part in within(spans[name], a, b)]
+        found.append(row(f"  {name}", length(mine), "s"))
+        rest = [part for a, b in rest for part in gaps(spans[name], a, b)]
+    found.append(row("  something else, between builds and runs", length(rest), "s"))
+    return found
+
+
+def main() -> None:
+    options = parser(__doc__.split("\n")[0])
+    options.add_argument("--size", type=int, default=512, help="of the three loops")
+    options.add_argument("--trials", type=int, default=256)
+    options.add_argument("--words", default="", help="more words for the command line")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder, "spans.json")
+        sizes = [word for axis in "mnk" for word in ("--set", f"{axis}={given.size}")]
+        words = ["matmul", *sizes, "--trials", str(given.trials), "--seed", "0"]
+        words += ["--log", str(Path(folder, "log.jsonl")), *shlex.split(given.words)]
+        environment = {**os.environ, "AUTOTUNE_CACHE_DIR": str(Path(folder, "cache"))}
+        begin = time.time()
+        subprocess.run(
+            [sys.executable, __file__, "--told", str(told), *words],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+        )
+        end = time.time()
+        found = rows(json.loads(told.read_text()), begin, end)
+    report("overhead", found, given.json, given.save)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--told"]:
+        sys.exit(run_and_tell(sys.argv[2], sys.argv[3:]))
+    main()

@@ -1,0 +1,162 @@
+"""Every fault in every place: it costs its own candidate, is labelled rightly, and leaves nothing.
+
+Whole runs of the command line are watched from outside: processes, files, memory, records.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from footprint import (
+    GRACE_S,
+    assert_no_orphans,
+    environment,
+    new_token,
+    wait_for,
+    watching,
+)
+
+from autotune.measure.result import MeasureErrorNo as No
+from records import RecordStore
+
+TEMPLATES = Path(__file__).parent / "faulty_templates" / "storm.py"
+TIMEOUT_S = 2.0
+
+BUILD = f"{No.COMPILE_HOST} build the process "
+RUN = f"{No.RUNTIME_DEVICE} run the process "
+REFUSED = f"{No.INSTANTIATION_ERROR} instantiate (template: )?"
+WRONG = f"{No.WRONG_ANSWER} check "
+SLOW_BUILD = f"{No.BUILD_TIMEOUT} build building took longer than 2 s"
+SLOW_RUN = f"{No.RUN_TIMEOUT} run running took longer than 2 s"
+CLOSED = "(closed its pipes|exited with code 1)"
+
+#: Code, stage and message of every fault; "ok" where nothing that the template did hinders it.
+LABELS = {
+    "segfault": f"{BUILD}was killed by SIGSEGV while building",
+    "abort": f"{BUILD}was killed by SIGABRT while building",
+    "loop": SLOW_BUILD,
+    "sleep": SLOW_BUILD,
+    "exit": f"{REFUSED}SystemExit: 0",
+    "leave": f"{BUILD}exited with code 0 while building",
+    "terabyte": f"{REFUSED}MemoryError",
+    "grow": f"{REFUSED}MemoryError",
+    "fill": f"{REFUSED}MemoryError|{SLOW_BUILD}",  # as fast as the memory is
+    "talk": "ok",
+    "close_streams": "ok",
+    "close_all": f"{BUILD}{CLOSED} while building",
+    "fork": "ok",
+    "daemonise": "ok",
+    "spawn": "ok",
+    "threads": "ok",
+    "wander": "ok",
+    "kill_group": f"{BUILD}was killed by SIGKILL while building",
+    "terminate_group": f"{BUILD}was killed by SIGTERM while building",
+    "kill_parent": f"{BUILD}was killed by SIGKILL while building",
+    "wrong": f"{WRONG}256 of 256 elements of B are wrong",
+    "wrong_once": rf"{WRONG}1 of 256 .* first at \[37\]",
+    "nan": f"{WRONG}256 of 256 elements of B are wrong.*nan",
+    "endless": SLOW_RUN,
+    "huge": f"{No.RUNTIME_DEVICE} run .*memory",
+    "far_read": f"{RUN}was killed by SIGSEGV while running",
+    "kernel_abort": f"{RUN}was killed by SIGABRT while running",
+    "kernel_leave": f"{RUN}exited with code 0 while running",
+    "kernel_exit": f"{RUN}exited with code 0 while running",
+    "kernel_fork": "ok",
+    "kernel_close": f"{RUN}{CLOSED} while running",
+    "kernel_beyond": f"{WRONG}it wrote outside",
+    "kernel_before": f"{WRONG}it wrote outside",
+    "kernel_far_write": f"{RUN}was killed by SIGSEGV while running",
+}
+
+
+def tune(folder, template, trials, **settings):
+    """Run the command line on a template of `TEMPLATES`; (exit code, output, records, watch).
+
+    Fails if anything is left when it has ended.
+    """
+    token = new_token()
+    log = folder / "log.jsonl"
+    words = [f"--set={name}={value}" for name, value in settings.items()]
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "autotune", "run", f"{TEMPLATES}:{template}", *words),
+            *("--trials", str(trials), "--timeout", f"{TIMEOUT_S:g}", "--tuner", "random"),
+            *("--log", str(log), "--seed", "0"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(token, folder),
+    )
+    with process, watching(process.pid, token) as watch:
+        output, _ = process.communicate()
+    assert_no_orphans(token)
+    wait_for(lambda: not watch.left(), GRACE_S, "the end of all zombies")
+    assert not [name for name in watch.shared if os.path.exists(name)]
+    assert list((folder / "tmp").iterdir()) == []
+    return process.returncode, output, RecordStore(log).load(), watch
+
+
+def label(record):
+    """Return code, stage and message of a record as one text."""
+    if record.error is None:
+        return "ok"
+    return " ".join(record.error[name] for name in ("code", "stage", "message"))
+
+
+def wrongly_labelled(records):
+    """Return the labels that records should not have, by fault."""
+    labels = [(record.config["values"]["fault"], label(record)) for record in records]
+    return {
+        fault: found
+        for fault, found in labels
+        if not re.match(f"({LABELS.get(fault, 'ok')})", found)
+    }
+
+
+def storm(folder, faults, good, steps=1):
+    """Tune a space of good and faulty candidates; return what was seen of the run."""
+    trials = (len(faults) + good) * steps
+    code, output, records, watch = tune(
+        folder, "storm", trials, faults=",".join(faults), good=good, steps=steps
+    )
+    assert code == 0, output
+    assert len({record.index for record in records}) == len(records) == trials
+    assert wrongly_labelled(records) == {}
+    assert f"{trials} trials" in output.splitlines()[-1]
+    return watch
+
+
+def flat(series, tolerance):
+    """Whether the last quarter of a series is no higher than the second, but for a tolerance."""
+    values = [value for _, value in series]
+    quarter = len(values) // 4
+    return max(values[3 * quarter :]) <= max(values[quarter : 2 * quarter]) + tolerance
+
+
+def test_each_fault_costs_its_own_candidate_among_good_ones_and_nothing_else(tmp_path):
+    faults = [fault for fault in LABELS if fault != "fill"]
+    watch = storm(tmp_path, faults, good=7 * len(faults) // 3)
+    check_flat(watch)
+
+
+@pytest.mark.slow
+def test_all_faults_among_many_good_ones_several_times(tmp_path):
+    check_flat(storm(tmp_path, list(LABELS), good=7 * len(LABELS) // 3, steps=3))
+
+
+def check_flat(watch):
+    """Fail if memory or open files grew, or the children were not reaped in time."""
+    assert flat(watch.rss, 32 << 20), watch.rss[:: len(watch.rss) // 20]
+    assert flat(watch.fds, 4), watch.fds[:: len(watch.fds) // 20]
+    lasting = {pid: times for pid, times in watch.zombies.items() if times[1] - times[0] > GRACE_S}
+    assert not lasting
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", LABELS)
+def test_each_fault_alone(tmp_path, fault):
+    storm(tmp_path, [fault], 2)
