@@ -73,7 +73,7 @@ def probe(
     if not hasattr(os, "fork"):
         return None
     heard, silent, code = _tried(run, timeout_s)
-    if code in _FROM_OUTSIDE and not silent:
+    if code in _FROM_OUTSIDE and not silent and not heard.endswith((_END, *_FAULTS)):
         heard, silent, code = _tried(run, timeout_s)
     decisions = heard.count(_DECISION)
     for mark, message in _FAULTS.items():

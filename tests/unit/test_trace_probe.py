@@ -269,6 +269,14 @@ def test_a_run_that_takes_all_memory_is_at_fault():
     assert probe(lambda tell: bytearray(1 << 50)) == Fault(0, "ran out of memory")
 
 
+def test_a_run_that_came_to_an_end_is_not_tried_again(monkeypatch):
+    """Its keeper may end it before it has ended by itself."""
+    answers = [(b".!", False, -signal.SIGKILL), (b".&", False, -signal.SIGKILL)]
+    monkeypatch.setattr(probing, "_tried", lambda *_: answers.pop(0))
+    assert probe(lambda tell: None) is None
+    assert probe(lambda tell: None) == Fault(1, "left processes behind")
+
+
 def test_a_run_that_was_killed_from_outside_is_tried_again(tmp_path):
     def once(tell):
         if not (tmp_path / "killed").exists():
