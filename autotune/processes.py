@@ -241,7 +241,11 @@ def children() -> list[int]:
     """Return the process ids of all children, also of those that have ended unnoticed."""
     found: list[int] = []
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children", "rb") as listed:
+        # A thread that has just ended has left its children to another.
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/self/task/{task}/children", "rb") as listed,
+        ):
             found += map(int, listed.read().split())
     return found
 

@@ -104,7 +104,7 @@ class Worker:
         self.deadline = time.monotonic() + timeout_s
         # If it cannot be sent, nobody will answer either, which is seen when it is waited for.
         with contextlib.suppress(ChannelClosedError):
-            self.channel.send(body, payload)
+            self.channel.send(body, payload, timeout_s)
 
     def outcome(self) -> Outcome | None:
         """Return what came of the request, None as long as it may be answered; never wait."""

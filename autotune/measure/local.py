@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from types import TracebackType
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
@@ -101,12 +100,7 @@ class LocalMeasurer:
     def __enter__(self) -> LocalMeasurer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -149,7 +143,12 @@ class LocalMeasurer:
         told = self._workshop.ceiling(CEILING_TIMEOUT_S)
         if not isinstance(told.outcome, Message):
             raise AutotuneError(f"the machine's ceiling was not measured: {told.outcome}")
-        return Ceiling.from_json(told.outcome.body["ceiling"])
+        answer = told.outcome.body
+        if "error" in answer:
+            raise AutotuneError(
+                f"the machine's ceiling was not measured: {answer['error']['message']}"
+            )
+        return Ceiling.from_json(answer["ceiling"])
 
     def measure(
         self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None

@@ -26,9 +26,6 @@ from autotune.trace.knobs import Knobs
 from autotune.trace.sources import ConcreteValues, KnobTable
 from search_spaces import KnobValue
 
-LARGEST_UNSCHEDULED = 3 * 10**8
-"""Element operations that a program without a schedule does in about a second."""
-
 
 @dataclass(frozen=True)
 class Program:

@@ -13,6 +13,7 @@ import struct
 from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<II")  # bytes of the JSON, bytes after it
+_TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
 _LARGEST = 1 << 28
 _PART = 1 << 16
 
@@ -57,10 +58,16 @@ class Channel:
         """Return the file descriptor; -1 if closed."""
         return self._end.fileno()
 
-    def send(self, body: dict[str, Any], payload: bytes = b"") -> None:
-        """Send a message; ChannelClosedError if nobody reads any more."""
+    def send(
+        self, body: dict[str, Any], payload: bytes = b"", timeout_s: float | None = None
+    ) -> None:
+        """Send a message; ChannelClosedError if nobody reads any more, or goes on in time."""
         text = json.dumps(body, separators=(",", ":")).encode()
         try:
+            if timeout_s is not None:  # a process that was stopped does not read either
+                seconds, rest = divmod(max(timeout_s, 1e-3), 1.0)
+                timeval = _TIMEVAL.pack(int(seconds), int(rest * 1e6))
+                self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
             self._end.sendall(_HEADER.pack(len(text), len(payload)) + text + payload)
         except OSError as error:
             raise ChannelClosedError from error

@@ -34,6 +34,7 @@ class MeasureErrorNo(StrEnum):
     BUILD_TIMEOUT = "BUILD_TIMEOUT"
     RUN_TIMEOUT = "RUN_TIMEOUT"
     UNKNOWN = "UNKNOWN"
+    """Something in the measurer itself failed."""
 
 
 @dataclass(frozen=True)

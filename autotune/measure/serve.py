@@ -14,6 +14,7 @@ from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import CandidateError, Subject, describe
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.protocol import Channel, ChannelClosedError, Message
+from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import RunBench
 from autotune.processes import adopt_orphans, die_by_signal, end_children, is_doomed, refuse_forks
 from autotune.runtime.binary import Binary
@@ -39,12 +40,12 @@ def serve(role: str, channel: Channel) -> None:
     while True:
         try:
             request = channel.receive()
-            answer = _answer(operations[request.body["op"]], request)
+            told = answer(operations[request.body["op"]], request)
             if os.getpid() == worker:  # else a template has forked
                 end_children()
                 while os.getppid() != keeper or is_doomed(keeper):
                     signal.pause()  # the candidate has killed its keeper, and this will end too
-                channel.send(*answer)
+                channel.send(*told)
                 continue
         except ChannelClosedError:
             pass
@@ -57,15 +58,23 @@ def _leave_to_parent(channel: Channel) -> None:
     channel.close()
 
 
-def _answer(operation: Operation, request: Message) -> Message:
+def answer(operation: Operation, request: Message) -> Message:
+    """Do what a request asks for; return what came of it, errors included."""
     begin, begin_s = time.time(), time.perf_counter()
     try:
         body, payload = operation(*request)
     except CandidateError as error:
-        failure = {"code": error.code, "stage": error.stage, "message": error.message}
-        body, payload = {"error": failure, "max_error": error.max_error}, b""
+        body, payload = _failure(error), b""
+    except Exception as error:  # of the measurer itself: without a word, nobody could mend it
+        unknown = CandidateError(MeasureErrorNo.UNKNOWN, request.body["op"], describe(error))
+        body, payload = _failure(unknown), b""
     seconds = time.perf_counter() - begin_s
     return Message({**body, "seconds": seconds, "span": (begin, begin + seconds)}, payload)
+
+
+def _failure(error: CandidateError) -> dict[str, Any]:
+    failure = {"code": error.code, "stage": error.stage, "message": error.message}
+    return {"error": failure, "max_error": error.max_error}
 
 
 def _task(request: dict[str, Any]) -> Task:
@@ -163,8 +172,6 @@ def _binary(body: dict[str, Any], payload: bytes) -> Binary | None:
 
 def _loaded(binary: Binary) -> LoadedBinary:
     """Load a candidate's code; CandidateError if it cannot be linked."""
-    from autotune.measure.result import MeasureErrorNo
-
     try:
         return LoadedBinary(binary)
     except AutotuneError as error:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from types import TracebackType
 from typing import Protocol
 
 from autotune.report.events_json import JsonDisplay
@@ -46,12 +45,7 @@ class Display(Protocol):
         """Begin to show."""
         ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the terminal as it was found."""
         ...
 
@@ -89,12 +83,7 @@ class QuietDisplay:
     def __enter__(self) -> QuietDisplay:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing was changed."""
 
     def open_job(self, job: Job) -> None:
@@ -231,12 +220,7 @@ class LiveDisplay(PlainDisplay):
         self._around.enter_context(above(self._block))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take the panel away; what it said last is in the last lines."""
         self._block.clear()
         self._around.close()

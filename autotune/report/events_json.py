@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from autotune.report.job import Job
@@ -51,12 +50,7 @@ class JsonDisplay:
     def __enter__(self) -> JsonDisplay:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing was changed."""
 
     def open_job(self, job: Job) -> None:

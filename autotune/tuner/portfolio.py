@@ -80,7 +80,7 @@ class Prospect:
 def choose(prospects: Sequence[Prospect], turn: int) -> int:
     """Return which workload gets the next batch.
 
-    First come those that little is known of, the least known first. Then each `FAIR`-th batch goes
+    First come those that little is known of, in turns. Then each `FAIR`-th batch goes
     to the one that has waited longest, so that none starves, and the others to the greatest rate.
 
     Parameters

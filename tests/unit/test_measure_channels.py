@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from autotune.measure.candidate import CandidateError
 from autotune.measure.crew import Worker, WorkerDiedError, WorkerTimeoutError
 from autotune.measure.protocol import (
     Channel,
@@ -15,6 +16,8 @@ from autotune.measure.protocol import (
     Message,
     channels,
 )
+from autotune.measure.result import MeasureErrorNo
+from autotune.measure.serve import answer
 
 
 @pytest.fixture
@@ -152,3 +155,32 @@ def test_asking_a_worker_that_is_gone_is_no_error_before_it_is_waited_for(ends):
     worker.ask({"op": "build"}, timeout_s=60.0)
     worker.status = signal.SIGKILL
     assert str(worker.outcome()) == "was killed by SIGKILL"
+
+
+def test_a_process_that_does_not_read_is_not_waited_for_longer_than_for_its_answer(ends):
+    worker = Worker(ends[0])
+    worker.ask({"op": "run"}, timeout_s=0.05, payload=bytes(1 << 24))
+    assert isinstance(worker.outcome(), WorkerTimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", "no such symbol"),
+            {"code": "COMPILE_HOST", "stage": "compile", "message": "no such symbol"},
+        ),
+        (
+            OSError("no room"),
+            {"code": "UNKNOWN", "stage": "run", "message": "OSError: no room"},
+        ),
+    ],
+)
+def test_an_error_is_an_answer_that_says_where_it_happened(error, told):
+    def fail(*_):
+        raise error
+
+    body, payload = answer(fail, Message({"op": "run"}))
+    assert body["error"] == told
+    assert body["max_error"] is None
+    assert payload == b""

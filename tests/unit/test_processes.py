@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -142,7 +141,6 @@ def test_signals_are_read_off_a_pipe():
         pipe = processes.signal_pipe(signal.SIGUSR2)
         assert processes.signals_of(pipe) == b""
         os.kill(os.getpid(), signal.SIGUSR2)
-        time.sleep(0.01)
         assert processes.signals_of(pipe) == bytes([signal.SIGUSR2])
         os._exit(3)
 
