@@ -177,6 +177,9 @@ WORKLOAD: dict[str, Callable[[Any], Any]] = {
 JOB_ONLY: dict[str, Callable[[Any], Any]] = {"weight": _positive, "name": _text}
 """Readers of what makes sense among several workloads only."""
 
+_ATTRIBUTES = {"set": "settings", "timeout": "timeout_s"}
+"""Attributes of `WorkloadOptions` that are not called like their options."""
+
 
 def read(values: Values, readers: Mapping[str, Callable[[Any], Any]], prefix: str) -> Values:
     """Return options read; `prefix` goes before their names in messages.
@@ -218,19 +221,10 @@ def workload_options(values: Values, timed: bool) -> WorkloadOptions:
     UsageError
         If options do not go together, or a file is missing.
     """
-    tuner = values.get("tuner", "model")
-    transfer, storage = values.get("transfer", ()), values.get("storage")
-    check_tuner(tuner, bool(transfer), storage is not None)
-    if "patience" in values and tuner != "model":
-        raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
-    for log in transfer:
-        check_readable(log, "--transfer")
     policy = {name.replace("-", "_"): values[name] for name in _POLICY if name in values}
-    return WorkloadOptions(
-        template=values["template"],
-        settings=values.get("set", {}),
-        target=values.get("target", "llvm"),
-        tuner=tuner,
+    own = {name: value for name, value in values.items() if name not in {*_LIMITS, *_POLICY}}
+    options = WorkloadOptions(
+        **{_ATTRIBUTES.get(name, name): value for name, value in own.items()},
         limits=Limits(
             values.get("trials", None if timed else TRIALS),
             values.get("until"),
@@ -238,10 +232,10 @@ def workload_options(values: Values, timed: bool) -> WorkloadOptions:
             values.get("batch", BATCH),
         ),
         policy=TimingPolicy(**policy),
-        log=values.get("log"),
-        storage=storage,
-        timeout_s=values.get("timeout", 10.0),
-        transfer=transfer,
-        weight=values.get("weight", 1.0),
-        name=values.get("name"),
     )
+    check_tuner(options.tuner, bool(options.transfer), options.storage is not None)
+    if "patience" in values and options.tuner != "model":
+        raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
+    for log in options.transfer:
+        check_readable(log, "--transfer")
+    return options

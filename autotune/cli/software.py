@@ -30,7 +30,6 @@ LIBRARIES = (
     Library("xgboost", "xgboost", "3.2", "the model tuner cannot rank"),
     Library("optuna", "optuna", "4.0", "there are no optuna:SAMPLER tuners and no --storage"),
     Library("typer", "typer", "0.12", "there is no command line"),
-    Library("yaml", "pyyaml", "6.0", "there are no job files in YAML"),
     Library("yaml", "pyyaml", "6.0", "job files in YAML cannot be read"),
     Library("platformdirs", "platformdirs", "4.0", "there is no cache folder"),
     Library("matplotlib", "matplotlib", "3.8", "--plot draws nothing", "report"),

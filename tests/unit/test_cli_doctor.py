@@ -101,8 +101,9 @@ def test_a_library_that_is_too_old_is_told(monkeypatch):
 def test_the_libraries_are_those_that_the_package_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {*project["dependencies"], *project["optional-dependencies"]["report"]}
-    for library in software.LIBRARIES:
-        assert f"{library.package}>={library.least}" in declared
+    listed = [f"{library.package}>={library.least}" for library in software.LIBRARIES]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) <= declared
 
 
 def test_a_gpu_is_told_with_what_its_software_is():
