@@ -141,7 +141,7 @@ def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None
     except MemoryError:
         end = _MEMORY
     except BaseException:
-        pass
+        pass  # The parent meets it too, and reports it.
     if os.getpid() != own:  # a fork that goes on in the template's place: there would be two
         os.write(alarm, _LEFT)
     else:
