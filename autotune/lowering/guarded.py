@@ -38,10 +38,6 @@ MOST_TERMS = 32
 """Terms of a sum, merged ones included, beyond which its cases are not worth writing out."""
 
 
-class TooManyCasesError(Exception):
-    """An index has so many forms that expressions for all of them would be huge."""
-
-
 @dataclass(frozen=True, eq=False)
 class Hidden:
     """A sum as the index of a term: what stands inside a quotient or a remainder."""

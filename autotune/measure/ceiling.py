@@ -1,4 +1,4 @@
-"""What a machine can do at best, and how near to it some work comes.
+"""What a machine can do at best, and the least time that some work so takes on it.
 
 No published figure is used: virtual machines, power limits and neighbours do not read data sheets.
 """
@@ -42,10 +42,6 @@ class Ceiling:
         moving_s = touched_bytes / self.copy_bytes_s
         peak = self.peak_flops.get(dtype)
         return moving_s if flops is None or peak is None else max(moving_s, flops / peak)
-
-    def share(self, cost_s: float, flops: float | None, touched_bytes: float, dtype: str) -> float:
-        """Return the least seconds for some work over those it takes: 1 is as fast as can be."""
-        return self.of_work(flops, touched_bytes, dtype) / cost_s
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

@@ -168,11 +168,6 @@ class TuneSummary:
     ceiling_s: float | None = None
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the tuner had nothing more to propose."""
-        return self.ended is End.EXHAUSTED
-
-    @property
     def default_cost_s(self) -> float | None:
         """Median time of the default configuration; None if there is none."""
         return None if self.default_costs_s is None else statistics.median(self.default_costs_s)

@@ -18,7 +18,7 @@ from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.task import Task, code_hash
 from autotune.tuner.base import Observation
-from autotune.tuner.events import Finished, Measured, Started
+from autotune.tuner.events import End, Finished, Measured, Started
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.grid import GridTuner
 from autotune.tuner.loop import tune
@@ -236,7 +236,7 @@ def test_what_another_run_gave_up_is_measured_when_nothing_else_is_left(task, st
     summary, measurer = run(task, store, feasible, Later(task, other))
     assert measurer.asked.index(1) == feasible - 2
     assert 2 not in measurer.asked
-    assert summary.exhausted
+    assert summary.ended is End.EXHAUSTED
     assert summary.trials == feasible - 1
 
 
@@ -396,14 +396,14 @@ def test_a_space_without_a_feasible_configuration_ends_the_run_at_once(store, tm
         "    return te.create_schedule(B.op), [A, B]\n"
     )
     summary, measurer = run(Task.from_reference(f"{source}:infeasible", {}), store, 4)
-    assert summary.exhausted
+    assert summary.ended is End.EXHAUSTED
     assert (summary.trials, measurer.asked, summary.default_costs_s) == (0, [], None)
 
 
 def test_an_exhausted_space_ends_the_run(task, store):
     feasible = len(task.space.feasible_indices())
     summary, measurer = run(task, store, feasible + 10)
-    assert summary.exhausted
+    assert summary.ended is End.EXHAUSTED
     assert summary.trials == feasible
     assert len(set(measurer.asked)) == feasible
 
@@ -424,7 +424,7 @@ def test_the_summary_names_the_best_and_the_failures(task, store):
     assert summary.best is not None
     assert summary.best.index == 1
     assert summary.failures == {"RUN_TIMEOUT": 2}
-    assert not summary.exhausted
+    assert summary.ended is not End.EXHAUSTED
     nothing, _ = run(task, RecordStore(store.path.with_name("x")), 1, FakeMeasurer(failing=[0]))
     assert nothing.best is None
 

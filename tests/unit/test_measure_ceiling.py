@@ -26,7 +26,6 @@ def test_work_takes_as_long_as_its_operations_or_its_bytes_whichever_is_more():
     assert MACHINE.of_work(200e9, 40e9, "float32") == 4.0
     assert MACHINE.of_work(None, 5e9, "float32") == 0.5
     assert MACHINE.of_work(200e9, 5e9, "int8") == 0.5
-    assert MACHINE.share(4.0, 200e9, 1e9, "float32") == 0.5
 
 
 def test_a_ceiling_survives_json():
