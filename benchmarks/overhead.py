@@ -2,8 +2,8 @@
 
     python benchmarks/overhead.py [--size 512] [--trials 256] [--words "--tuner model"] [--save]
 
-Starts `autotune run` on matmul as a process, twice under one and the same clock: builds and runs
-are intervals that the measurer tells; what remains of the wall time is overhead.
+Starts `autotune run` on matmul as a process. Builds and runs are intervals that the measurer tells;
+what they leave of the wall time is overhead.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common import Row, parser, report, row
+if TYPE_CHECKING:
+    from common import Row
 
 Span = tuple[float, float]
 """Beginning and end in Unix seconds."""
@@ -134,6 +135,8 @@ def length(spans: Sequence[Span]) -> float:
 
 def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
     """Return the shares, and what the time between builds and runs went on."""
+    from common import row
+
     work = spans["build"] + spans["run"]
     first, last = min(work)[0], max(b for _, b in work)
     idle = gaps(work, begin, end)
@@ -164,6 +167,8 @@ def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
 
 
 def main() -> None:
+    from common import parser, report  # not where a run is watched: they load NumPy
+
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--size", type=int, default=512, help="of the three loops")
     options.add_argument("--trials", type=int, default=256)
