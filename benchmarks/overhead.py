@@ -47,6 +47,9 @@ PARTS = {
 def run_and_tell(path: str, words: Sequence[str]) -> int:
     """Run the command line, and write to `path` when it did what."""
     spans: dict[str, list[Span]] = {"main": [(time.time(), 0.0)], "build": [], "run": []}
+    from autotune.cli.threads import load_numpy_for_one_thread
+
+    load_numpy_for_one_thread()  # as the command does before it loads anything else
     for name, functions in PARTS.items():
         for function in functions:
             _watch(function, spans.setdefault(name, []))
