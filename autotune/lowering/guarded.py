@@ -34,9 +34,6 @@ Bounds: TypeAlias = tuple[Expr | None, Expr | None]
 
 UNKNOWN: Bounds = (None, None)
 
-MOST_TERMS = 32
-"""Terms of a sum, merged ones included, beyond which its cases are not worth writing out."""
-
 
 @dataclass(frozen=True, eq=False)
 class Hidden:

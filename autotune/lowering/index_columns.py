@@ -7,23 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select, Var
-from autotune.lowering.column_sums import (
-    NO_UPPER,
-    Extremum,
+from autotune.lowering.candidate_columns import (
     HardIndexError,
-    Hidden,
     Int,
     IntColumn,
     Mask,
-    Slot,
-    Sum,
-    Sums,
-    add,
     both,
-    constant,
     decided,
     most,
     where,
+)
+from autotune.lowering.column_sums import Sums
+from autotune.lowering.column_terms import (
+    NO_UPPER,
+    Extremum,
+    Hidden,
+    Slot,
+    Sum,
+    add,
+    constant,
 )
 from autotune.lowering.conditions import is_knob_only
 from autotune.lowering.strides import NO_MODULUS

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from autotune.ir.expr import Expr, Knob, Var
 from autotune.ir.simplify import Simplifier
 from autotune.ir.visitor import walk_expr
-from autotune.lowering.column_sums import HardIndexError
+from autotune.lowering.candidate_columns import HardIndexError
 from autotune.lowering.index_columns import touch_columns
 from autotune.lowering.strides import ABSENT, Amount, Touch, text_touches
 
