@@ -50,3 +50,11 @@ class LoadError(AutotuneError):
 
 class SaveError(AutotuneError):
     """A function that cannot be saved: where to, or how it was built."""
+
+
+def told(error: BaseException) -> str:
+    """Return what an exception says, which may be nothing, also if it cannot say it."""
+    try:
+        return str(error)
+    except Exception as why:
+        return f"(it cannot be printed: {type(why).__name__})"

@@ -100,8 +100,8 @@ def signals_of(reader: int) -> bytes:
 
 def is_doomed(process: int) -> bool:
     """Whether a process was sent SIGKILL, of which it may not have come to die yet."""
-    with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as facts:
-        pending = [int(f.split()[1], 16) for f in facts if f.startswith(("SigPnd:", "ShdPnd:"))]
+    with open(f"/proc/{process}/status", "rb") as facts:
+        pending = [int(f.split()[1], 16) for f in facts if f.startswith((b"SigPnd:", b"ShdPnd:"))]
     return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 

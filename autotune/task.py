@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, told
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.printer import expr_text
@@ -327,7 +327,8 @@ class Task:
                 return self.template.flops_for(self.args)
         except Exception as error:
             raise UsageError(
-                f"flops of template {self.template.name!r} failed: {type(error).__name__}: {error}"
+                f"flops of template {self.template.name!r} failed: "
+                f"{type(error).__name__}: {told(error)}"
             ) from error
 
     @property

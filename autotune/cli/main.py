@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from autotune.cli.messages import Messages
 from autotune.cli.output import (
@@ -33,6 +36,18 @@ _SYSTEM = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ELOOP, errno.ENAMETOOLONG),
 }
 """What a system that lacks something, or forbids it, answers; never a mistake of ours."""
+
+
+def entry() -> NoReturn:
+    """Run the process's command line and leave at once.
+
+    Threads and exit handlers that templates have left behind are not waited for: they may hang.
+    """
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # what it says of that is said already
+            stream.flush()
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

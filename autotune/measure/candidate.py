@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, told
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.binary import Binary
 from autotune.runtime.signature import Signature
@@ -29,7 +29,7 @@ class CandidateError(Exception):
 
 def describe(error: BaseException) -> str:
     """Return an exception as one line; our own errors need no type in front."""
-    text = " ".join(str(error).split())
+    text = " ".join(told(error).split())
     if not isinstance(error, AutotuneError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, told
 from autotune.measure.accuracy import Array
 
 
@@ -44,8 +44,8 @@ def expected_outputs(
     except Exception as error:
         hint = "; it may not change its inputs, only return new arrays"
         raise UsageError(
-            f"the reference of template {name!r} failed: {type(error).__name__}: {error}"
-            + (hint if "read-only" in str(error) else "")
+            f"the reference of template {name!r} failed: {type(error).__name__}: {told(error)}"
+            + (hint if "read-only" in told(error) else "")
         ) from error
     found = list(returned) if isinstance(returned, list | tuple) else [returned]
     if len(found) != len(outputs):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import ModuleType
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, told
 from autotune.target import Target
 from autotune.template import Template
 from autotune.trace.probe import probe
@@ -159,7 +159,7 @@ def _import_file(path: str) -> ModuleType:
 
 def _what(error: BaseException) -> str:
     """Return the type of an exception and what it says."""
-    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    what = error.msg if isinstance(error, SyntaxError) else told(error)
     return f"{type(error).__name__}{f': {what}' if what else ''}"
 
 

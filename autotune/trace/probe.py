@@ -21,6 +21,7 @@ from autotune.processes import (
     adopt_orphans,
     children,
     die_by_signal,
+    is_doomed,
     keep,
     limit_memory,
     readable,
@@ -134,7 +135,7 @@ def _confine(writer: int) -> None:
 
 def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None:
     adopt_orphans()
-    own, alarm, end = os.getpid(), os.dup(writer), _END
+    own, keeper, alarm, end = os.getpid(), os.getppid(), os.dup(writer), _END
     os.register_at_fork(after_in_child=partial(_leave_to_parent, writer))
     try:
         run(partial(os.write, writer, _DECISION))
@@ -144,8 +145,10 @@ def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None
         pass  # The parent meets it too, and reports it.
     if os.getpid() != own:  # a fork that goes on in the template's place: there would be two
         os.write(alarm, _LEFT)
-    else:
-        os.write(writer, _LEFT if children() else end)
+        return
+    while os.getppid() != keeper or is_doomed(keeper):
+        signal.pause()  # the template has killed its parent, and this will end too
+    os.write(writer, _LEFT if children() else end)
 
 
 def _leave_to_parent(writer: int) -> None:

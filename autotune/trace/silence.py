@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 
 _UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
 @contextlib.contextmanager
@@ -44,16 +47,27 @@ def silenced() -> Iterator[None]:
 
 @contextlib.contextmanager
 def contained() -> Iterator[None]:
-    """As `silenced`; working folder, file mode mask, environment and signals are restored, too."""
+    """As `silenced`, and much of what code can change in its process is restored afterwards.
+
+    That is the working folder, the file mode mask, the environment, how signals are handled, that
+    no timer sends any, limits of resources (as far as they may be raised again) and of recursion.
+    """
     folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
     mask = os.umask(0o077)
     os.umask(mask)
     environment = dict(os.environ)
     handlers = {number: signal.getsignal(number) for number in _handled()}
+    idle_timers = [timer for timer in _TIMERS if signal.getitimer(timer) == (0.0, 0.0)]
+    limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
+    recursion = sys.getrecursionlimit()
     try:
         with silenced():
             yield
     finally:
+        for timer in idle_timers:
+            signal.setitimer(timer, 0.0)
+        sys.setrecursionlimit(recursion)
+        _restore_limits(limits)
         os.fchdir(folder)
         os.close(folder)
         os.umask(mask)
@@ -68,6 +82,17 @@ def _handled() -> Iterable[signal.Signals]:
     if threading.current_thread() is not threading.main_thread():
         return ()
     return [number for number in signal.Signals if number not in _UNHANDLED]
+
+
+def _restore_limits(before: dict[int, tuple[int, int]]) -> None:
+    for limit, (soft, hard) in before.items():
+        now = resource.getrlimit(limit)
+        if now == (soft, hard):
+            continue
+        try:
+            resource.setrlimit(limit, (soft, hard))
+        except (OSError, ValueError):  # only root may raise a hard limit again
+            resource.setrlimit(limit, (now[1], now[1]))
 
 
 def _restore_environment(before: dict[str, str]) -> None:

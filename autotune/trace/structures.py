@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError
+from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, told
 from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.stmt import Function
 from autotune.lowering.finalise import analyse
@@ -304,7 +304,7 @@ class Structures:
         )
 
     def _message(self, error: BaseException) -> str:
-        text = str(error).strip().split("\n")[0]
+        text = told(error).strip().split("\n")[0]
         if isinstance(error, InstantiationError):
             return text
         if isinstance(error, AutotuneError):

@@ -318,6 +318,40 @@ def test_a_run_says_what_is_refused_and_nothing_that_the_template_writes(tmp_pat
     assert found["workload"]["template"] == "loud"
 
 
+LINGERING = """
+import atexit
+import threading
+import time
+from autotune import te
+from autotune.template import template
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("nothing to say")
+
+@template("lingering", reference=lambda a: a + 1)
+def lingering(cfg, n: int):
+    atexit.register(time.sleep, 60)
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    A = te.placeholder((n,), "float32", name="A")
+    B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+    if cfg.define_knob("k", [1, 2]) == 2:
+        raise Mute
+    return te.create_schedule(B.op), [A, B]
+"""
+
+
+def test_what_a_template_leaves_running_does_not_hold_up_or_end_a_command(tmp_path):
+    (tmp_path / "lingering.py").write_text(LINGERING)
+    begin = time.monotonic()
+    words = ["show", "lingering.py:lingering", "--set", "n=8", "--space"]
+    done = call(*words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 configurations, 1 allowed" in done.stdout
+    assert "Mute: (it cannot be printed: ValueError)" in done.stdout
+    assert time.monotonic() - begin < 30.0
+
+
 def test_the_time_limit_holds_for_tracing_too(tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
     words = ["-v", "run", "loud.py:loud", "--set", "n=9", "--trials", 1, "--timeout", 1]

@@ -259,6 +259,13 @@ def test_a_run_whose_fork_goes_on_in_its_place_is_at_fault():
     assert probe(fork) == Fault(1, "left processes behind")
 
 
+def test_a_run_that_kills_its_parent_is_at_fault():
+    def kill(tell):
+        os.kill(os.getppid(), signal.SIGKILL)
+
+    assert probe(kill, timeout_s=5.0) == Fault(0, "killed by SIGKILL")
+
+
 def test_a_run_that_takes_all_memory_is_at_fault():
     def grow(tell):
         kept = []

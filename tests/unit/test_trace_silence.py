@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -84,6 +85,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_TEST_REMOVED", "before")
     before = dict(os.environ)
     handler = signal.getsignal(signal.SIGTERM)
+    files, recursion = resource.getrlimit(resource.RLIMIT_NOFILE), sys.getrecursionlimit()
     mask = os.umask(0o027)
     try:
         with contained():
@@ -93,11 +95,17 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
             os.environ["AUTOTUNE_TEST_ADDED"] = "new"
             del os.environ["AUTOTUNE_TEST_REMOVED"]
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.setitimer(signal.ITIMER_PROF, 60.0, 60.0)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files[0] - 1, files[1]))
+            sys.setrecursionlimit(recursion + 1)
     finally:
         assert os.umask(mask) == 0o027
     assert os.getcwd() == str(tmp_path)
     assert dict(os.environ) == before
     assert signal.getsignal(signal.SIGTERM) is handler
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == files
+    assert sys.getrecursionlimit() == recursion
 
 
 def test_code_in_another_thread_is_contained_but_for_signals(tmp_path, monkeypatch):
