@@ -58,6 +58,8 @@ class ModelSettings:
         With each measurement in vain, every other proposal has to better the best time by so much
         more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches
         a plateau in vain so looks elsewhere, too.
+    boldness_halved : float
+        Measurements after which boldness counts half, and so on.
     climbs : int
         Times that, in a large space, the surroundings of the best candidates are judged, too.
     candidates : CandidateSettings
@@ -72,6 +74,7 @@ class ModelSettings:
     trusted: float = 0.0
     boldness: float = 0.1
     boldest: float = 1.0
+    boldness_halved: float = 50.0
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
@@ -146,6 +149,7 @@ class ModelTuner(Tuner):
         known = len(self._told)
         vain = 0 if best is None else self._progress.in_vain(best.throughput, known)
         bold = min(settings.boldness * vain, settings.boldest)
+        bold *= 0.5 ** (known / settings.boldness_halved)
         return [bold if (known + number) % 2 else 0.0 for number in range(n)]
 
     def _informed(self) -> bool:
