@@ -373,7 +373,7 @@ def test_what_fails_when_measured_once_more_leaves_the_first_times_and_a_warning
     assert summary.default_costs_s == (10.0,)
     assert summary.best_costs_s is None
     (message,) = caplog.messages
-    assert message == "plain(n=64): a configuration that worked has failed when measured again"
+    assert message == "plain(n=64): what worked before has failed when measured again: wrong"
 
 
 def test_a_best_that_is_the_default_is_not_measured_again(task, store):
