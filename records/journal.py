@@ -66,9 +66,10 @@ class Journal:
         RecordError
             As `RecordStore.load`.
         """
-        with self._store.reading() as fd:
-            if fd is not None:
-                self._look(fd)
+        if not self._is_known():
+            with self._store.reading() as fd:
+                if fd is not None:
+                    self._look(fd)
         news, self._untold = self._untold, []
         return news
 
@@ -127,6 +128,14 @@ class Journal:
                 self._lines += 1
         self._claims.release(str(entry))
         return not filled
+
+    def _is_known(self) -> bool:
+        """Whether the log ends where it was last seen to end; whoever is writing is not done."""
+        try:
+            status = os.stat(self._store.path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino, status.st_size) == (*self._file, self._end)
 
     def _look(self, fd: int) -> None:
         """Take in what others have appended to the locked log."""

@@ -54,6 +54,9 @@ class CostModel(ABC):
             If shapes disagree, or a throughput is negative or not finite.
         """
 
+    def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
+        """Load what the first fit would load."""
+
     @abstractmethod
     def predict(self, features: FloatMatrix) -> FloatVector:
         """Return one score per row, shape (n,); higher is faster.

@@ -67,6 +67,10 @@ class XGBCostModel(CostModel):
         self.settings = settings or XGBSettings()
         self._members: list[_Member] = []
 
+    def prepare(self) -> None:
+        """Load XGBoost."""
+        import xgboost  # noqa: F401
+
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
         """Train every member on the measured rows; see :meth:`CostModel.fit`."""
         check_training_data(features, throughput)

@@ -82,6 +82,12 @@ class Tuner(ABC):
     def _propose(self, n: int) -> Iterable[int]:
         """Return up to ``n`` distinct, feasible candidates that were never seen."""
 
+    def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
+        """Do now what takes long and needs no measurements, while workers start.
+
+        Without it the same is done when it is needed.
+        """
+
     def ask(self, n: int) -> list[int]:
         """Return up to ``n`` candidates to measure; fewer near the end, [] when exhausted.
 

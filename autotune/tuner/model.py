@@ -126,6 +126,11 @@ class ModelTuner(Tuner):
         self._audit = Audit()
         self._progress = Progress()
 
+    def prepare(self) -> None:
+        """Work out the features that the trees read, if there are any."""
+        if self._surrogate.trends:
+            self._trees.prepare()
+
     # -- proposals -------------------------------------------------------------------------
 
     def _propose(self, n: int) -> list[int]:

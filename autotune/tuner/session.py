@@ -34,6 +34,9 @@ from autotune.tuner.trials import Trials
 from autotune.tuner.yardstick import Yardstick
 from records import Record, RecordStore
 
+LONG_RUN = 24
+"""Trials of a run that is long enough for its tuner to need everything it has."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -150,6 +153,8 @@ class Session:
         default_s = default.cost_s if default is not None and default.ok else None
         trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
         self.on_event(Started(trials, recorded, best, self.job, default_s))
+        if self._limit() is None and (trials is None or trials - recorded > LONG_RUN):
+            self._tuner.prepare()  # the workers are starting up meanwhile
 
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.

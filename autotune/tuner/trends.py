@@ -112,6 +112,11 @@ class TreeTrend:
         """The model that learned from everything; None before it can learn anything."""
         return self._model
 
+    def prepare(self) -> None:
+        """Work out which features there are, and load the library of the models."""
+        _ = self._features.names
+        self._make_model(self._seed).prepare()
+
     def learn(self, told: Sequence[Observation]) -> None:
         """Train on all observations, and on all but a fold for each fold, if many are new."""
         throughput = np.array([o.throughput for o in told])
