@@ -108,6 +108,13 @@ def _text(value: Any) -> str:
     return value
 
 
+def _name(value: Any) -> str:
+    name = _text(value)
+    if not (name.strip() and name.isprintable()):  # what steers a terminal would be obeyed
+        raise UsageError(f"must be one line of printable text, not {value!r}")
+    return name
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -174,7 +181,7 @@ WORKLOAD: dict[str, Callable[[Any], Any]] = {
 }
 """Readers of what concerns a workload."""
 
-JOB_ONLY: dict[str, Callable[[Any], Any]] = {"weight": _positive, "name": _text}
+JOB_ONLY: dict[str, Callable[[Any], Any]] = {"weight": _positive, "name": _name}
 """Readers of what makes sense among several workloads only."""
 
 _ATTRIBUTES = {"set": "settings", "timeout": "timeout_s"}

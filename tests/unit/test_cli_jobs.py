@@ -227,6 +227,8 @@ MISTAKES = [
     (ONE + "timeout = 0", "timeout must be a number > 0"),
     (ONE + "timeout = inf", "timeout must be a number > 0"),
     (ONE + "weight = -1", "weight must be a number > 0"),
+    (ONE + r'name = "a\u001b[31m"', "workload 1: name must be one line of printable text"),
+    (ONE + 'name = " "', "name must be one line of printable text"),
     (ONE + "patience = 3", "patience.* between 0 and 1"),
     (ONE + "patience = 'much'", "patience must be a number"),
     (ONE + "patience = 0.1\ntuner = 'grid'", "workload 1: patience needs a tuner"),
