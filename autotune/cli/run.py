@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from autotune.report.progress import Progress
     from autotune.task import Task
     from autotune.tuner.events import TuneSummary
+    from autotune.tuner.limits import Deadline
     from autotune.tuner.session import Session
     from autotune.tuner.transfer import TransferPrior
 
@@ -76,7 +77,7 @@ def _run(options: RunOptions, begin: float) -> None:
     try:
         with contextlib.ExitStack() as around:
             display = make_display(View(options.view), progress, say)
-            measurers = [around.enter_context(_measurer(plan, seed)) for plan in plans]
+            measurers = [around.enter_context(_measurer(plan, seed, deadline)) for plan in plans]
             measurers[0].start()  # it starts up while the template is traced here
             for plan in plans:
                 _require_feasible(plan.task)
@@ -94,12 +95,18 @@ def _run(options: RunOptions, begin: float) -> None:
     _judge(plans, sessions, summaries)
 
 
-def _measurer(plan: Plan, seed: int) -> LocalMeasurer:
+def _measurer(plan: Plan, seed: int, deadline: Deadline) -> LocalMeasurer:
     from autotune.measure.local import LocalMeasurer
 
     task, options = plan.task, plan.options
     return LocalMeasurer(
-        task.template_ref, task.args, task.target, options.policy, options.timeout_s, seed
+        task.template_ref,
+        task.args,
+        task.target,
+        options.policy,
+        options.timeout_s,
+        seed,
+        left_s=lambda: deadline.left_s,
     )
 
 

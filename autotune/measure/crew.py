@@ -171,10 +171,13 @@ class Crew:
         """Take in which workers have ended."""
         self._hear(0.0)
 
-    def next_outcome(self, workers: Sequence[Worker]) -> tuple[Worker, Outcome]:
+    def next_outcome(
+        self, workers: Sequence[Worker], until: float = math.inf
+    ) -> tuple[Worker, Outcome] | None:
         """Wait for what comes of a request to one of several busy workers.
 
-        A worker that died, or was too slow, is gone when this returns.
+        A worker that died, or was too slow, is gone when this returns. None comes of it until a
+        time by `time.monotonic`.
 
         Raises
         ------
@@ -190,8 +193,10 @@ class Crew:
                     if not isinstance(outcome, Message):
                         self.end(worker)
                     return worker, outcome
+            if time.monotonic() >= until:
+                return None
             self._hear(
-                min(worker.deadline for worker in workers),
+                min(until, *(worker.deadline for worker in workers)),
                 [worker.channel for worker in workers if not worker.silent],
             )
 

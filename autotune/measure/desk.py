@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
 from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.measure.crew import Crew, Outcome, Worker, WorkerDiedError
+from autotune.measure.crew import (
+    Crew,
+    Outcome,
+    Worker,
+    WorkerDiedError,
+    WorkerTimeoutError,
+)
 from autotune.measure.protocol import Message
 
 _log = logging.getLogger(__name__)
 
-PREPARE_TIMEOUT_S = 600.0
-"""For importing and tracing the template, drawing inputs and computing the reference."""
+SLOW_S = 10.0
+"""After so long it is said what keeps a worker that opens the workload."""
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
@@ -56,6 +63,8 @@ class Desk:
         How often it was asked for a candidate.
     lost : int
         Workers that died here or had to be killed.
+    slow_at : float
+        Time by `time.monotonic` at which `say_slow` has something to say, unless it answers.
     """
 
     def __init__(self, crew: Crew, role: str, template: str) -> None:
@@ -64,10 +73,12 @@ class Desk:
         self.doing: str | None = None
         self.asked = 0
         self.lost = 0
+        self.slow_at = math.inf
         self._crew = crew
         self._role = role
         self._template = template
         self._since = 0.0
+        self._opening_s = math.inf
         self._killed = False
 
     @property
@@ -86,14 +97,25 @@ class Desk:
         if self.worker is not None:
             self._crew.end(self.worker)
         self.worker = self.doing = None
+        self.slow_at = math.inf
         self.prepared = False
 
-    def prepare(self, body: dict[str, Any], payload: bytes = b"") -> None:
-        """Have a new worker open the workload."""
+    def prepare(self, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
+        """Have a new worker import and trace the template, or draw inputs and answers."""
         assert self.worker is None
         self.worker = self._crew.start(self._role)
         self.asked = 0
-        self._ask("open", body, PREPARE_TIMEOUT_S, payload)
+        self._opening_s = timeout_s
+        self.slow_at = time.monotonic() + SLOW_S
+        self._ask("open", body, timeout_s, payload)
+
+    def say_slow(self) -> None:
+        """Warn, once, if the worker that opens the workload takes long."""
+        if time.monotonic() >= self.slow_at:
+            self.slow_at = math.inf
+            what = "the reference of" if self._role == "run" else "importing and tracing"
+            message = "%s template %r takes long; it is given up after %.0f s"
+            _log.warning(message, what, self._template, self._opening_s)
 
     def ask(self, op: str, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
         """Ask about a candidate."""
@@ -109,7 +131,7 @@ class Desk:
         """Take what came of the request; a worker that did not answer is gone."""
         assert self.doing is not None
         told = Told(self.doing, outcome, (self._since, time.time()))
-        self.doing = None
+        self.doing, self.slow_at = None, math.inf
         if not isinstance(outcome, Message):
             self.leave()
             self.lost += 1
@@ -133,6 +155,12 @@ class Desk:
                 raise UsageError(f"template {self._template!r} cannot be measured: {refused}")
             self.prepared, self._killed = True, False
             return outcome
+        if isinstance(outcome, WorkerTimeoutError):
+            raise AutotuneError(
+                f"template {self._template!r} cannot be measured: starting, tracing it and "
+                f"computing its reference took longer than {self._opening_s:.0f} s; more time, or "
+                "a larger time-out for candidates, gives it more"
+            )
         message = (
             f"template {self._template!r} cannot be measured: the process that started, traced it "
             f"and computed its reference failed ({outcome})"

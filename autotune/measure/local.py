@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -62,6 +62,9 @@ class LocalMeasurer:
         Processes that build at a time; by default one for each CPU, at most four.
     overlap : bool
         Whether candidates are built while others run: for devices that builders do not use.
+    left_s : callable, optional
+        Returns how many seconds there are for all that is still to do, None for any: the
+        template's reference gets no more (but ten seconds).
 
     Attributes
     ----------
@@ -79,6 +82,7 @@ class LocalMeasurer:
         seed: int = 0,
         builders: int | None = None,
         overlap: bool = False,
+        left_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
@@ -95,6 +99,7 @@ class LocalMeasurer:
             builders or min(thread_count(), MOST_BUILDERS),
             timeout_s,
             self._known,
+            left_s,
         )
 
     def __enter__(self) -> LocalMeasurer:

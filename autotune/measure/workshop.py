@@ -25,6 +25,26 @@ _log = logging.getLogger(__name__)
 WORN_OUT = 400
 """Candidates after which a builder is replaced: LLVM keeps some 70 KB of each."""
 
+OPENING_S, OPENINGS = 60.0, 6.0
+"""A worker has so many seconds to open the workload, or so many times a candidate's time-out."""
+
+LEAST_OPENING_S = 10.0
+"""It has so many even if the time of the run is over: the last comparison may need new workers."""
+
+
+def opening_seconds(timeout_s: float, left_s: float | None) -> float:
+    """Return how long a worker may take to open the workload: the reference is computed then.
+
+    Parameters
+    ----------
+    timeout_s : float
+        Seconds that a candidate may take to build, and again to run.
+    left_s : float or None
+        Seconds that are left for the run; None for any.
+    """
+    most_s = max(OPENING_S, OPENINGS * timeout_s)
+    return most_s if left_s is None else min(most_s, max(left_s, LEAST_OPENING_S))
+
 
 @dataclass(eq=False)
 class Job:
@@ -70,6 +90,8 @@ class Workshop:
         Seconds a candidate may take to build, and again to run.
     known : sequence of str
         Code hashes of candidates that need not be compiled; the owner appends to it.
+    left_s : callable
+        Returns how many seconds there are for all that is still to do; None for any.
 
     Attributes
     ----------
@@ -84,12 +106,14 @@ class Workshop:
         builders: int,
         timeout_s: float,
         known: Sequence[str],
+        left_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.reference: str | None = None
         self._opening = dict(opening)
         self._running = dict(running)
         self._timeout_s = timeout_s
         self._known = known
+        self._left_s = left_s
         self._crew = Crew()
         template = opening["template"]
         self._builders = [_Builder(self._crew, "build", template) for _ in range(builders)]
@@ -170,14 +194,19 @@ class Workshop:
             if done():
                 return
             busy = {desk.worker: desk for desk in self._desks if desk.doing and desk.worker}
-            worker, outcome = self._crew.next_outcome(list(busy))
-            self._take(busy[worker], outcome)
+            told = self._crew.next_outcome(list(busy), min(d.slow_at for d in busy.values()))
+            if told is not None:
+                worker, outcome = told
+                self._take(busy[worker], outcome)
+            for desk in busy.values():
+                desk.say_slow()
 
     def _hand_out(self, jobs: Sequence[Job]) -> None:
         """Give work to all who could work."""
         if self._description is not None and self._runner.worker is None:
             body, payload = self._description
-            self._runner.prepare(self._request(**self._running, **body), payload)
+            request = self._request(**self._running, **body)
+            self._runner.prepare(request, self._opening_s, payload)
         waiting = deque(job for job in jobs if not job.taken)
         for builder in self._builders:
             if waiting and builder.idle and builder.asked >= WORN_OUT:
@@ -189,7 +218,11 @@ class Workshop:
 
     def _open_builder(self, builder: _Builder) -> None:
         builder.knows = 0
-        builder.prepare(self._request(describe=self._description is None))
+        builder.prepare(self._request(describe=self._description is None), self._opening_s)
+
+    @property
+    def _opening_s(self) -> float:
+        return opening_seconds(self._timeout_s, self._left_s())
 
     def _request(self, **more: Any) -> dict[str, Any]:
         """Return a request to open the workload."""

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.measure import desk, workshop
 from autotune.measure.crew import Crew
 from autotune.measure.local import LocalMeasurer
 from autotune.measure.policy import TimingPolicy
@@ -203,6 +204,32 @@ def test_a_template_that_nobody_finds_is_the_users_mistake():
         pytest.raises(UsageError, match="absent"),
     ):
         list(measurer.measure([MeasureInput(task.space.config(0))]))
+
+
+def test_a_reference_that_hangs_is_told_soon_and_given_up(monkeypatch, caplog):
+    monkeypatch.setattr(desk, "SLOW_S", 0.3)
+    monkeypatch.setattr(workshop, "LEAST_OPENING_S", 4.0)
+    name = f"{FAULTY}:unending_reference"
+    task = Task.from_reference(name, {})
+    begin = time.monotonic()
+    with (
+        LocalMeasurer(name, {}, "llvm", QUICK, builders=1, left_s=lambda: 0.0) as measurer,
+        pytest.raises(AutotuneError, match="computing its reference took longer than 4 s"),
+    ):
+        list(measurer.measure([MeasureInput(task.space.config(0))]))
+    assert time.monotonic() - begin < 30
+    told = f"the reference of template {name!r} takes long; it is given up after 4 s"
+    assert caplog.messages.count(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "left_s", "expected"),
+    [(1.0, None, 60.0), (20.0, None, 120.0), (10.0, 30.0, 30.0), (10.0, 0.0, 10.0)],
+)
+def test_opening_a_workload_may_take_as_long_as_a_few_candidates_and_as_the_run(
+    timeout_s, left_s, expected
+):
+    assert workshop.opening_seconds(timeout_s, left_s) == expected
 
 
 def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):

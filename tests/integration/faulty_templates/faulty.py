@@ -145,6 +145,16 @@ def killed_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
     return faulty(cfg, n)
 
 
+def unending(a: Any) -> Any:
+    time.sleep(3600)
+
+
+@template("unending_reference", target="llvm", reference=unending)
+def unending_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
+    """B = A + 1, but the reference never returns."""
+    return faulty(cfg, n)
+
+
 @template("meddling_reference", target="llvm", reference=meddle)
 def meddling_reference(cfg: Knobs, n: int = 64) -> tuple[Any, list[Any]]:
     """B = A + 1, but the reference writes into A."""
