@@ -43,6 +43,14 @@ class Ceiling:
         peak = self.peak_flops.get(dtype)
         return moving_s if flops is None or peak is None else max(moving_s, flops / peak)
 
+    def or_higher(self, other: Ceiling) -> Ceiling:
+        """Return the larger of each of two measurements' figures: what disturbs only slows down."""
+        peaks = {**self.peak_flops, **other.peak_flops}
+        return Ceiling(
+            {kind: max(peak, self.peak_flops.get(kind, 0.0)) for kind, peak in peaks.items()},
+            max(self.copy_bytes_s, other.copy_bytes_s),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)

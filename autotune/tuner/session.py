@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from autotune.errors import AutotuneError
+from autotune.measure.ceiling import Ceiling
 from autotune.measure.noise import NOISY
 from autotune.measure.replay import result_of
 from autotune.measure.result import MeasureInput, Measurer, MeasureResult
@@ -122,6 +123,7 @@ class Session:
         self._measured = 0
         self._untold: list[Observation] = []
         self._deferred: list[int] = []
+        self._cut_off: list[int] = []
         self._default_asked = False
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
@@ -169,6 +171,7 @@ class Session:
         """
         if self._yardstick.waits:
             self._know_machine()
+        self._doubt_machine()
         self.ended = self._end()
         if self.ended is None:
             self._know_machine()
@@ -231,6 +234,7 @@ class Session:
         default = self.trials.default
         if default is not None and not self._default_asked and not self.trials.default_record:
             first, self._default_asked = [default], True
+        first += self._cut_off  # by a goal that was not reached after all
         asked = self._tuner.ask(wanted - len(first)) if wanted > len(first) else []
         return list(dict.fromkeys(first + asked))
 
@@ -245,6 +249,8 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
+        done = {*self.trials.by_index, *self._deferred}
+        self._cut_off = [index for index in indices if index not in done]
 
     def _results(
         self, indices: Sequence[int]
@@ -296,7 +302,14 @@ class Session:
         """Let the measurer find out what the machine can do, once."""
         if self._yardstick.asked:
             return
-        ceiling = self._yardstick.ask(self.measurer)
+        self._tell_machine(self._yardstick.ask(self.measurer))
+
+    def _doubt_machine(self) -> None:
+        """Let it be measured again before something too fast to be true is believed."""
+        best_s = self.trials.best_s
+        self._tell_machine(self._yardstick.ask_again(self.measurer, best_s))
+
+    def _tell_machine(self, ceiling: Ceiling | None) -> None:
         if ceiling is not None:
             peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
             self.on_event(MachineKnown(peak, copy, self._yardstick.ceiling_s, self.job))

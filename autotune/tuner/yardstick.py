@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
+from autotune.errors import AutotuneError
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.result import Measurer
 from autotune.task import Task
 from autotune.tuner.goal import Goal
+
+_log = logging.getLogger(__name__)
+
+MOST_DOUBTS = 3
+"""How often the machine is measured again as something was faster than it can be."""
 
 
 class Yardstick:
@@ -37,6 +45,10 @@ class Yardstick:
         self.goal_s: float | None = None
         self.ceiling_s: float | None = None
         self.asked = False
+        self._ceiling: Ceiling | None = None
+        self._confirmed_s: float | None = None
+        self._doubted_s: float | None = None
+        self._doubts = 0
         if goal is not None:
             goal.check(task.flops)
             if not goal.needs_ceiling:
@@ -56,12 +68,45 @@ class Yardstick:
             If the workload cannot be held against its goal after all.
         """
         self.asked = True
-        ceiling = measurer.ceiling()
+        self._take(measurer.ceiling())
+        return self._ceiling
+
+    def ask_again(self, measurer: Measurer, best_s: float | None) -> Ceiling | None:
+        """Let the machine be measured again if a best time says that it was disturbed before.
+
+        A time below the ceiling says so, and one that reaches a goal which is a share of the
+        ceiling may. The larger figures count. None is returned if they are those of before.
+        """
+        if self._ceiling is None or best_s is None or not self._doubtful(best_s):
+            return None
+        before = self._ceiling
+        try:
+            now = measurer.ceiling()
+        except AutotuneError as error:  # what is known is still the best that is known
+            _log.warning("%s: %s", self._task.workload, error)
+            return None
+        self._take(before if now is None else before.or_higher(now))
+        return None if self._ceiling == before else self._ceiling
+
+    def _doubtful(self, best_s: float) -> bool:
+        """Whether the ceiling must be measured before a best time is held against it."""
+        shared = self._goal is not None and self._goal.needs_ceiling
+        reached = shared and self.goal_s is not None and best_s <= self.goal_s
+        if reached and best_s != self._confirmed_s:
+            self._confirmed_s = best_s
+            return True
+        exceeded = self.ceiling_s is not None and best_s < self.ceiling_s
+        if exceeded and best_s != self._doubted_s and self._doubts < MOST_DOUBTS:
+            self._doubted_s, self._doubts = best_s, self._doubts + 1
+            return True
+        return False
+
+    def _take(self, ceiling: Ceiling | None) -> None:
+        self._ceiling = ceiling
         if ceiling is not None:
             self.ceiling_s = ceiling.of_work(*self._work)
-        if self._goal is not None and self.goal_s is None:
+        if self._goal is not None and (self.goal_s is None or self._goal.needs_ceiling):
             self.goal_s = self._goal.seconds(*self._work, ceiling)
-        return ceiling
 
     @property
     def _work(self) -> tuple[float | None, float, str]:

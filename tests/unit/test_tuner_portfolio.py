@@ -18,6 +18,7 @@ from autotune.tuner.grid import GridTuner
 from autotune.tuner.limits import Deadline, Limits, Paces
 from autotune.tuner.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
 from autotune.tuner.session import Session
+from autotune.tuner.yardstick import MOST_DOUBTS
 from records import RecordStore
 
 FAULTY = str(Path(__file__).parents[1] / "integration" / "faulty_templates" / "faulty.py")
@@ -265,6 +266,58 @@ def test_a_goal_that_is_a_share_of_the_machine_is_judged_by_what_was_measured(ru
     assert (known.copy_bytes_s, known.ceiling_s) == (512.0, 1.0)
     with pytest.raises(UsageError, match="is not known here"):
         run(clock, (Measurer(clock), Limits(goal=Goal.parse("0.4 of copy"))))
+
+
+class Disturbed(Measurer):
+    """What the machine can do is measured anew each time; the last figure stays."""
+
+    def __init__(self, clock, cost, copy_bytes_s):
+        super().__init__(clock, cost=cost)
+        self.copy_bytes_s = list(copy_bytes_s)
+        self.ceilings = 0
+
+    def ceiling(self):
+        self.ceilings += 1
+        rates = self.copy_bytes_s
+        return Ceiling({"float32": 1e9}, rates.pop(0) if len(rates) > 1 else rates[0])
+
+
+def test_a_goal_by_a_disturbed_machine_is_no_goal(run):
+    clock = Clock()
+    # The arrays' 512 bytes take 4 s, as measured first, and 1 s in truth: 0.5 of that is 2 s.
+    measurer = Disturbed(clock, lambda index: 9.0 - index, [128.0, 512.0, 64.0])
+    (summary,), events = run(clock, (measurer, Limits(goal=Goal.parse("0.5 of copy"))))
+    # 8 s is reached at 1 and is not enough; what was proposed with it is measured all the same.
+    assert measurer.asked == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert (summary.ended, summary.best.cost_s, summary.ceiling_s) == (End.GOAL, 2.0, 1.0)
+    known = [event.ceiling_s for event in events if isinstance(event, MachineKnown)]
+    assert known == [4.0, 1.0]
+    assert measurer.ceilings == 3  # at first, at 8 s, and at 2 s
+
+
+def test_what_is_faster_than_the_machine_has_it_measured_again_a_few_times(run):
+    clock = Clock()
+    measurer = Disturbed(clock, lambda index: 0.9 - index / 100, [512.0])
+    (summary,), events = run(clock, (measurer, Limits(trials=24, batch=2)))
+    assert measurer.ceilings == 1 + MOST_DOUBTS
+    assert sum(isinstance(event, MachineKnown) for event in events) == 1
+    measurer = Disturbed(clock, lambda index: 0.6 - index / 100, [512.0, 2048.0])
+    (summary,), _ = run(clock, (measurer, Limits(trials=28, batch=2)))
+    assert (summary.ceiling_s, measurer.ceilings) == (0.25, 2)
+
+
+def test_a_machine_that_cannot_be_measured_again_is_believed(run, caplog):
+    class Once(Disturbed):
+        def ceiling(self):
+            if self.ceilings:
+                raise AutotuneError("no worker starts")
+            return super().ceiling()
+
+    clock = Clock()
+    measurer = Once(clock, lambda index: 9.0 - index, [128.0])
+    (summary,), _ = run(clock, (measurer, Limits(goal=Goal.parse("0.5 of copy"))))
+    assert (summary.ended, measurer.asked) == (End.GOAL, [0, 1])
+    assert "no worker starts" in caplog.text
 
 
 def test_a_goal_in_operations_is_refused_where_nobody_counts_them(run):
