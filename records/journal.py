@@ -54,6 +54,7 @@ class Journal:
         self._claims = Claims(store.path)
         self._keys: set[Entry] = set()
         self._untold: list[Record] = []
+        self._lost: set[Entry] = set()
         self._file = (0, 0)
         self._end = 0
         self._lines = 0
@@ -103,8 +104,29 @@ class Journal:
         self._claims.release(str(entry))
 
     def close(self) -> None:
-        """Release all claims; an empty log that they have made vanishes. It can still be used."""
+        """Release all claims; an empty log that they have made vanishes. It can still be used.
+
+        If what was in the log is gone from it a warning says how many records it really holds.
+        """
         self._claims.close()
+        if self._keys and (self._lost or not self._is_known()):
+            self._look_at_last()
+
+    def _look_at_last(self) -> None:
+        """Warn if the log does not hold what was seen in it."""
+        try:
+            with self._store.reading() as fd:
+                if fd is not None:
+                    self._look(fd)
+        except RecordError as error:  # the run itself is done
+            self._store.warn(f"what it holds at the end of this run is not known: {error}")
+            return
+        if fd is None or self._lost:
+            held = 0 if fd is None else len(self._keys - self._lost)
+            count = "1 record" if held == 1 else f"{held} records"
+            self._store.warn(
+                f"the log holds {count} now: some that were in it during this run are gone"
+            )
 
     def add(self, record: Record) -> bool:
         """Append a record unless its entry is filled; return whether it was appended.
@@ -143,7 +165,7 @@ class Journal:
         file = (status.st_dev, status.st_ino)
         if file != self._file or status.st_size < self._end:  # the first look, or another file
             self._file, self._end, self._lines = file, 0, 0
-        known = self._keys.copy() if self._end == 0 else set()
+        known = (self._keys if self._end == 0 else self._lost).copy()
         data = os.pread(fd, status.st_size - self._end, self._end)
         *lines, tail = data.split(b"\n")
         fresh = self._store.parse((line + b"\n" for line in lines), self._lines + 1)
@@ -152,4 +174,11 @@ class Journal:
         last = self._store.parse([tail], self._lines + 1) if tail else []
         self._end += len(data) - (0 if last else len(tail))
         self._untold += [record for record in fresh + last if Entry.of(record) not in known]
-        self._keys.update(map(Entry.of, fresh + last))
+        entries = set(map(Entry.of, fresh + last))
+        whole, self._lost = not self._lost, (self._lost | known) - entries
+        self._keys |= entries
+        if whole and self._lost:
+            self._store.warn(
+                "the log was deleted, replaced or cut during this run: records that were in it are "
+                "gone; those to come are appended to what is there now"
+            )

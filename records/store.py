@@ -129,15 +129,16 @@ class RecordStore:
                 f"{why}): check the path"
             )
         if torn is not None:
-            self._warn(f"line {torn} is torn (a crash while appending?); skipped")
+            self.warn(f"line {torn} is torn (a crash while appending?); skipped")
         if corrupt:
             numbers = ", ".join(str(number) for number, _ in corrupt[:_LINES_NAMED])
             more = ", ..." if len(corrupt) > _LINES_NAMED else ""
             count = "1 line" if len(corrupt) == 1 else f"{len(corrupt)} lines"
-            self._warn(f"skipped {count} (number {numbers}{more}) of no record: {corrupt[0][1]}")
+            self.warn(f"skipped {count} (number {numbers}{more}) of no record: {corrupt[0][1]}")
         return found
 
-    def _warn(self, what: str) -> None:
+    def warn(self, what: str) -> None:
+        """Warn of something about the log, by a `RecordWarning` and in the logging."""
         message = f"{self.path}: {what}"
         _log.warning(message)
         warnings.warn(message, RecordWarning, stacklevel=4)

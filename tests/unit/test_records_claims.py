@@ -105,6 +105,7 @@ def test_an_empty_log_stays_if_it_was_there_before_or_somebody_uses_it(store):
     assert store.path.exists()
 
 
+@pytest.mark.filterwarnings("ignore::records.RecordWarning")  # that it was removed
 def test_a_log_that_was_removed_meanwhile_is_claimed_anew(two, store):
     mine, other = two
     assert mine.claim(entry(0))

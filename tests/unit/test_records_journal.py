@@ -1,6 +1,7 @@
 """A log that several runs write at once: each sees the others' records and repeats none."""
 
 import multiprocessing
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,56 @@ def test_a_replaced_log_is_read_anew_and_known_records_are_no_news(store):
     store.append([make(0), make(1)])
     assert journal.news() == [make(1)]
     assert not journal.add(make(1))
+
+
+def move(path):
+    path.rename(path.with_name("old"))
+
+
+def cut(path):
+    path.write_text("")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, move, cut])
+def test_a_log_that_is_harmed_is_warned_of_once_and_goes_on(store, harm):
+    journal = Journal(store)
+    assert all(journal.add(make(index)) for index in range(3))
+    harm(store.path)
+    with pytest.warns(RecordWarning, match="deleted, replaced or cut during this run"):
+        assert journal.add(make(3))
+    assert journal.add(make(4))
+    assert not journal.add(make(0))  # it was measured, although the log has lost it
+    assert journal.news() == []
+    assert store.load() == [make(3), make(4)]
+    with pytest.warns(RecordWarning, match="holds 2 records now"):
+        journal.close()
+
+
+def test_a_log_that_is_gone_at_the_end_is_told_then(store):
+    journal = Journal(store)
+    journal.add(make(0))
+    store.path.unlink()
+    with pytest.warns(RecordWarning, match="holds 0 records now"):
+        journal.close()
+
+
+def test_a_log_that_is_none_at_the_end_is_warned_of_and_no_error(store):
+    journal = Journal(store)
+    journal.add(make(0))
+    store.path.write_text("something else\n")
+    with pytest.warns(RecordWarning, match="is not known: .* no log of records"):
+        journal.close()
+
+
+def test_a_lost_record_that_comes_back_is_no_longer_lost(store):
+    journal = Journal(store)
+    journal.add(make(0))
+    store.path.unlink()
+    with pytest.warns(RecordWarning, match="deleted"):
+        journal.add(make(1))
+    store.append([make(0)])
+    assert journal.news() == []
+    journal.close()
 
 
 def test_only_what_is_new_is_read(store, monkeypatch):
