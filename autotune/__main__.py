@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.cli.main import entry
+from autotune.cli.entry import entry
 
 if __name__ == "__main__":
     entry()

@@ -35,7 +35,7 @@ class Standing:
     trial : int
         Records of the workload so far, earlier runs included.
     trials : int or None
-        Records wanted in all; None for as many as there is time for.
+        Records wanted in all, or more if there are; None for as many as there is time for.
     best : Record or None
         The fastest.
     best_trial : int
@@ -200,10 +200,11 @@ class Progress:
     def _after(self, event: Event, old: Standing) -> Standing:
         match event:
             case Started():
+                more = event.trials is not None and event.recorded > event.trials
                 return replace(
                     old,
                     trial=event.recorded,
-                    trials=event.trials,
+                    trials=event.recorded if more else event.trials,  # done, and more than that
                     best=event.best,
                     default_s=None if event.default_cost_s is None else (event.default_cost_s,),
                 )

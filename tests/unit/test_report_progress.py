@@ -77,6 +77,15 @@ def unlimited(cost_s, left_s):
     return Measured(1, None, measured.record, measured.result, measured.best, left_s=left_s)
 
 
+def test_a_log_that_holds_more_than_was_asked_for_is_done():
+    jobs = [job("a"), job("b")]
+    progress = followed([Started(2, 64, None, "a"), Started(8, 0, None, "b")], jobs=jobs)
+    one, other = progress.standings.values()
+    assert (one.count, one.over) == ("64/64", True)
+    assert (other.count, other.over) == ("0/8", False)
+    assert progress.done_share == 64 / 72
+
+
 def test_noise_is_that_of_the_latest_record_and_the_worst_is_kept():
     started, *measured = run_events([1.0, 1.0, 1.0], trials=9)
     noises = [0.3, None, 0.05]

@@ -1,0 +1,43 @@
+"""Ctrl-C while the command is being imported: one line and exit code 130, wherever it hits."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+INTERRUPT_AT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["AUTOTUNE_TEST_INTERRUPT_AT"]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def console_script():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, function = project["scripts"]["autotune"].split(":")
+    return ["-c", f"from {module} import {function}; {function}()"]
+
+
+@pytest.mark.parametrize("command", [["-m", "autotune"], console_script()], ids=["-m", "script"])
+@pytest.mark.parametrize("module", ["autotune.cli.main", "records.errors", "typer"])
+def test_ctrl_c_during_imports_is_one_line(tmp_path, command, module):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPT_AT)
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, *command, "--version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "AUTOTUNE_TEST_INTERRUPT_AT": module},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "autotune: interrupted\n")
