@@ -234,7 +234,7 @@ def test_what_fled_from_its_session_and_parent_ends_when_others_are_killed(tmp_p
         fled = wait_for_number(tmp_path / "pid")
         keeper = psutil.Process(parent.pid).children()[0]
         (run,) = keeper.children()
-        {"parent": parent, "run": run}[whom].send_signal(signal.SIGQUIT)
+        {"parent": parent, "run": run}[whom].send_signal(signal.SIGABRT)
         assert gone(fled)
         parent.wait(20)
     assert gone(run.pid)
