@@ -61,8 +61,13 @@ def tune_for_ever(folder: Path, trials: int) -> None:
     for number, words in enumerate(itertools.cycle(WORKLOADS)):
         log = folder / "log.jsonl"
         run = ["run", *words, "--trials", str(trials), "--seed", str(number), "--log", str(log)]
-        with contextlib.redirect_stdout(io.StringIO()) as output:
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as output,
+            contextlib.redirect_stderr(output),
+        ):
             code = main(run)
+        if code == 128 + signal.SIGTERM:  # it has been long enough
+            return
         if code != 0:
             raise SystemExit(f"{' '.join(run)}: exit code {code}\n{output.getvalue()}")
         log.unlink()

@@ -15,6 +15,7 @@ from autotune.runtime.binary import Binary
 from autotune.runtime.llvm import compile_binary
 from autotune.runtime.signature import Parameter, Signature
 from autotune.task import Task, code_hash
+from autotune.trace.silence import contained
 from search_spaces import KnobValue
 
 LARGEST_UNSCHEDULED = 3 * 10**8
@@ -75,7 +76,8 @@ class BuildBench:
             If the template refuses them, or the compiler the code.
         """
         try:
-            function = finalise(self.task.function_of(values))
+            with contained():  # what one candidate changes of the process is not the next one's
+                function = finalise(self.task.function_of(values))
             digest = code_hash(function)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(

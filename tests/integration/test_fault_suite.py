@@ -19,7 +19,11 @@ from footprint import (
     watching,
 )
 
+from autotune.errors import AutotuneError
+from autotune.measure.local import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
+from autotune.measure.result import MeasureInput
+from autotune.task import Task
 from records import RecordStore
 
 TEMPLATES = Path(__file__).parent / "faulty_templates" / "storm.py"
@@ -32,6 +36,12 @@ WRONG = f"{No.WRONG_ANSWER} check "
 SLOW_BUILD = f"{No.BUILD_TIMEOUT} build building took longer than 2 s"
 SLOW_RUN = f"{No.RUN_TIMEOUT} run running took longer than 2 s"
 CLOSED = "(closed its pipes|exited with code 1)"
+
+PYTHON_FAULTS = (
+    *("segfault", "abort", "loop", "sleep", "exit", "leave", "terabyte", "grow", "fill", "talk"),
+    *("close_streams", "close_all", "fork", "daemonise", "spawn", "threads", "wander"),
+    *("kill_group", "terminate_group", "kill_parent"),
+)
 
 #: Code, stage and message of every fault; "ok" where nothing that the template did hinders it.
 LABELS = {
@@ -146,6 +156,92 @@ def test_each_fault_costs_its_own_candidate_among_good_ones_and_nothing_else(tmp
 @pytest.mark.slow
 def test_all_faults_among_many_good_ones_several_times(tmp_path):
     check_flat(storm(tmp_path, list(LABELS), good=7 * len(LABELS) // 3, steps=3))
+
+
+def test_faults_while_the_tuning_process_traces_are_met_by_a_child_first(tmp_path):
+    faults = [fault for fault in PYTHON_FAULTS if fault not in ("loop", "fill")]
+    code, output, records, _ = tune(
+        tmp_path, "tracing", len(faults) + 2, faults=",".join(faults), good=3
+    )
+    assert code == 0, output
+    assert "1 of 21 refused: SystemExit: 0" in re.sub(r"\s+", " ", output)
+    measured = {record.config["values"]["fault"] for record in records}
+    assert measured == {"good0", "good1", "good2", *faults} - {"exit"}
+    assert wrongly_labelled(records) == {}
+
+
+def refused(fault):
+    """What is said of a workload whose reference has a fault; None if it can be measured."""
+    args = {"fault": fault}
+    template = f"{TEMPLATES}:misled"
+    space = Task.from_reference(template, args).space
+    with LocalMeasurer(template, args, "llvm", builders=1, left_s=lambda: 0.0) as measurer:
+        try:
+            ((_, result),) = measurer.measure([MeasureInput(space.config(0))])
+        except AutotuneError as error:
+            return str(error)
+    assert result.ok
+    return None
+
+
+REFERENCES = {
+    "segfault": "killed by SIGSEGV",
+    "leave": "exited with code 0",
+    "close_all": CLOSED,
+    "daemonise": None,
+    "grow": "MemoryError",
+    "abort": "killed by SIGABRT",
+    "loop": "took longer than 10 s",
+    "sleep": "took longer than 10 s",
+    "exit": "SystemExit: 0",
+    "terabyte": "MemoryError",
+    "talk": None,
+    "close_streams": None,
+    "fork": None,
+    "spawn": None,
+    "threads": None,
+    "wander": None,
+    "kill_group": "killed by SIGKILL.*, twice",
+    "terminate_group": "killed by SIGTERM.*, twice",
+    "kill_parent": "killed by SIGKILL.*, twice",
+}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=[pytest.mark.slow] if "longer" in str(said) else [])
+        for fault, said in REFERENCES.items()
+    ],
+)
+def test_a_fault_in_the_reference_is_told_in_one_line_or_does_no_harm(
+    fault, tmp_path, monkeypatch
+):
+    token = new_token()
+    for name, value in environment(token, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    said, expected = refused(fault), REFERENCES[fault]
+    if expected is None:
+        assert said is None
+    else:
+        assert re.search(expected, said)
+        assert "\n" not in said
+    assert_no_orphans(token)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_candidate_changes_of_its_builder_is_not_found_by_the_next_one(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+    args = {"faults": "wander,terminate_group", "good": 1, "steps": 1}
+    template = f"{TEMPLATES}:storm"
+    space = Task.from_reference(template, args).space
+    inputs = [MeasureInput(space.config(index)) for index in (1, 2, 0)]
+    with LocalMeasurer(template, args, "llvm", builders=1) as measurer:
+        _, (_, killed), (_, good) = measurer.measure(inputs)
+    assert re.search("killed by SIGTERM while building", killed.error.message)
+    assert good.ok
 
 
 def check_flat(watch):
