@@ -9,6 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.measure.answers import misfit
 from autotune.measure.crew import (
     Crew,
     Outcome,
@@ -128,8 +129,12 @@ class Desk:
         self.worker.ask({"op": op, **body}, timeout_s, payload)
 
     def take(self, outcome: Outcome) -> Told:
-        """Take what came of the request; a worker that did not answer is gone."""
+        """Take what came of the request; a worker that did not answer it is gone."""
         assert self.doing is not None
+        if isinstance(outcome, Message):
+            wrong = misfit(self._role, self.doing, outcome.body)
+            if wrong is not None:
+                outcome = WorkerDiedError(f"sent something else instead of an answer ({wrong!r})")
         told = Told(self.doing, outcome, (self._since, time.time()))
         self.doing, self.slow_at = None, math.inf
         if not isinstance(outcome, Message):
@@ -148,7 +153,7 @@ class Desk:
             If the worker died or was too slow, and that was not another's fault, or the second
             time.
         """
-        self.take(outcome)
+        outcome = self.take(outcome).outcome
         if isinstance(outcome, Message):
             if "refused" in outcome.body:
                 refused = outcome.body["refused"]

@@ -71,6 +71,7 @@ def gone(processes, seconds=5.0):
         ("killed", No.COMPILE_HOST, "build", "killed by SIGKILL while building"),
         ("leave", No.COMPILE_HOST, "build", "exited with code 0 while building"),
         ("close", No.COMPILE_HOST, "build", "closed its pipes while building"),
+        ("answer", No.COMPILE_HOST, "build", "sent something else instead of an answer"),
         ("kill_parent", No.COMPILE_HOST, "build", "killed by SIGKILL while building"),
         ("grow", No.INSTANTIATION_ERROR, "instantiate", "MemoryError"),
         ("exit", No.INSTANTIATION_ERROR, "instantiate", "SystemExit: 0"),

@@ -1,0 +1,107 @@
+"""What workers may answer: a template may have written into the channel in its worker's place.
+
+Whatever is not the answer expected is the candidate's fault, like an answer that is no message.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = Callable[[Any], bool]
+
+
+def misfit(role: str, op: str, body: Mapping[str, Any]) -> str | None:
+    """Return the key that is missing, wrong or too much in an answer; None if it is one.
+
+    Parameters
+    ----------
+    role : str
+        Who answers: "build" or "run".
+    op : str
+        What was asked: "open", "build", "run" or "ceiling".
+    body : mapping
+        The JSON object that came.
+    """
+    expected = {**_ALWAYS, **_expected(role, op, body)}
+    for key in sorted(expected.keys() | body.keys()):
+        if key not in body or key not in expected or not expected[key](body[key]):
+            return key
+    return None
+
+
+def _expected(role: str, op: str, body: Mapping[str, Any]) -> Mapping[str, Check]:
+    """Return what this kind of answer holds; kinds are told apart by their first keys."""
+    if op == "open":
+        kinds = [_REFUSAL, _DESCRIPTION, {}] if role == "build" else [_REFUSAL, _OPENED]
+    else:
+        kinds = [_FAILURE, _ANSWERS[op]]
+    return next((kind for kind in kinds if next(iter(kind), None) in body), kinds[-1])
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_finite(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_finite(value) and value > 0
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_finite, value))
+
+
+def _are_costs(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_positive, value))
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _is_text(value.get(key)) for key in ("code", "stage", "message")
+    )
+
+
+def _is_ceiling(value: Any) -> bool:
+    if not isinstance(value, dict) or not _is_positive(value.get("copy_bytes_s")):
+        return False
+    peaks = value.get("peak_flops")
+    return isinstance(peaks, dict) and all(map(_is_positive, peaks.values()))
+
+
+def _is_code(value: Any) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+_ALWAYS: dict[str, Check] = {"seconds": _is_finite, "span": _is_span}
+
+_REFUSAL: dict[str, Check] = {"refused": _is_text}
+_FAILURE: dict[str, Check] = {"error": _is_error, "max_error": _is_number_or_none}
+_DESCRIPTION: dict[str, Check] = {
+    "subject": lambda value: isinstance(value, dict),
+    "binary": _is_code,
+}
+_OPENED: dict[str, Check] = {"reference": _is_text}
+
+_ANSWERS: dict[str, dict[str, Check]] = {
+    "build": {"code_hash": _is_text, "binary": _is_code},
+    "run": {
+        "costs_s": _are_costs,
+        "max_error": _is_number_or_none,
+        "raced": lambda value: isinstance(value, bool),
+        "noise": _is_number_or_none,
+    },
+    "ceiling": {"ceiling": _is_ceiling},
+}
