@@ -35,8 +35,12 @@ LARGEST_TRACE = 1 << 30
 
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DECISION, _END = b".", b"!"
-_FAULTS = {b"&": "left processes behind", b"#": "ran out of memory"}
-_LEFT, _MEMORY = _FAULTS
+_FAULTS = {
+    b"&": "left processes behind",
+    b"#": "ran out of memory",
+    b"^": "raised KeyboardInterrupt",
+}
+_LEFT, _MEMORY, _INTERRUPT = _FAULTS
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
@@ -61,8 +65,9 @@ def probe(
     """Run something in a child process; return None if it comes back, well or with an exception.
 
     Where processes cannot be forked nothing is tried, and nothing is known. It is a fault, too, to
-    leave processes behind or to take more memory than `LARGEST_TRACE`: that would befall this
-    process as well. What a signal ends that may have come from outside is tried once more.
+    leave processes behind, to take more memory than `LARGEST_TRACE`, or to raise KeyboardInterrupt:
+    that would befall this process as well, or pass for the user's Ctrl-C. What a signal ends that
+    may have come from outside is tried once more.
 
     Parameters
     ----------
@@ -141,6 +146,9 @@ def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None
         run(partial(os.write, writer, _DECISION))
     except MemoryError:
         end = _MEMORY
+    except KeyboardInterrupt as error:
+        if type(error) is KeyboardInterrupt:  # no Ctrl-C: this process has no terminal
+            end = _INTERRUPT
     except BaseException:
         pass  # The parent meets it too, and reports it.
     if os.getpid() != own:  # a fork that goes on in the template's place: there would be two

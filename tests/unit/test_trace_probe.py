@@ -31,12 +31,17 @@ def test_a_run_that_returns_or_raises_is_no_fault():
     assert probe(lambda tell: exit(3)) is None
 
 
+def interrupt():
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("end", "message"),
     [
         (os.abort, "killed by SIGABRT"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "killed by SIGSEGV"),
         (lambda: os._exit(7), "left with exit code 7"),
+        (interrupt, "raised KeyboardInterrupt"),
         (lambda: time.sleep(60), "did not return within 0.5 s"),
     ],
 )
