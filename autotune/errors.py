@@ -3,6 +3,13 @@
 A message is one clear line: what is wrong, where, what was expected, what to do.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class AutotuneError(Exception):
     """Base of all errors raised on purpose by autotune."""
@@ -38,6 +45,27 @@ class TargetError(UsageError):
 
 class CodegenError(AutotuneError):
     """A lowered function that a backend cannot express, or that its compiler refused."""
+
+
+class CompileError(CodegenError):
+    """A source text that its compiler refused.
+
+    Attributes
+    ----------
+    log : str
+        All that the compiler said; it is also shown below the traceback.
+    source : str
+        The whole text.
+    path : Path or None
+        File that the text is saved in.
+    """
+
+    def __init__(self, message: str, log: str, source: str, path: Path | None) -> None:
+        super().__init__(message)
+        self.log = log
+        self.source = source
+        self.path = path
+        self.add_note(log)
 
 
 class ArgumentError(AutotuneError, ValueError):

@@ -112,7 +112,7 @@ def llvm(outcomes: Outcomes) -> Check:
     return Check("llvm", text, {"works": True, **found.found})
 
 
-_ABSENT = ("No module named", "No such file", "cannot open")
+_ABSENT = ("No module named", "No such file", "cannot open", "is not installed")
 """What errors say where something is not installed."""
 
 

@@ -1,0 +1,304 @@
+"""NVRTC: machine code without a driver, what kernels take of a device, and what errors say."""
+
+import ctypes
+import threading
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import CompileError, TargetError
+from autotune.runtime import failures, nvrtc, toolkit
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.nvrtc import Cubin, Usage, compile_cubin, parse_usage
+from tests.cuda_compiler import needs_nvrtc
+
+SCALE = """
+extern "C" __global__ void scale(float* a, float by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] *= by;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+# -- compiling ---------------------------------------------------------------------------------
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100"])
+def test_a_kernel_is_compiled_to_an_elf_image_for_each_architecture(arch):
+    cubin = compile_cubin(SCALE, arch)
+    assert cubin.code.startswith(b"\x7fELF")
+    assert cubin.arch == arch
+    assert 0 < cubin.usage("scale").registers <= 32
+
+
+@needs_nvrtc
+def test_registers_spills_stack_and_shared_memory_are_told_for_each_kernel():
+    source = """
+    extern "C" __global__ void __launch_bounds__(1024) spills(float* a, int n) {
+        float v[96];
+        #pragma unroll
+        for (int i = 0; i < 96; ++i) v[i] = a[threadIdx.x * 96 + i];
+        for (int k = 0; k < n; ++k) {
+            #pragma unroll
+            for (int i = 0; i < 96; ++i) v[i] = v[i] * v[(i + 37) % 96] + a[k];
+        }
+        #pragma unroll
+        for (int i = 0; i < 96; ++i) a[threadIdx.x * 96 + i] = v[i];
+    }
+    extern "C" __global__ void indexes(float* a, int n) {
+        float v[64];
+        for (int i = 0; i < 64; ++i) v[i] = a[i];
+        for (int i = 0; i < n; ++i) v[int(a[i]) & 63] += a[i];
+        a[0] = v[n];
+    }
+    extern "C" __global__ void shares(float* a) {
+        __shared__ float s[256];
+        s[threadIdx.x] = a[threadIdx.x];
+        __syncthreads();
+        a[threadIdx.x] = s[255 - threadIdx.x];
+    }
+    """
+    kernels = compile_cubin(source, "sm_90").kernels
+    assert kernels.keys() == {"spills", "indexes", "shares"}
+    spills, indexes, shares = (kernels[name] for name in ("spills", "indexes", "shares"))
+    assert min(spills.spill_store_bytes, spills.spill_load_bytes) > 0
+    assert spills.registers <= 64  # 65,536 of a processor for 1,024 threads
+    assert indexes.stack_bytes >= 256
+    assert indexes.spill_store_bytes == 0
+    assert shares.shared_bytes == 1024
+    assert (shares.stack_bytes, shares.spill_load_bytes) == (0, 0)
+
+
+@needs_nvrtc
+def test_names_of_cpp_are_found_by_their_symbols():
+    source = "template <class T> __global__ void fill(T* a, T v) { a[threadIdx.x] = v; }"
+    cubin = compile_cubin(source, "sm_90", names=["fill<float>", "fill<int>"])
+    assert set(cubin.symbols) == {"fill<float>", "fill<int>"}
+    assert set(cubin.symbols.values()) == set(cubin.kernels)
+    assert cubin.usage("fill<int>").registers > 0
+
+
+@needs_nvrtc
+def test_headers_of_half_floats_are_found():
+    source = """
+    #include <cuda_fp16.h>
+    #include <cuda_bf16.h>
+    extern "C" __global__ void twice(__half* a, __nv_bfloat16* b) {
+        a[0] = __float2half(2.0f * __half2float(a[0]));
+        b[0] = __float2bfloat16(2.0f * __bfloat162float(b[0]));
+    }
+    """
+    assert "twice" in compile_cubin(source, "sm_80").kernels
+
+
+@needs_nvrtc
+def test_flags_reach_the_compiler_and_replace_the_usual_ones():
+    guarded = '#ifndef GIVEN\n#error "not given"\n#endif\n' + SCALE
+    assert compile_cubin(guarded, "sm_90", ["-DGIVEN"]).kernels
+    old = '#if __cplusplus > 201500L\n#error "newer"\n#endif\n' + SCALE
+    assert compile_cubin(old, "sm_90", ["--std=c++14"]).kernels
+
+
+# -- the cache ---------------------------------------------------------------------------------
+
+
+@needs_nvrtc
+def test_compiled_code_is_kept_in_memory_and_on_disk(tmp_path, monkeypatch):
+    first = compile_cubin(SCALE, "sm_90", names=["scale"], cache=ObjectCache(tmp_path))
+    monkeypatch.setattr(nvrtc, "_compile", None)
+    again = compile_cubin(SCALE, "sm_90", names=["scale"], cache=ObjectCache(tmp_path))
+    assert again == first
+    assert Cubin.from_bytes(first.to_bytes()) == first
+
+
+@needs_nvrtc
+def test_source_architecture_flags_names_and_compiler_make_the_key(tmp_path, monkeypatch):
+    calls = []
+    real = nvrtc._compile
+    monkeypatch.setattr(nvrtc, "_compile", lambda *args: calls.append(args) or real(*args))
+    cache = ObjectCache(tmp_path)
+    for _ in range(2):
+        compile_cubin(SCALE, "sm_90", cache=cache)
+    assert len(calls) == 1
+    compile_cubin(SCALE + " ", "sm_90", cache=cache)
+    compile_cubin(SCALE, "sm_80", cache=cache)
+    compile_cubin(SCALE, "sm_90", ["-DA"], cache=cache)
+    compile_cubin(SCALE, "sm_90", names=["scale"], cache=cache)
+    monkeypatch.setattr(nvrtc, "compiler_identity", lambda: "another version")
+    compile_cubin(SCALE, "sm_90", cache=cache)
+    assert len(calls) == 6
+
+
+@needs_nvrtc
+def test_several_threads_compile_at_once():
+    found = {}
+
+    def compile_one(number: int) -> None:
+        found[number] = compile_cubin(SCALE.replace("scale", f"scale{number}"), "sm_90").kernels
+
+    threads = [threading.Thread(target=compile_one, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {number: list(kernels) for number, kernels in found.items()} == {
+        number: [f"scale{number}"] for number in range(4)
+    }
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+@needs_nvrtc
+def test_an_error_is_one_line_with_the_whole_source_in_a_file_and_the_log_beside_it():
+    broken = SCALE.replace("*= by", "*= bye")
+    with pytest.raises(CompileError) as caught:
+        compile_cubin(broken, "sm_90")
+    error = caught.value
+    message = str(error)
+    assert "\n" not in message
+    assert 'kernel.cu(4): error: identifier "bye" is undefined' in message
+    assert str(error.path) in message
+    assert error.path.read_text().startswith(broken)
+    assert error.log in error.path.read_text()
+    assert error.source == broken
+    assert error.__notes__ == [error.log]
+    assert "1 error detected" in error.log
+
+
+@needs_nvrtc
+def test_a_name_that_the_source_lacks_is_told():
+    with pytest.raises(CompileError, match='identifier "sclae" is undefined'):
+        compile_cubin(SCALE, "sm_90", names=["sclae"])
+
+
+@needs_nvrtc
+def test_too_much_declared_shared_memory_is_an_error_with_limit_and_value():
+    source = """
+    extern "C" __global__ void big(float* a) {
+        __shared__ float s[20000];
+        s[threadIdx.x] = a[threadIdx.x];
+        __syncthreads();
+        a[threadIdx.x] = s[0];
+    }
+    """
+    with pytest.raises(CompileError, match=r"big declares 80000 bytes.* at most 49152"):
+        compile_cubin(source, "sm_90")
+
+
+@needs_nvrtc
+def test_an_unknown_architecture_is_told_with_those_that_are_known():
+    with pytest.raises(TargetError, match=r"does not know the architecture 'sm_33': .*sm_90"):
+        compile_cubin(SCALE, "sm_33")
+
+
+@needs_nvrtc
+def test_an_unknown_flag_is_an_error():
+    with pytest.raises(CompileError, match="unrecognized option --frobnicate"):
+        compile_cubin(SCALE, "sm_90", ["--frobnicate"])
+
+
+@needs_nvrtc
+def test_a_header_that_is_missing_is_told_with_where_it_comes_from(monkeypatch):
+    found, library = toolkit.load_toolkit()
+    bare = toolkit.Toolkit(found.library, None)
+    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (bare, library))
+    with pytest.raises(CompileError, match="nvidia-cuda-runtime"):
+        compile_cubin("#include <cuda_fp16.h>\n" + SCALE, "sm_90")
+
+
+def test_sources_are_saved_elsewhere_if_the_cache_folder_cannot_be_written(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(blocked))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = failures.keep_source("text", "log")
+    assert path.parent == tmp_path
+    assert path.read_text().startswith("text")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    assert failures.keep_source("text", "log") is None
+
+
+def test_the_oldest_of_many_refused_sources_go(monkeypatch):
+    monkeypatch.setattr(failures, "KEPT", 3)
+    paths = [failures.keep_source(f"text {number}", "log") for number in range(5)]
+    assert len(list(failures.refused_folder().iterdir())) == 3
+    assert paths[-1].exists()
+
+
+# -- where the library is ----------------------------------------------------------------------
+
+
+def test_no_compiler_is_one_line_with_the_remedy(monkeypatch):
+    monkeypatch.setattr(toolkit, "candidates", lambda: iter([toolkit.Toolkit("libno.so", None)]))
+    with pytest.raises(TargetError, match=r"NVRTC is not installed: pip install .*cuda13"):
+        toolkit.load_toolkit.__wrapped__()
+
+
+def test_a_damaged_compiler_is_told_from_a_missing_one(tmp_path, monkeypatch):
+    damaged = tmp_path / "lib64" / "libnvrtc.so.13"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"no library")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
+    first = next(toolkit.candidates())
+    assert first == toolkit.Toolkit(str(damaged), None)
+    monkeypatch.setattr(toolkit, "candidates", lambda: iter([first]))
+    with pytest.raises(TargetError, match=r"cannot be loaded \(.*libnvrtc"):
+        toolkit.load_toolkit.__wrapped__()
+
+
+def test_wheels_are_found_with_their_headers_the_newest_first(tmp_path, monkeypatch):
+    for library, include in (
+        ("cu13/lib/libnvrtc.so.13", "cu13/include"),
+        ("cuda_nvrtc/lib/libnvrtc.so.12", "cuda_runtime/include"),
+    ):
+        (tmp_path / library).parent.mkdir(parents=True)
+        (tmp_path / library).touch()
+        (tmp_path / include).mkdir(parents=True)
+        (tmp_path / include / "cuda_fp16.h").touch()
+    monkeypatch.setattr(toolkit, "_wheels", lambda: [tmp_path])
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    found = list(toolkit.candidates())[:2]
+    assert [Path(t.library).name for t in found] == ["libnvrtc.so.13", "libnvrtc.so.12"]
+    folders = [tmp_path / "cu13" / "include", tmp_path / "cuda_runtime" / "include"]
+    assert [t.include for t in found] == folders
+
+
+# -- logs of other versions --------------------------------------------------------------------
+
+
+def test_usage_is_read_off_logs_of_several_versions():
+    log = (
+        "ptxas info    : 0 bytes gmem, 24 bytes cmem[4]\n"
+        "ptxas info    : Compiling entry function 'f' for 'sm_80'\n"
+        "ptxas info    : Function properties for f\n"
+        "    800 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+        "ptxas info    : Used 40 registers, 1024 bytes smem, 368 bytes cmem[0]\n"
+        "ptxas info    : Compiling entry function '_Z1gPi' for 'sm_80'\n"
+        "ptxas info    : Function properties for _Z1gPi\n"
+        "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+        "ptxas info    : Used 8 registers, used 1 barriers, 4096 bytes smem\n"
+    )
+    assert parse_usage(log) == {
+        "f": Usage(40, 12, 16, 800, 1024),
+        "_Z1gPi": Usage(8, 0, 0, 0, 4096),
+    }
+    assert parse_usage("") == {}
+
+
+def test_a_failure_without_a_message_is_told_by_its_number(monkeypatch):
+    fake = ctypes.CDLL(None)
+    monkeypatch.setattr(nvrtc, "_check_arch", lambda arch: None)
+    monkeypatch.setattr(nvrtc, "compiler_identity", lambda: "fake")
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (toolkit.Toolkit("fake", None), fake))
+    monkeypatch.setattr(nvrtc, "_compile", lambda *args: (11, "", b"", {}))
+    with pytest.raises(CompileError, match=r"NVRTC 13\.0 refuses .*error 11 without a message"):
+        compile_cubin(SCALE, "sm_90")
