@@ -9,6 +9,7 @@ import functools
 import os
 import platform
 import re
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -61,6 +62,47 @@ _VECTOR_BYTES_BY_MCPU = {
     "skylake-avx512": 64, "cascadelake": 64, "icelake-client": 64, "icelake-server": 64,
     "sapphirerapids": 64, "graniterapids": 64,
     "znver1": 32, "znver2": 32, "znver3": 32, "znver4": 64, "znver5": 64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GpuLimits:
+    """What a launch on a GPU may ask for.
+
+    The defaults are those that CUDA documents for all architectures from sm_70 on (CUDA C++
+    Programming Guide, "Technical Specifications per Compute Capability"); an unknown one gets the
+    shared memory that every kernel may have without asking for more.
+
+    Attributes
+    ----------
+    threads : int
+        Most threads of a block.
+    block, grid : tuple of int
+        Most threads of a block, and blocks of a grid, along x, y and z.
+    shared_bytes : int
+        Most shared memory of a block.
+    thread_registers, block_registers : int
+        Most registers of 32 bits of a thread, and of the threads of a block together.
+    warp : int
+        Threads that run together; registers are given out to as many.
+    vector_bytes : int
+        Most bytes that one instruction of a thread loads or stores.
+    """
+
+    threads: int = 1024
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    shared_bytes: int = 48 * 1024
+    thread_registers: int = 255
+    block_registers: int = 64 * 1024
+    warp: int = 32
+    vector_bytes: int = 16
+
+
+#: Kibibytes of shared memory that a block may have, dynamic memory included, by architecture.
+_SHARED_KIB = {
+    "sm_70": 96, "sm_72": 96, "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99,
+    "sm_90": 227, "sm_100": 227, "sm_101": 227, "sm_103": 227, "sm_120": 99, "sm_121": 99,
 }  # fmt: skip
 
 
@@ -174,9 +216,24 @@ class Target:
         return "fast-math" in self.options
 
     @property
+    def gpu(self) -> GpuLimits | None:
+        """What a launch may ask for; None of a target without GPU threads."""
+        if self.kind != "cuda":
+            return None
+        arch = self.options.get("arch", "").rstrip(string.ascii_lowercase)
+        if arch not in _SHARED_KIB:
+            return GpuLimits()
+        return GpuLimits(shared_bytes=_SHARED_KIB[arch] * 1024)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that a call may take for its temporaries on a CPU: what this machine has."""
+        return host_memory_bytes()
+
+    @property
     def max_num_threads(self) -> int:
         """Most threads of one block (GPU); 1 where there are no blocks."""
-        return 1024 if self.kind == "cuda" else 1
+        return 1 if self.gpu is None else self.gpu.threads
 
     @property
     def vector_bytes(self) -> int:
@@ -198,6 +255,12 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
             if name.strip() in ("flags", "Features"):
                 return frozenset(value.split())
     return frozenset()
+
+
+@functools.cache
+def host_memory_bytes() -> int:
+    """Size of this machine's memory in bytes, used or not."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from typing import Any
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, told
 from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.stmt import Function
+from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse
 from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
@@ -25,7 +26,7 @@ from autotune.target import Target
 from autotune.te.tensor import Tensor
 from autotune.trace.knobs import Knobs
 from autotune.trace.probe import TRACE_TIMEOUT_S, Fault, probe
-from autotune.trace.rules import schedule_rules, target_rules
+from autotune.trace.rules import schedule_rules
 from autotune.trace.silence import contained
 from autotune.trace.sources import ConcreteValues, Decision, KnobTable, SymbolicValues, ValueSource
 from autotune.trace.tree import DecisionTree, KnobColumns

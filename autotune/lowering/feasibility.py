@@ -1,0 +1,230 @@
+"""What a target can run: conditions over knobs, read off a lowered function.
+
+The same functions serve all candidates of a structure, whose sizes are expressions over knobs, and
+one candidate, whose sizes are numbers. A message names the limit, and is the same wherever the rule
+comes from, so that rejections are counted under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from autotune.errors import LoweringError
+from autotune.ir import dtypes
+from autotune.ir.expr import Buffer, Expr, Load
+from autotune.ir.intervals import interval
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store
+from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
+from autotune.lowering.conditions import is_knob_only
+from autotune.lowering.storage import elements
+from autotune.target import GpuLimits, Target
+
+Rule = tuple[Expr, str]
+"""A condition over knobs, and what it demands."""
+
+MOST_UNROLLED = 1024
+"""Stores that unrolled loops write out, one function's together: compilers take time that grows
+with their square (LLVM, two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s
+for 2,048)."""
+
+OTHER_REGISTERS = 16
+"""Registers of a thread that hold none of its arrays: addresses, loop variables, operands. A rough
+rule; the compiler decides, and records hold what it took."""
+
+REGISTER_BYTES = 4
+
+_ONE = const(1)
+_ZERO = const(0)
+
+
+def target_rules(function: Function, target: Target) -> list[Rule]:
+    """Return the conditions, with messages, under which `target` can run `function`.
+
+    Those that hold for all values of the knobs are left out.
+
+    Parameters
+    ----------
+    function : Function
+        As `lower_schedule` returns it.
+    target : Target
+
+    Raises
+    ------
+    LoweringError
+        If no knob value helps, such as GPU threads on a CPU target.
+    """
+    kernels = list(_kernels(function.body))
+    gpu = target.gpu
+    if gpu is None:
+        if kernels:
+            raise LoweringError(
+                f"{function.name!r} binds loops to GPU threads, which target 'llvm' does not have"
+            )
+        rules = _memory_rules(function, target)
+    else:
+        rules = [rule for kernel in kernels for rule in _kernel_rules(kernel, gpu)]
+    rules += _unroll_rules(function.body)
+    return [(condition, message) for condition, message in rules if _may_fail(condition)]
+
+
+def _may_fail(condition: Expr) -> bool:
+    """Whether knobs can make a condition false; what depends on sizes of a call is not known."""
+    return is_knob_only(condition) and not interval(condition)[0]
+
+
+def _at_most(amount: Expr, limit: int, message: str) -> Rule:
+    return binary("<=", amount, limit), message
+
+
+# -- CPUs ------------------------------------------------------------------------------------
+
+
+def _memory_rules(function: Function, target: Target) -> list[Rule]:
+    """Temporaries of a call together; those of a parallel loop's iterations count once."""
+    sizes = [_bytes(stmt.buffer) for stmt in walk(function.body) if isinstance(stmt, Allocate)]
+    known = [size for size in sizes if is_knob_only(size)]
+    limit = target.memory_bytes
+    return [_at_most(_sum(known), limit, f"temporaries take at most {limit} bytes of memory")]
+
+
+def _unroll_rules(body: Stmt) -> list[Rule]:
+    message = f"unrolled loops write out at most {MOST_UNROLLED} stores"
+    return [_at_most(_written_out(body), MOST_UNROLLED, message)]
+
+
+def _written_out(stmt: Stmt) -> Expr:
+    """Return the number of stores in the text once unrolled loops are written out; 0 outside."""
+    if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and is_knob_only(stmt.extent):
+        return binary("*", stmt.extent, _stores(stmt.body))
+    return _sum(map(_written_out, child_stmts(stmt)))
+
+
+def _stores(stmt: Stmt) -> Expr:
+    if isinstance(stmt, Store):
+        return _ONE
+    total = _sum(map(_stores, child_stmts(stmt)))
+    if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and is_knob_only(stmt.extent):
+        return binary("*", stmt.extent, total)
+    return total
+
+
+# -- GPUs ------------------------------------------------------------------------------------
+
+
+def _kernels(stmt: Stmt) -> Iterator[For]:
+    """Yield the outermost loops over GPU threads: what is launched at once."""
+    if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
+        yield stmt
+    else:
+        for child in child_stmts(stmt):
+            yield from _kernels(child)
+
+
+def _kernel_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
+    extents = _thread_extents(kernel)
+    threads = _product(e for tag, e in extents.items() if tag.startswith("threadIdx"))
+    message = f"a block has at most {gpu.threads} threads"
+    rules = [_at_most(threads, gpu.threads, message)]
+    for tag, extent in extents.items():
+        level, _, axis = tag.partition(".")
+        what, whole = ("threads", "block") if level == "threadIdx" else ("blocks", "grid")
+        limit = getattr(gpu, whole)["xyz".index(axis)]
+        if limit < gpu.threads or whole == "grid":  # else the limit of the product says it
+            rules.append(
+                _at_most(extent, limit, f"a {whole} has at most {limit} {what} along {axis}")
+            )
+    shared, local = (_scope_bytes(kernel, scope) for scope in ("shared", "local"))
+    message = f"a block has at most {gpu.shared_bytes} bytes of shared memory"
+    rules.append(_at_most(shared, gpu.shared_bytes, message))
+    if local is not _ZERO:
+        rules += _register_rules(threads, local, gpu)
+    return rules + _vector_rules(kernel, gpu)
+
+
+def _thread_extents(kernel: For) -> dict[str, Expr]:
+    """Return how far each thread axis of a launch goes: as far as the largest loop bound to it."""
+    extents: dict[str, Expr] = {}
+    for stmt in walk(kernel):
+        if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
+            tag = stmt.thread_tag
+            known = extents.get(tag)
+            extents[tag] = stmt.extent if known is None else binary("max", known, stmt.extent)
+    return extents
+
+
+def _scope_bytes(stmt: Stmt, scope: str, copies: Expr = _ONE) -> Expr:
+    """Return the size of all arrays of a scope; each virtual thread has its own."""
+    if isinstance(stmt, For) and stmt.kind is LoopKind.VTHREAD:
+        copies = binary("*", copies, stmt.extent)
+    own: Expr = _ZERO
+    if isinstance(stmt, Allocate) and stmt.buffer.scope == scope:
+        own = binary("*", copies, _bytes(stmt.buffer))
+    return binary("+", own, _sum(_scope_bytes(child, scope, copies) for child in child_stmts(stmt)))
+
+
+def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:
+    """Arrays of a thread against the register file: more of them would lie in slow memory."""
+    words = binary("//", binary("+", local, REGISTER_BYTES - 1), REGISTER_BYTES)
+    registers = binary("+", words, OTHER_REGISTERS)
+    warps = binary("//", binary("+", threads, gpu.warp - 1), gpu.warp)
+    together = binary("*", binary("*", warps, gpu.warp), registers)
+    return [
+        _at_most(
+            registers,
+            gpu.thread_registers,
+            f"a thread has at most {gpu.thread_registers} registers, by estimate",
+        ),
+        _at_most(
+            together,
+            gpu.block_registers,
+            f"a block has at most {gpu.block_registers} registers, by estimate",
+        ),
+    ]
+
+
+def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
+    """Let the lanes of a vector fill one access, of a size that the hardware has."""
+    rules = []
+    widest = gpu.vector_bytes
+    message = f"a vector takes 1, 2, 4, ... or {widest} bytes"
+    for loop in walk(kernel):
+        if isinstance(loop, For) and loop.kind is LoopKind.VECTORIZED:
+            size = max(map(_itemsize, _accessed(loop)), default=1)
+            taken = binary("max", binary("*", loop.extent, size), _ONE)
+            fits = binary("==", binary("%", const(widest), taken), _ZERO)
+            rules.append((binary("or", binary("<=", loop.extent, 1), fits), message))
+    return rules
+
+
+def _accessed(loop: For) -> Iterator[Buffer]:
+    for stmt in walk(loop.body):
+        if isinstance(stmt, Store):
+            yield stmt.buffer
+        for expr in stmt_exprs(stmt):
+            yield from (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
+
+
+# -- sizes -----------------------------------------------------------------------------------
+
+
+def _itemsize(buffer: Buffer) -> int:
+    return dtypes.itemsize(buffer.dtype)
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    return binary("*", elements(buffer), _itemsize(buffer))
+
+
+def _product(numbers: Iterable[Expr]) -> Expr:
+    total: Expr = _ONE
+    for number in numbers:
+        total = binary("*", total, number)
+    return total
+
+
+def _sum(numbers: Iterable[Expr]) -> Expr:
+    total: Expr = _ZERO
+    for number in numbers:
+        total = binary("+", total, number)
+    return total

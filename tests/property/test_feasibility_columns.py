@@ -1,0 +1,131 @@
+"""A target's rule on columns of knobs is that rule on the candidate lowered with plain numbers.
+
+Templates of ours, the CUDA structures of the benchmarks, and some of the tests, on targets so
+small that each rule rejects some candidates. `AUTOTUNE_EXAMPLES=N` compares N candidates of each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.ir.expr import Const
+from autotune.lowering import feasibility
+from autotune.lowering.nest import lower_schedule
+from autotune.target import GpuLimits, Target
+from autotune.task import Task
+from autotune.template import Knobs
+from autotune.trace.sources import ConcreteValues, KnobTable
+from search_spaces import Constraint
+
+CANDIDATES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 60
+
+
+class SmallTarget(Target):
+    """A target that hardly anything fits."""
+
+    limits = GpuLimits(
+        threads=24,
+        block=(24, 24, 2),
+        grid=(1000, 5, 3),
+        shared_bytes=512,
+        thread_registers=32,
+        block_registers=640,
+        warp=4,
+        vector_bytes=8,
+    )
+
+    @property
+    def gpu(self) -> GpuLimits | None:
+        """Limits of the tests."""
+        return self.limits if self.kind == "cuda" else None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the tests."""
+        return 320
+
+
+STRUCTURES = f"{Path(__file__).parents[2] / 'benchmarks' / 'structures.py'}:"
+OWN = f"{Path(__file__).with_name('structure_templates.py')}:"
+#: Templates, and words of the rules that reject some of their candidates.
+WORKLOADS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        f"{STRUCTURES}matmul_cuda",
+        {"n": 96},
+        "24 threads, blocks along y, shared, 32 registers, 640 registers, vector",
+    ),
+    (
+        f"{STRUCTURES}conv2d_cuda",
+        {"channels": 8, "size": 12, "filters": 16},
+        "24 threads, threads along z, blocks along z, shared, 32 registers, 640 registers",
+    ),
+    (f"{STRUCTURES}broadcast_add_cuda", {"n": 4096}, "24 threads, blocks along x, vector"),
+    ("matmul", {"m": 17, "n": 35, "k": 7}, "memory, unrolled"),
+    ("conv2d_nchw", {"n": 1, "c": 3, "h": 8, "w": 14, "o": 32, "kh": 3, "kw": 3}, "unrolled"),
+    ("softmax", {"m": 9, "n": 256}, ""),
+    ("broadcast_add", {"n": 64}, ""),
+    (f"{OWN}packed_fused", {"m": 7, "n": 13, "k": 5}, "memory"),
+    (f"{OWN}fused_blur", {"h": 16, "w": 11}, "memory"),
+    (f"{OWN}factored_rows", {"m": 4, "n": 6, "p": 4}, ""),
+]
+
+#: How the messages of the rules begin.
+WORDS = ("a block has", "a grid has", "a thread has", "a vector takes", "temporaries", "unrolled")
+
+
+class Lenient(ConcreteValues):
+    """Plain values of candidates that the template itself may refuse."""
+
+    def require(self, condition: Any, message: str) -> None:
+        """Let it pass: the target's rules are what counts here."""
+
+
+def on_plain_numbers(task: Task, index: int) -> dict[str, bool]:
+    """Return whether each rule holds, by message, that the candidate lowered by itself gives."""
+    source = Lenient(KnobTable("plain"), task.space.config(index).values)
+    schedule, tensors = task.template.function(Knobs(source, task.target), **task.args)
+    holds: dict[str, bool] = {}
+    for condition, message in feasibility.target_rules(
+        lower_schedule(schedule, tensors), task.target
+    ):
+        assert isinstance(condition, Const), condition
+        holds[message] = holds.get(message, True) and bool(condition.value)
+    return holds
+
+
+def some_of(task: Task) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return random candidates, refused ones too."""
+    rng = np.random.default_rng(5)
+    return np.unique(rng.integers(len(task.space), size=CANDIDATES))
+
+
+@pytest.mark.parametrize(("name", "args", "words"), WORKLOADS, ids=lambda w: str(w)[-30:])
+def test_rules_on_columns_are_the_rules_on_each_candidate(
+    name: str, args: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feasibility, "MOST_UNROLLED", 12)
+    kind = "cuda" if "cuda" in name else "llvm"
+    options = {} if kind == "cuda" else {"mcpu": "x86-64-v3"}
+    task = Task.from_reference(name, args, SmallTarget(kind, options))
+    indices = some_of(task)
+    concrete = [on_plain_numbers(task, int(index)) for index in indices]
+    messages = {message for holds in concrete for message in holds}
+    known: dict[str, Constraint] = {rule.name: rule for rule in task.space.constraints}
+    rejected: Counter[str] = Counter()
+    for message in messages | {m for m in known if m.startswith(WORDS)}:
+        expected = [holds.get(message, True) for holds in concrete]
+        if message in known:
+            found = known[message].holds(task.space.columns(indices), len(indices))
+        else:
+            found = np.ones(len(indices), np.bool_)
+        assert found.tolist() == expected, message
+        rejected[message] = expected.count(False)
+    for word in filter(None, words.split(", ")):
+        assert any(count for rule, count in rejected.items() if word in rule), (word, rejected)
+
