@@ -27,7 +27,7 @@ from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
 from autotune.ir.python_source import PythonSource
-from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, Produce, Seq, Stmt, Store
+from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import walk_expr
 
 #: CPython allows 20 nested blocks in one function; deeper loops go on in an inner function.
@@ -232,8 +232,8 @@ class _FunctionSource(PythonSource):
                 del self.buffers[id(buffer)]
             case Produce(_, body):
                 self.write(body, blocks)
-            case Evaluate(value):
-                self.line(self._fragment([value])[0])
+            case Barrier():
+                raise IRError("a barrier has no meaning for threads that run one after another")
             case _:
                 raise IRError(f"unknown statement {type(stmt).__name__}")
 

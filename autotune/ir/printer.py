@@ -23,7 +23,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.stmt import (
     Allocate,
-    Evaluate,
+    Barrier,
     For,
     If,
     LoopKind,
@@ -139,7 +139,7 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             return f"{head}{pad}allocate {buffer.name}[{sizes}]\n{stmt_text(body, indent)}"
         case Produce(name, body):
             return f"{pad}produce {name} {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
-        case Evaluate(value):
-            return f"{pad}{expr_text(value)}\n"
+        case Barrier():
+            return f"{pad}barrier()\n"
         case _:
             raise TypeError(f"unknown statement {type(node).__name__}")

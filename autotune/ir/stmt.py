@@ -97,10 +97,11 @@ class Produce(Stmt):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Evaluate(Stmt):
-    """Evaluate a call for its effect, such as a barrier."""
+class Barrier(Stmt):
+    """Wait until all threads of the block are here, and see what they wrote to shared storage.
 
-    value: Expr
+    Stands where all threads of a block come or none.
+    """
 
 
 @dataclass(frozen=True, eq=False)

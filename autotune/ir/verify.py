@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from autotune.errors import IRError
@@ -27,7 +28,8 @@ from autotune.ir.expr import (
     Var,
 )
 from autotune.ir.intrinsics import INTRINSICS, Intrinsic
-from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, LoopKind, Stmt, Store
+from autotune.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Stmt, Store
+from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import child_stmts, walk_expr
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
@@ -65,6 +67,8 @@ class _Verifier:
         self.names: set[str] = set()
         self.well_formed: set[int] = set()
         self.mask = 1  # lanes of the conditions around
+        self.threads: set[Var] = set()  # variables of the loops over threads around
+        self.alone = ""  # what some threads around may do without the others
 
     def fail(self, problem: str) -> NoReturn:
         raise IRError(f"function {self.function.name!r}: {problem}")
@@ -103,7 +107,8 @@ class _Verifier:
                 self.under_mask(condition.lanes, f"the condition `{condition}`")
                 outer = self.mask
                 self.mask = max(outer, condition.lanes)
-                self.inside(child_stmts(stmt))
+                with self.where(condition, f"the condition `{condition}`"):
+                    self.inside(child_stmts(stmt))
                 self.mask = outer
             case Allocate(buffer, body):
                 if buffer.scope not in ("global", "shared", "local"):
@@ -111,10 +116,9 @@ class _Verifier:
                 self.declare(buffer)
                 self.stmt(body)
                 self.buffers.discard(id(buffer))
-            case Evaluate(value):
-                self.expr(value)
-                if not isinstance(value, Call):
-                    self.fail(f"`{value}` is evaluated for its effect but is no call")
+            case Barrier():
+                if self.alone:
+                    self.fail(f"not all threads of a block come to a barrier: {self.alone} differs")
             case _:
                 self.inside(child_stmts(stmt))
 
@@ -139,8 +143,21 @@ class _Verifier:
         if bool(loop.thread_tag) != (loop.kind in _TAGGED):
             self.fail(f"{what} is {loop.kind} and has the thread tag {loop.thread_tag!r}")
         self.bound.add(id(loop.var))
-        self.stmt(loop.body)
+        if is_thread_loop(loop):
+            self.threads.add(loop.var)
+        with self.where(loop.extent, f"the extent of {what}"):
+            self.stmt(loop.body)
+        self.threads.discard(loop.var)
         self.bound.discard(id(loop.var))
+
+    @contextmanager
+    def where(self, expr: Expr, what: str) -> Iterator[None]:
+        """Check statements that run as often as an expression says."""
+        outer = self.alone
+        if not outer and not is_uniform(expr, self.threads):
+            self.alone = what
+        yield
+        self.alone = outer
 
     def store(self, store: Store) -> None:
         buffer, index, value = store.buffer, store.index, store.value

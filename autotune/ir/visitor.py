@@ -12,7 +12,7 @@ from autotune.ir.expr import Binary, Expr, Read, Var
 from autotune.ir.ops import fold
 from autotune.ir.stmt import (
     Allocate,
-    Evaluate,
+    Barrier,
     For,
     If,
     Produce,
@@ -91,8 +91,6 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.condition,)
         case Allocate():
             return stmt.buffer.shape
-        case Evaluate():
-            return (stmt.value,)
         case _:
             return ()
 
@@ -183,9 +181,8 @@ class Rewriter:
             case Produce(name, body):
                 inner = self.stmt(body)
                 return node if inner is body else Produce(name, inner)
-            case Evaluate(value):
-                new_value = self.expr(value)
-                return node if new_value is value else Evaluate(new_value)
+            case Barrier():
+                return node
             case _:
                 raise TypeError(f"unknown statement {type(node).__name__}")
 

@@ -18,7 +18,7 @@ from autotune.ir.expr import (
     Var,
 )
 from autotune.ir.ops import fold
-from autotune.ir.stmt import Allocate, Evaluate, For, If, LoopKind, Stmt, Store
+from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store
 from autotune.ir.visitor import Rewriter, walk_expr
 
 
@@ -114,8 +114,8 @@ class _Lanes(Rewriter):
         self.own[old] = Buffer(old.name + self.suffix, old.dtype, shape, old.scope)
         return Allocate(self.own[old], self.stmt(node.body))
 
-    def visit_Evaluate(self, node: Evaluate) -> Stmt:
-        raise Refusal("a call for its effect is made in every iteration")
+    def visit_Barrier(self, node: Barrier) -> Stmt:
+        raise Refusal("lanes of a vector do not wait for one another")
 
     # -- expressions -------------------------------------------------------------------------------
 

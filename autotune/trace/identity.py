@@ -20,7 +20,7 @@ from autotune.ir.expr import (
     Reduce,
 )
 from autotune.ir.itervar import Combiner
-from autotune.ir.stmt import Allocate, Evaluate, For, Function, If, Produce, Seq, Stmt, Store
+from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Produce, Seq, Stmt, Store
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, Tensor
 
@@ -142,8 +142,8 @@ class _Code(_Lines):
                 self._block(body)
             case Produce(_, body):
                 self.stmt(body)
-            case Evaluate(value):
-                self.lines.append(f"evaluate {self.expr(value)}")
+            case Barrier():
+                self.lines.append("barrier")
             case _:
                 raise TypeError(f"unknown statement {type(node).__name__}")
 

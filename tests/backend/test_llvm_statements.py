@@ -22,7 +22,7 @@ from autotune.errors import CodegenError
 from autotune.ir import ops
 from autotune.ir.expr import Call, Const, Knob, Load, SizeVar, Var
 from autotune.ir.stmt import (
-    Evaluate,
+    Barrier,
     For,
     Function,
     If,
@@ -176,7 +176,7 @@ def test_what_has_no_meaning_on_a_cpu_is_refused_in_one_line() -> None:
         "knob without a value: tile": Store(out, knob, one),
         "variable not in scope: i": Store(out, i, one),
         "no intrinsic 'frobnicate'": Store(out, i32(0), Call("frobnicate", (one,), "float32")),
-        "has no meaning on the CPU": Evaluate(Call("barrier", (), "int32")),
+        "a barrier has no meaning on the CPU": Barrier(),
         "is used where it is not allocated": Store(buffer("lost", "float32", 1), i32(0), one),
         "which holds float32": Store(out, i32(0), i32(0)),
     }

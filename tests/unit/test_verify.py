@@ -24,7 +24,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.stmt import (
     Allocate,
-    Evaluate,
+    Barrier,
     For,
     Function,
     If,
@@ -222,5 +222,12 @@ def test_operands_of_the_wrong_type_are_refused(bad: object, message: str) -> No
     refused(Store(B, ops.const(0), cast), message)
 
 
-def test_only_calls_are_evaluated_for_their_effect() -> None:
-    refused(Evaluate(ops.const(1)), "no call")
+def test_all_threads_of_a_block_come_to_a_barrier() -> None:
+    t, k = Var("t"), Var("k")
+
+    def threads(body: Stmt) -> Stmt:
+        return For(t, ops.const(4), LoopKind.THREAD, body, "threadIdx.x")
+
+    verify(function(threads(For(k, ops.const(2), LoopKind.SERIAL, Barrier()))))
+    refused(threads(If(t < 2, Barrier())), r"come to a barrier: the condition `\(t < 2\)` differs")
+    refused(threads(For(k, t, LoopKind.SERIAL, Barrier())), "the extent of loop 'k' differs")

@@ -19,7 +19,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Call, Const, Var
 from autotune.ir.stmt import (
     Allocate,
-    Evaluate,
+    Barrier,
     For,
     If,
     LoopKind,
@@ -174,8 +174,8 @@ class Body(Values):
                 self.stmt(stmt.body)
             case Produce():
                 self.stmt(stmt.body)
-            case Evaluate(value=Call(name=name)):
-                raise CodegenError(f"{name!r} has no meaning on the CPU")
+            case Barrier():
+                raise CodegenError("a barrier has no meaning on the CPU")
             case _:
                 raise CodegenError(f"cannot compile a {type(stmt).__name__}")
 

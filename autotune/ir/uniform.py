@@ -1,0 +1,36 @@
+"""Which expressions have one value for all threads of a block: where these go the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from autotune.ir.expr import Expr, Load, Var
+from autotune.ir.stmt import For, LoopKind, Stmt
+from autotune.ir.visitor import walk_expr
+
+
+def is_thread_loop(stmt: Stmt) -> bool:
+    """Whether a statement is a loop over the threads of a block."""
+    return (
+        isinstance(stmt, For)
+        and stmt.kind is LoopKind.THREAD
+        and stmt.thread_tag.startswith("threadIdx")
+    )
+
+
+def is_uniform(expr: Expr, threads: Set[Var]) -> bool:
+    """Whether an expression is known to have one value for all threads of a block.
+
+    Parameters
+    ----------
+    expr : Expr
+        What does not depend on loops whose number of iterations differs between threads.
+    threads : set of Var
+        Variables of the loops over the threads.
+    """
+    return not any(
+        node in threads
+        if isinstance(node, Var)
+        else isinstance(node, Load) and node.buffer.scope == "local"
+        for node in walk_expr(expr)
+    )
