@@ -1,7 +1,8 @@
 """Features of schedules and of search spaces: the face of the feature extractors.
 
-`get_itervar_feature`, `flatten_itervar_feature` and `get_flatten_name` describe one schedule,
-`TaskFeatures` all candidates of a task.
+`get_itervar_feature`, `flatten_itervar_feature` and `get_flatten_name` describe one schedule loop
+by loop, `get_curve_feature` in a fixed number of columns; `get_knob_feature` describes
+configurations, `TaskFeatures` all candidates of a task.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from autotune.schedule.schedule import Schedule
 from autotune.task import Task
 from autotune.te.tensor import Tensor
 from features import (
+    CURVE_NAMES,
+    KnobSurvey,
     Number,
     Row,
     Scratch,
+    curve_matrix,
     flatten_names,
     flatten_rows,
     itervar_columns,
@@ -30,7 +34,15 @@ from features import (
 )
 from search_spaces import Column, IntArray, Space
 
-__all__ = ["TaskFeatures", "flatten_itervar_feature", "get_flatten_name", "get_itervar_feature"]
+__all__ = [
+    "TaskFeatures",
+    "flatten_itervar_feature",
+    "get_curve_feature",
+    "get_curve_name",
+    "get_flatten_name",
+    "get_itervar_feature",
+    "get_knob_feature",
+]
 
 FloatMatrix = npt.NDArray[np.float32]
 
@@ -83,6 +95,70 @@ def flatten_itervar_feature(fea: Sequence[Row]) -> npt.NDArray[np.float64]:
 def get_flatten_name(fea: Sequence[Row]) -> list[str]:
     """Return the names of the numbers that `flatten_itervar_feature` returns, in its order."""
     return flatten_names(fea)
+
+
+def get_curve_feature(
+    schedule: Schedule, args: Sequence[Tensor], take_log: bool = False
+) -> npt.NDArray[np.float64]:
+    """Return the curve features of a schedule, float64 (width,), the same width for every schedule.
+
+    Parameters
+    ----------
+    schedule, args
+        As for `get_itervar_feature`.
+    take_log : bool
+        Apply log2(1 + x) to all of them.
+
+    Raises
+    ------
+    LoweringError
+        If the schedule cannot be lowered, or has knobs.
+    """
+    nest = loop_nest(lower_schedule(schedule, args))
+    features: npt.NDArray[np.float64] = curve_matrix(nest, take_log=take_log)[0]
+    return features
+
+
+def get_curve_name() -> list[str]:
+    """Return the names of the numbers that `get_curve_feature` returns, in its order."""
+    return list(CURVE_NAMES)
+
+
+def get_knob_feature(
+    space: Space, indices: Sequence[int] | IntArray
+) -> tuple[list[str], FloatMatrix]:
+    """Return the knobs of configurations as numbers.
+
+    Parameters
+    ----------
+    space : Space
+    indices : sequence of int
+        The configurations, n of them.
+
+    Returns
+    -------
+    names : list of str
+        As `features.KnobLayout` has them; the same for all configurations of the space.
+    matrix : float32 (n, len(names))
+
+    Raises
+    ------
+    SpaceError
+        If an index lies outside the space.
+    """
+    survey = knob_survey(space)
+    configs = [space.config(int(index)).values for index in indices]
+    layout = survey.layout()
+    return list(layout.names), layout.matrix(configs)
+
+
+def knob_survey(space: Space) -> KnobSurvey:
+    """Return a survey of all values that the knobs of a space take."""
+    survey = KnobSurvey()
+    for knob in space.knobs:
+        for position in range(1 if knob.numeric else len(knob)):
+            survey.add({knob.name: knob.value(position)})
+    return survey
 
 
 class TaskFeatures:

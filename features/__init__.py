@@ -3,6 +3,8 @@
 A leaf package: it knows loops and accesses as plain data (`LoopNest`), not how they were made.
 """
 
+from features.curve import CURVE_NAMES, curve_matrix
+from features.describe import FEATURE_LAYOUTS, explain, patterns
 from features.itervar import (
     Row,
     flatten_names,
@@ -11,7 +13,7 @@ from features.itervar import (
     itervar_matrix,
     itervar_rows,
 )
-from features.knob import knob_features, knob_matrix
+from features.knob import KnobLayout, KnobSurvey, knob_features, knob_matrix
 from features.loop_nest import (
     ANNOTATIONS,
     SYMBOLIC,
@@ -28,19 +30,25 @@ from features.schema import FEATURE_VERSION, LAYOUTS, describe, layout_named, ve
 
 __all__ = [
     "ANNOTATIONS",
+    "CURVE_NAMES",
+    "FEATURE_LAYOUTS",
     "FEATURE_VERSION",
     "LAYOUTS",
     "SYMBOLIC",
     "VIRTUAL_THREAD",
     "BufferAccess",
     "FeatureError",
+    "KnobLayout",
+    "KnobSurvey",
     "Loop",
     "LoopNest",
     "Number",
     "Row",
     "Scratch",
     "candidate",
+    "curve_matrix",
     "describe",
+    "explain",
     "flatten_names",
     "flatten_rows",
     "itervar_columns",
@@ -49,6 +57,7 @@ __all__ = [
     "knob_features",
     "knob_matrix",
     "layout_named",
+    "patterns",
     "stack_columns",
     "versioned",
 ]

@@ -6,7 +6,8 @@ ones their position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -76,3 +77,141 @@ def knob_matrix(
     """Return `knob_features` of `n` candidates as a float32 matrix (n, width)."""
     names, features = knob_features(columns, categories)
     return names, stack_columns(names, features, n, order)
+
+
+class KnobSurvey:
+    """Collects which values knobs take, to lay out columns for configurations of any origin."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, bool] = {}
+        self._categories: dict[str, dict[str, None]] = {}
+
+    def add(self, values: Mapping[str, object]) -> None:
+        """Take in one configuration: knob values as numbers, flags, texts, or sequences of them."""
+        for part, value in knob_parts(values):
+            if isinstance(value, str):
+                self._categories.setdefault(part, {})[value] = None
+            else:  # flags are numbers that need no logarithm
+                is_flag = isinstance(value, bool) and self._numbers.get(part, True)
+                self._numbers[part] = is_flag
+
+    def layout(self) -> KnobLayout:
+        """Return the layout for all that was taken in."""
+        return KnobLayout(
+            dict(sorted(self._numbers.items())),
+            {part: tuple(sorted(seen)) for part, seen in sorted(self._categories.items())},
+        )
+
+
+class KnobLayout:
+    """Named columns for the values of knobs, the same for the spaces of several templates.
+
+    Numbers give ``PART`` and ``PART/log2``, flags ``PART`` alone; texts ``PART=TEXT`` for each
+    text, or ``PART/position`` in sorted order if there are more than `ONE_HOT_LIMIT`. A part is a
+    knob's name, with ``.0``, ``.1`` ... if its values are sequences.
+
+    Parameters
+    ----------
+    numbers : mapping of str to bool
+        Numeric parts, and whether each holds flags.
+    categories : mapping of str to sequence of str
+        Parts that hold texts, and which.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    """
+
+    def __init__(
+        self, numbers: Mapping[str, bool], categories: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._numbers = dict(numbers)
+        self._places: dict[str, int] = {}
+        self._texts: dict[tuple[str, str], tuple[int, float]] = {}
+        for part, is_flag in self._numbers.items():
+            self._place(part)
+            if not is_flag:
+                self._place(f"{part}/log2")
+        one_hot: set[int] = set()
+        for part, texts in categories.items():
+            if len(texts) > ONE_HOT_LIMIT:
+                place = self._place(f"{part}/position")
+                self._texts |= {(part, text): (place, float(k)) for k, text in enumerate(texts)}
+            else:
+                for text in texts:
+                    place = self._place(f"{part}={text}")
+                    self._texts[part, text] = place, 1.0
+                    one_hot.add(place)
+        self.names = tuple(self._places)
+        self._lacking = [0.0 if place in one_hot else np.nan for place in self._places.values()]
+
+    def _place(self, name: str) -> int:
+        return self._places.setdefault(name, len(self._places))
+
+    def matrix(self, configs: Sequence[Mapping[str, object]]) -> npt.NDArray[np.float32]:
+        """Return the features of configurations, float32 (n, len(names)).
+
+        What a configuration lacks is NaN; in a one-hot code it is 0.
+
+        Raises
+        ------
+        FeatureError
+            For a part or a text that the layout lacks.
+        """
+        out = np.tile(self._lacking, (len(configs), 1))
+        for row, values in zip(out, configs, strict=True):
+            for part, value in knob_parts(values):
+                try:
+                    if isinstance(value, str):
+                        place, number = self._texts[part, value]
+                    else:
+                        place, number = self._places[part], _float(value)
+                except KeyError:
+                    raise FeatureError(f"no column for knob {part!r} = {value!r}") from None
+                row[place] = number
+        for part, is_flag in self._numbers.items():
+            if not is_flag:
+                column = out[:, self._places[part]]
+                out[:, self._places[f"{part}/log2"]] = signed_log2(column)
+        with np.errstate(over="ignore"):
+            return out.astype(np.float32)
+
+
+def _float(value: float) -> float:
+    """Return a number as a float, which is infinite for an integer beyond all of them."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def knob_parts(values: Mapping[str, object]) -> Iterator[tuple[str, bool | int | float | str]]:
+    """Yield the parts of a configuration: ``NAME``, or ``NAME.0``, ``NAME.1`` ... of a sequence.
+
+    What is neither a number, a flag nor a text counts as the text that JSON has for it.
+    """
+    for name, value in values.items():
+        if isinstance(value, list | tuple):
+            yield from knob_parts({f"{name}.{k}": item for k, item in enumerate(value)})
+        elif isinstance(value, bool | int | float | str):
+            yield name, value
+        else:
+            yield name, json.dumps(value, sort_keys=True)
+
+
+def describe_knob(name: str) -> tuple[str, str]:
+    """Return the meaning and the unit of a column of a `KnobLayout`."""
+    for suffix, meaning in _SUFFIXES.items():
+        if name.endswith(suffix):
+            return meaning.format(name.removesuffix(suffix)), "1"
+    part, equals, text = name.partition("=")
+    if equals:
+        return f"1 if knob {part} is {text}, else 0", "1"
+    return f"knob {name} as a number (flags: 0 or 1)", "1"
+
+
+_SUFFIXES = {
+    "/log2": "sign(x) log2(1 + |x|) of knob {}",
+    "/position": "knob {}: position of its text among all of them, sorted",
+}

@@ -110,8 +110,8 @@ def column_name(row: int, loop: str, key: str, field: str) -> str:
 
 
 def versioned(layout: str, name: str) -> str:
-    """Prefix a column name with its layout and `FEATURE_VERSION`, as exports carry it."""
-    return f"{layout}{FEATURE_VERSION}:{name}"
+    """Prefix a column name with its layout and `FEATURE_VERSION`: ``itervar.v1:NAME``."""
+    return f"{layout}.v{FEATURE_VERSION}:{name}"
 
 
 def describe(name: str) -> str:

@@ -1,5 +1,7 @@
 """Knob features, and the names and explanations of feature columns."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,12 +9,15 @@ from features import (
     FEATURE_VERSION,
     BufferAccess,
     FeatureError,
+    KnobSurvey,
     Loop,
     LoopNest,
     describe,
+    explain,
     itervar_columns,
     knob_features,
     knob_matrix,
+    patterns,
     versioned,
 )
 
@@ -63,10 +68,93 @@ def test_every_itervar_column_can_be_explained():
 
 
 def test_exported_names_carry_the_layout_and_the_version():
-    assert versioned("itervar", "0/i/attr/length") == f"itervar{FEATURE_VERSION}:0/i/attr/length"
+    assert versioned("itervar", "0/i/attr/length") == f"itervar.v{FEATURE_VERSION}:0/i/attr/length"
 
 
 @pytest.mark.parametrize("name", ["length", "0/i/attr/width"])
 def test_a_name_that_is_no_itervar_column_is_refused(name):
     with pytest.raises(FeatureError, match="is not an itervar column"):
         describe(name)
+
+
+def layout_of(*configs):
+    survey = KnobSurvey()
+    for values in configs:
+        survey.add(values)
+    return survey.layout()
+
+
+def test_configurations_of_any_origin_share_columns_and_lack_some():
+    ours = {"tile": (4, 2), "pack": True, "order": "nm", "bias": None}
+    theirs = {"tile": [8, 1, 3], "pack": False, "order": "mn", "ratio": 0.5}
+    layout = layout_of(ours, theirs)
+    rows = [dict(zip(layout.names, row, strict=True)) for row in layout.matrix([ours, theirs])]
+    assert rows[0]["tile.0"] == 4
+    assert rows[0]["tile.0/log2"] == np.float32(np.log2(5))
+    assert np.isnan([rows[0][name] for name in ("tile.2", "tile.2/log2", "ratio")]).all()
+    assert [row["pack"] for row in rows] == [1, 0]
+    assert "pack/log2" not in layout.names
+    assert [(row["order=mn"], row["order=nm"]) for row in rows] == [(0, 1), (1, 0)]
+    assert [row["bias=null"] for row in rows] == [1, 0]
+
+
+def test_a_knob_of_many_texts_gives_their_sorted_position():
+    configs = [{"kind": f"k{i:02}"} for i in reversed(range(20))]
+    layout = layout_of(*configs)
+    assert layout.names == ("kind/position",)
+    assert layout.matrix(configs)[:, 0].tolist() == list(range(19, -1, -1))
+
+
+def test_a_knob_that_is_a_flag_here_and_a_number_there_has_one_column():
+    layout = layout_of({"u": True}, {"u": 3})
+    assert layout.names == ("u", "u/log2")
+    assert layout.matrix([{"u": True}, {"u": 3}])[:, 0].tolist() == [1, 3]
+
+
+def test_a_number_beyond_all_floats_is_infinite():
+    values = {"seed": 10**400, "low": -(10**50)}
+    layout = layout_of(values)
+    row = dict(zip(layout.names, layout.matrix([values])[0], strict=True))
+    assert row["seed"] == np.inf
+    assert row["low"] == -np.inf
+
+
+def test_a_value_that_the_layout_has_no_column_for_is_refused():
+    with pytest.raises(FeatureError, match="no column for knob 'order' = 'mn'"):
+        layout_of({"order": "nm"}).matrix([{"order": "mn"}])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("knob.v1:order=nm", "1 if knob order is nm"),
+        ("knob.v1:tile.0/log2", r"log2\(1 \+ \|x\|\) of knob tile.0"),
+        ("curve.v1:stride/accesses/64", "64 bytes or less apart"),
+        ("autotvm08.v1:0/i/A_0/stride", "elements between two iterations"),
+    ],
+)
+def test_columns_of_every_layout_are_explained_by_their_exported_names(name, words):
+    meaning, unit = explain(name)
+    assert re.search(words, meaning)
+    assert unit
+
+
+@pytest.mark.parametrize("name", ["0/i/attr/length", "curve.v9:length/SERIAL", "kerf.v1:x"])
+def test_a_name_of_no_layout_or_another_version_is_refused(name):
+    with pytest.raises(FeatureError, match="is no feature column: expected one of"):
+        explain(name)
+
+
+@pytest.mark.parametrize("name", ["curve.v1:bytes/reuse/257", "itervar.v1:length"])
+def test_a_column_that_its_layout_lacks_is_refused(name):
+    with pytest.raises(FeatureError, match="column"):
+        explain(name)
+
+
+def test_patterns_of_a_layout_cover_its_columns():
+    assert ("itervar.v1:ROW/LOOP/ACCESS/stride", "elements") in {
+        (name, unit) for name, _, unit in patterns("itervar")
+    }
+    assert len(patterns("knob")) == 4
+    with pytest.raises(FeatureError, match="unknown layout 'curv'"):
+        patterns("curv")
