@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,11 +31,14 @@ from autotune.trace.identity import code_hash, digest, schedule_lines
 from autotune.trace.probe import TRACE_TIMEOUT_S
 from autotune.trace.silence import silenced
 from autotune.trace.structures import Structure, Structures
-from search_spaces import IntArray, Space
+from search_spaces import IntArray, Space, SpaceError
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]
 
 _log = logging.getLogger(__name__)
+
+MOST_TRIED = 256
+"""Configurations that are tried for a default, where each has to be traced or run for that."""
 
 
 @dataclass(frozen=True)
@@ -227,10 +232,37 @@ class Task:
         """Why configurations are lowered one at a time; empty if the template is traced."""
         return self._structures.untraceable
 
-    @property
+    def refusal(self, index: int) -> str:
+        """Return the rule for which a configuration may not be built; empty if it may.
+
+        The space's own rules are those of the structures that are known; this traces the
+        configuration's structure if it is new, or runs a template that cannot be traced.
+        """
+        broken = self.space.broken(index)
+        if broken is not None:
+            return broken.name
+        return self._structures.refusal(self.space.config(index).values)
+
+    @cached_property
     def default_index(self) -> int:
-        """Index of the legal configuration that a build without records uses."""
-        return self.space.default_index
+        """Index of the legal configuration that a build without records uses.
+
+        Raises
+        ------
+        SpaceError
+            If nothing is legal, or nothing was found that is, with the reasons.
+        """
+        space, tried = self.space, Counter[str]()
+        for index in itertools.islice(space.by_distance(space.default_index), MOST_TRIED):
+            refused = self.refusal(index)
+            if not refused:
+                return index
+            tried[refused] += 1
+        reasons = ", ".join(f"{rule} rejects {count}" for rule, count in tried.most_common())
+        raise SpaceError(
+            f"none of the {tried.total()} configurations tried is feasible, "
+            f"from the default outwards: {reasons}"
+        )
 
     def structure(self, index: int) -> Structure:
         """Return the structure of a configuration, traced now if it is new."""

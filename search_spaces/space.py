@@ -7,8 +7,9 @@ of 10^12 configurations costs no more than its knobs.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -207,6 +208,20 @@ class Space:
         ]
         indices = np.array(moved, dtype=np.int64)
         return indices[self.feasible(indices)]
+
+    def broken(self, i: int) -> Constraint | None:
+        """Return the first constraint that index `i` breaks; None if it is feasible."""
+        (verdict,) = self._verdicts(np.array([self._index(i)]))
+        return None if verdict == FEASIBLE else self.constraints[verdict]
+
+    def by_distance(self, i: int) -> Iterator[int]:
+        """Yield feasible indices in order of knob steps from `i`, `i` first; smaller ones first.
+
+        It ends at a shell of more than a million configurations.
+        """
+        index = self._index(i)
+        for shell in itertools.chain([np.array([index])], nearest.shells(self._codec, index)):
+            yield from map(int, shell[self.feasible(shell)])
 
     def nearest_feasible(self, i: int) -> int | None:
         """Feasible index with the fewest knob steps from `i` (`i` itself if it is feasible).

@@ -205,6 +205,10 @@ def _nothing_valid(plan: Plan, summary: TuneSummary) -> str:
     from autotune.report.progress import failures_text
     from autotune.report.units import trials_text
 
+    if not summary.trials and summary.refused:
+        from autotune.report.outcome import refusals_text
+
+        return f"nothing was measured: {refusals_text(summary.refused)}"
     if not summary.trials:
         over = summary.ended == "time"
         return f"nothing was measured{' before the time was over; give more' if over else ''}"

@@ -31,15 +31,30 @@ def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Func
         If the values break one of the function's requirements.
     """
     values = dict(knobs or {})
-    ranges: dict[Var, Bounds] = {knob: (value, value) for knob, value in values.items()}
-    simplifier = Simplifier(ranges)
-    for condition, message in function.attrs.get("requirements", ()):
-        verdict = simplifier.expr(condition)
-        if isinstance(verdict, Const) and not verdict.value:
-            raise InstantiationError(message)
+    simplifier = Simplifier(_ranges(values))
+    message = _refusal(function, simplifier)
+    if message:
+        raise InstantiationError(message)
     body = simplifier.stmt(function.body)
     attrs = {**function.attrs, "knobs": {knob.name: value for knob, value in values.items()}}
     return Function(function.name, function.params, function.outputs, body, function.sizes, attrs)
+
+
+def refusal(function: Function, knobs: Mapping[Knob, int]) -> str:
+    """Return which requirement of a function knob values break first; empty if they break none."""
+    return _refusal(function, Simplifier(_ranges(knobs)))
+
+
+def _refusal(function: Function, simplifier: Simplifier) -> str:
+    for condition, message in function.attrs.get("requirements", ()):
+        verdict = simplifier.expr(condition)
+        if isinstance(verdict, Const) and not verdict.value:
+            return str(message)
+    return ""
+
+
+def _ranges(knobs: Mapping[Knob, int]) -> dict[Var, Bounds]:
+    return {knob: (value, value) for knob, value in knobs.items()}
 
 
 def listing(function: Function) -> Function:

@@ -163,6 +163,7 @@ def _summary_json(summary: TuneSummary, standing: Standing) -> dict[str, Any]:
         "trials": summary.trials,
         "measured": summary.measured,
         "failures": dict(summary.failures),
+        "refused": dict(summary.refused),
         "best": _best_json(summary.best, standing),
         "config": summary.best and summary.best.config,
         "best_costs_s": costs_s and list(costs_s),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autotune.report.progress import Standing, failures_text
 from autotune.report.ratio import Ratio
@@ -64,9 +64,19 @@ def remarks(standings: Sequence[Standing]) -> list[str]:
         if standing.summary.why:
             how = "failed" if standing.summary.ended is End.FAILED else "stopped"
             lines.append(f"{name}{how}: {standing.summary.why}")
+        if standing.summary.refused:
+            lines.append(f"{name}{refusals_text(standing.summary.refused)}")
         if (best_share(standing) or 0.0) > _ABOVE:
             lines.append(f"{name}faster than the ceiling as measured: was the machine busy then?")
     return lines
+
+
+def refusals_text(refused: Mapping[str, int]) -> str:
+    """Return which rules rejected proposals that were then not built."""
+    total = sum(refused.values())
+    what = "1 proposal was" if total == 1 else f"{total} proposals were"
+    rules = ", ".join(f"{rule} rejects {count}" for rule, count in refused.items())
+    return f"{what} refused: {rules}"
 
 
 def best_s(standing: Standing) -> float | None:

@@ -19,7 +19,7 @@ from autotune.errors import AutotuneError, InstantiationError, TracingError, Usa
 from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.stmt import Function
 from autotune.lowering.feasibility import target_rules
-from autotune.lowering.finalise import analyse
+from autotune.lowering.finalise import analyse, refusal
 from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
@@ -96,9 +96,19 @@ class Structure:
         """
         if self.function is None:
             raise InstantiationError(self.error or self.fault) from self.cause
-        return analyse(
-            self.function, {knob: int(columns[name]) for name, knob in self.symbols.items()}
-        )
+        return analyse(self.function, self._knobs(columns))
+
+    def refusal(self, columns: Mapping[str, Any]) -> str:
+        """Return why the template refuses a configuration; empty if it does not.
+
+        One that ends the process is not refused: it is tried where that does no harm.
+        """
+        if self.function is None:
+            return self.error
+        return refusal(self.function, self._knobs(columns))
+
+    def _knobs(self, columns: Mapping[str, Any]) -> dict[Knob, int]:
+        return {knob: int(columns[name]) for name, knob in self.symbols.items()}
 
 
 class Structures:
@@ -176,8 +186,16 @@ class Structures:
             If the template refuses this configuration.
         """
         structure = self.of(values)
+        return structure.instantiate(self._numbers(structure, values))
+
+    def refusal(self, values: Mapping[str, object]) -> str:
+        """Return why the template refuses one configuration, tracing it if it is new, or ""."""
+        structure = self.of(values)
+        return structure.refusal(self._numbers(structure, values))
+
+    def _numbers(self, structure: Structure, values: Mapping[str, object]) -> dict[str, int]:
         columns = self.columns_of(values)
-        return structure.instantiate({name: columns[name][0] for name in structure.symbols})
+        return {name: columns[name][0] for name in structure.symbols}
 
     def columns_of(self, values: Mapping[str, object]) -> KnobColumns:
         """Return the columns, each of length 1, of one configuration."""

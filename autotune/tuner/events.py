@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autotune.measure.result import MeasureResult
@@ -154,6 +154,9 @@ class TuneSummary:
         is made of. None if it was not measured anew.
     ceiling_s : float or None
         As in `MachineKnown`; None if it was not measured.
+    refused : mapping of str to int
+        Proposals of this run that were not built, no trials, by the rule that rejects them. Only
+        what the space does not know beforehand is proposed and refused.
     """
 
     trials: int
@@ -166,6 +169,7 @@ class TuneSummary:
     why: str = ""
     best_costs_s: tuple[float, ...] | None = None
     ceiling_s: float | None = None
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def default_cost_s(self) -> float | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from autotune.errors import AutotuneError
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.noise import NOISY
 from autotune.measure.replay import result_of
-from autotune.measure.result import MeasureInput, Measurer, MeasureResult
+from autotune.measure.result import MeasureErrorNo, MeasureInput, Measurer, MeasureResult
 from autotune.task import Task
 from autotune.tuner.again import measure_again
 from autotune.tuner.base import Observation, Tuner
@@ -37,6 +38,9 @@ from records import Record, RecordStore
 
 LONG_RUN = 24
 """Trials of a run that is long enough for its tuner to need everything it has."""
+
+MOST_REFUSED = 1000
+"""Proposals refused in a row after which no legal one is expected any more."""
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +88,8 @@ class Session:
         What was achieved, once it is over.
     error : AutotuneError or None
         Why the workload could not be measured, if it `FAILED`.
+    refused : dict of int to str
+        Proposals that were not built, each with the rule that rejects it.
 
     Raises
     ------
@@ -115,6 +121,8 @@ class Session:
         self.gain: float | None = None
         self.summary: TuneSummary | None = None
         self.error: AutotuneError | None = None
+        self.refused: dict[int, str] = {}
+        self._refused_since = 0
         self._tuner = tuner
         self._patience = None if limits.patience is None else Patience(tuner, limits.patience)
         self._clock = clock
@@ -222,7 +230,9 @@ class Session:
         if exhausted:  # others may have given up what they were measuring
             indices, self._deferred = self._deferred, []
         self._measure(indices)
-        if exhausted and len(self.trials) == known:
+        if len(self.trials) > known:
+            self._refused_since = 0
+        elif exhausted or self._refused_since >= MOST_REFUSED:
             self.ended = End.EXHAUSTED
 
     def _proposals(self) -> list[int]:
@@ -249,7 +259,7 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
-        done = {*self.trials.by_index, *self._deferred}
+        done = {*self.trials.by_index, *self._deferred, *self.refused}
         self._cut_off = [index for index in indices if index not in done]
 
     def _results(
@@ -266,10 +276,25 @@ class Session:
         for index in indices:
             if self._limit() is not None:
                 return
+            if self._refuses(index):
+                continue
             if self.trials.claim(index):
                 yield MeasureInput(self.task.space.config(index), self.trials.best_s)
             elif index not in self.trials.by_index:
                 self._deferred.append(index)
+
+    def _refuses(self, index: int) -> bool:
+        """Whether a configuration may not be built, which is known of some only when they come.
+
+        It is told to the tuner, and no trial.
+        """
+        rule = self.task.refusal(index)
+        if rule:
+            _log.debug("%s: candidate %s: refused: %s", self.task.workload, index, rule)
+            self.refused[index] = rule
+            self._refused_since += 1
+            self._untold.append(Observation(index, None, MeasureErrorNo.INSTANTIATION_ERROR))
+        return bool(rule)
 
     def _still_wanted(self, candidate: MeasureInput) -> bool:
         self._recall()
@@ -345,6 +370,7 @@ class Session:
             why=self._why,
             best_costs_s=best_costs_s,
             ceiling_s=self._yardstick.ceiling_s,
+            refused=dict(Counter(self.refused.values()).most_common()),
         )
         self.on_event(Finished(self.summary, self.job))
 
