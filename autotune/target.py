@@ -231,6 +231,16 @@ class Target:
         return host_memory_bytes()
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether this machine's processor runs what is built, GPU threads as loops."""
+        return self.kind == "llvm" or "on" in self.options
+
+    @property
+    def host(self) -> Target:
+        """Target of the processor that runs or serves this one: itself, or plain llvm."""
+        return self if self.kind == "llvm" else Target("llvm")
+
+    @property
     def max_num_threads(self) -> int:
         """Most threads of one block (GPU); 1 where there are no blocks."""
         return 1 if self.gpu is None else self.gpu.threads

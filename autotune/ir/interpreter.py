@@ -7,17 +7,18 @@ Backends and schedule primitives are tested against it. Meaning, where it could 
   then rounded. A NaN on either side of `min` and `max` wins, as in NumPy. Casts and division are
   as docs/dtypes.md states.
 - `and`, `or` and select evaluate all their operands, if_then_else only the chosen side.
-- Loops of every kind run in order, one iteration after the other. A vector store evaluates all
-  lanes before it writes the first. What an allocation holds at first is poison.
+- Loops of every kind run in order, one iteration after the other; but the threads of a block, if
+  there are barriers in their loops, each run to the next barrier before the first goes on. What is
+  allocated inside loops of threads is each thread's own, but in scope `shared` the block's. A
+  vector store evaluates all lanes before it writes the first. What an allocation holds at first is
+  poison.
 - A vector condition of `If` is evaluated once; each side runs if any lane takes it, and its stores
   evaluate and write the lanes that do.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,26 +26,19 @@ import numpy.typing as npt
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
+from autotune.ir.expr import Expr, Load, SizeVar, Var
+from autotune.ir.function_source import FunctionSource
 from autotune.ir.python_source import PythonSource
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Produce, Seq, Stmt, Store
+from autotune.ir.stmt import Function
+from autotune.ir.threads import Block, Watched
 from autotune.ir.visitor import walk_expr
-
-#: CPython allows 20 nested blocks in one function; deeper loops go on in an inner function.
-_BLOCKS = 15
-
-
-def poison(dtype: str) -> Any:
-    """Return what an allocation holds at first: a NaN, or an integer that nothing expects."""
-    if dtypes.is_float(dtype):
-        return dtypes.rounded(math.nan, dtype)
-    return True if dtype == dtypes.BOOL else dtypes.wrapped(0xDEADBEEFDEADBEEF, dtype)
 
 
 def interpret(
     function: Function,
     arrays: Sequence[npt.NDArray[Any]],
     sizes: Mapping[SizeVar, int] | None = None,
+    races: bool = False,
 ) -> None:
     """Run `function` on `arrays` in place.
 
@@ -56,17 +50,26 @@ def interpret(
         One array per parameter, of its dtype and shape; any strides. Outputs are written.
     sizes : mapping of SizeVar to int, optional
         Values of size variables that the shapes do not tell.
+    races : bool
+        Refuse two threads that touch one element of an output or of an allocation that is not
+        local, one of them writing, with no barrier between.
 
     Raises
     ------
     IRError
-        If an access is out of bounds, a divisor is zero, an argument does not fit, or the function
-        holds something that has no meaning here.
+        If an access is out of bounds, a divisor is zero, an argument does not fit, some threads of
+        a block wait at a barrier that others do not come to, or the function holds something that
+        has no meaning here.
     """
     known = _bind_sizes(function, arrays, sizes or {})
-    run = compile_function(function)
+    run, block = compile_function(function, races), Block()
     flat = [_to_list(array) for array in arrays]
-    run(*flat, *(known[var.id] for var in function.sizes))
+    if races:
+        flat = [
+            Watched(values, buffer.name, block) if buffer in function.outputs else values
+            for buffer, values in zip(function.params, flat, strict=True)
+        ]
+    run(block, *flat, *(known[var.id] for var in function.sizes))
     for buffer, array, values in zip(function.params, arrays, flat, strict=True):
         if buffer in function.outputs:
             array[...] = np.array(values, dtype=array.dtype).reshape(array.shape)
@@ -117,14 +120,18 @@ def scalar_function(
     return source.compile([f"v{k}" for k in range(len(variables))])
 
 
-def compile_function(function: Function) -> Callable[..., None]:
-    """Compile `function` to a Python function of flat lists, one per parameter, and sizes."""
-    source = _FunctionSource()
+def compile_function(function: Function, races: bool = False) -> Callable[..., None]:
+    """Compile `function` to a Python function of a Block, flat lists, one per parameter, and sizes.
+
+    What is allocated is watched for `races` if wanted; parameters are the caller's to watch.
+    """
+    source = FunctionSource(races)
     arguments = [source.bind(var) for var in function.sizes]
     for buffer in function.params:
         source.add_buffer(buffer)
     source.write(function.body)
-    return source.compile([*(source.buffers[id(b)][0] for b in function.params), *arguments])
+    lists = [source.buffers[id(buffer)][0] for buffer in function.params]
+    return source.compile(["block", *lists, *arguments])
 
 
 def _bind_sizes(
@@ -160,141 +167,3 @@ def _to_list(array: npt.NDArray[Any]) -> list[Any]:
     """Elements in row-major order: NumPy scalars for floats, Python's ints and bools."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return list(flat) if dtypes.is_float(flat.dtype.name) else flat.tolist()
-
-
-class _FunctionSource(PythonSource):
-    """Python source of a whole function: statements over lists.
-
-    `mask` names the variables that tell which lanes are active, empty outside vector conditions.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(lazy=False)
-        self.mask: list[str] = []
-
-    def add_buffer(self, buffer: Buffer) -> tuple[str, str]:
-        """Name a buffer and write the line that computes its number of elements."""
-        name, size = self.name("b"), self.name("n")
-        factors = self._fragment(buffer.shape)
-        self.line(f"{size} = {' * '.join(factors) or '1'}")
-        self.buffers[id(buffer)] = name, size
-        return name, size
-
-    def _fragment(self, exprs: Sequence[Expr]) -> list[str]:
-        """Texts of exact scalars that one statement needs."""
-        self.scopes = [{}]
-        self.count_uses(exprs)
-        return [self.expr(expr, 0, True) for expr in exprs]
-
-    def _block(self, body: Stmt, blocks: int) -> None:
-        self.depth += 1
-        start = len(self.lines)
-        if blocks and blocks % _BLOCKS == 0:
-            inner = self.name("part")
-            self.line(f"def {inner}():")
-            self.depth += 1
-            self.write(body, blocks)
-            self.line("pass")
-            self.depth -= 1
-            self.line(f"{inner}()")
-        else:
-            self.write(body, blocks)
-        if len(self.lines) == start:
-            self.line("pass")
-        self.depth -= 1
-
-    def write(self, stmt: Stmt, blocks: int = 0) -> None:
-        """Write a statement that stands inside `blocks` loops."""
-        match stmt:
-            case Store():
-                self._store(stmt)
-            case For(var, extent, _, body, _):
-                (count,) = self._fragment([extent])
-                self.line(f"for {self.bind(var)} in range({count}):")
-                self._block(body, blocks + 1)
-                self.names.pop(id(var), None)
-            case If(condition) if condition.lanes > 1:
-                self._masked(stmt, blocks)
-            case If(condition, then, orelse):
-                (test,) = self._fragment([condition])
-                self.line(f"if {test}:")
-                self._block(then, blocks)
-                if orelse is not None:
-                    self.line("else:")
-                    self._block(orelse, blocks)
-            case Seq(stmts):
-                for inner in stmts:
-                    self.write(inner, blocks)
-            case Allocate(buffer, body):
-                name, size = self.add_buffer(buffer)
-                self.line(f"{name} = [{self.constant(poison(buffer.dtype))}] * {size}")
-                self.write(body, blocks)
-                del self.buffers[id(buffer)]
-            case Produce(_, body):
-                self.write(body, blocks)
-            case Barrier():
-                raise IRError("a barrier has no meaning for threads that run one after another")
-            case _:
-                raise IRError(f"unknown statement {type(stmt).__name__}")
-
-    def _masked(self, stmt: If, blocks: int) -> None:
-        """Write both sides of a vector condition, each for the lanes that take it."""
-        outer = self.mask
-        self.scopes = [{}]
-        self.count_uses([stmt.condition])
-        tests = []
-        for lane in range(stmt.condition.lanes):
-            tests.append(self.name("m"))
-            self.line(f"{tests[lane]} = False")
-            with self.where(lane):
-                self.line(f"{tests[lane]} = {self.expr(stmt.condition, lane, True)}")
-        self._side(tests, stmt.then, blocks)
-        if stmt.orelse is not None:
-            others = [self.name("m") for _ in tests]
-            for lane, (other, test) in enumerate(zip(others, tests, strict=True)):
-                self.line(f"{other} = {f'{outer[lane]} and ' if outer else ''}not {test}")
-            self._side(others, stmt.orelse, blocks)
-
-    def _side(self, mask: list[str], body: Stmt, blocks: int) -> None:
-        """Write `body` for the active lanes of `mask`."""
-        outer, self.mask = self.mask, mask
-        self.line(f"if {' or '.join(mask)}:")
-        self._block(body, blocks)
-        self.mask = outer
-
-    @contextmanager
-    def where(self, lane: int) -> Iterator[None]:
-        """Write lines that only run if `lane` is active."""
-        if not self.mask:
-            yield
-            return
-        self.line(f"if {self.mask[lane]}:")
-        self.depth += 1
-        self.scopes.append({})
-        yield
-        self.line("pass")
-        self.scopes.pop()
-        self.depth -= 1
-
-    def _store(self, stmt: Store) -> None:
-        buffer, index, value = stmt.buffer, stmt.index, stmt.value
-        if value.dtype != buffer.dtype or value.lanes != index.lanes:
-            raise IRError(
-                f"store to {buffer.name!r} ({buffer.dtype}, {index.lanes} lanes) of "
-                f"{value.dtype} with {value.lanes} lanes"
-            )
-        name, size = self.buffer(buffer)
-        self.scopes = [{}]
-        self.count_uses((index, value))
-        read = []
-        for lane in range(index.lanes):
-            with self.where(lane):
-                text, place = self.expr(value, lane, False), self.expr(index, lane, True)
-                # All lanes are read before the first is written.
-                read.append((text if index.lanes == 1 else self.atom(text), self.atom(place)))
-        what = self.constant(buffer.name)
-        for lane, (text, where) in enumerate(read):
-            with self.where(lane):
-                outside = f"outside({what}, {where}, {size}, 'store')"
-                self.line(f"if not 0 <= {where} < {size}: {outside}")
-                self.line(f"{name}[{where}] = {text}")

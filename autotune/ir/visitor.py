@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Binary, Expr, Read, Var
+from autotune.ir.expr import Binary, Buffer, Expr, Load, Read, Var
 from autotune.ir.ops import fold
 from autotune.ir.stmt import (
     Allocate,
@@ -93,6 +93,16 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return stmt.buffer.shape
         case _:
             return ()
+
+
+def accessed(stmt: Stmt) -> Iterator[Buffer]:
+    """Yield the buffers that `stmt` itself reads or writes, some of them repeatedly."""
+    if isinstance(stmt, Store):
+        yield stmt.buffer
+    for expr in stmt_exprs(stmt):
+        for node in walk_expr(expr):
+            if isinstance(node, Load):
+                yield node.buffer
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

@@ -26,10 +26,9 @@ from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store
 from autotune.ir.visitor import (
     Rewriter,
     StmtRewriter,
+    accessed,
     child_stmts,
     free_vars,
-    stmt_exprs,
-    walk_expr,
 )
 
 #: Arrays of up to this many bytes may become registers, which sharing would prevent.
@@ -209,7 +208,7 @@ class _Lifetimes:
         self._number += 1
         if isinstance(stmt, Allocate) and is_own and _is_free(stmt.buffer):
             self.found[stmt.buffer] = Lifetime(stmt.buffer, len(loops))
-        for buffer in _accessed(stmt):
+        for buffer in accessed(stmt):
             lifetime = self.found.get(buffer)
             if lifetime is not None:
                 around = loops[lifetime.loops :]
@@ -235,16 +234,6 @@ def _allocated(stmt: Stmt) -> Iterator[Buffer]:
 def _is_free(buffer: Buffer) -> bool:
     """Whether the size of a buffer is the same throughout the function."""
     return all(isinstance(var, SizeVar) for extent in buffer.shape for var in free_vars(extent))
-
-
-def _accessed(stmt: Stmt) -> Iterator[Buffer]:
-    """Yield the buffers that a statement itself reads or writes."""
-    if isinstance(stmt, Store):
-        yield stmt.buffer
-    for expr in stmt_exprs(stmt):
-        for node in walk_expr(expr):
-            if isinstance(node, Load):
-                yield node.buffer
 
 
 class _Unallocated(StmtRewriter):

@@ -39,7 +39,7 @@ def device(target: Target) -> dict[str, Any]:
         "name": _processor(),
         "cores": available_cpus(),
         "threads": thread_count(target),
-        "vector_bytes": target.vector_bytes,
+        "vector_bytes": target.host.vector_bytes,
     }
 
 

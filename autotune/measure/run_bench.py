@@ -86,7 +86,7 @@ class RunBench:
         self.policy = policy
         self._seed = seed
         self._subject = subject
-        self._target = Target.of(subject.target)
+        self._target = Target.of(subject.target).host
         self._monitor = NoiseMonitor(reference_kernel(self._target))
         self._buffers = Buffers(subject.signature.parameters)
         self._draw(signed=True)

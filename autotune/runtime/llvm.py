@@ -18,6 +18,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from autotune.codegen.llvm import LLVMSource, emit
+from autotune.codegen.simt_on_cpu import simt_on_cpu
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
 from autotune.runtime.binary import Binary
@@ -150,7 +151,7 @@ def compile_function(
     function : Function
         Without knobs or vectorised loops.
     target : str or Target
-        Of kind "llvm".
+        Of kind "llvm", or "cuda -on=cpu".
     options : Options, optional
         What the optimiser does.
     cache : ObjectCache, optional
@@ -164,8 +165,7 @@ def compile_function(
         If the target is no CPU, or one this machine cannot run.
     """
     target = Target.of(target)
-    check_target(target)
-    source = emit(function, target.fast_math)
+    source = _emitted(function, target)
     return CompiledFunction(
         function, source, target, options or Options(), cache or default_cache()
     )
@@ -179,9 +179,14 @@ def compile_binary(function: Function, target: Target) -> Binary:
     CodegenError, TargetError
         As `compile_function`.
     """
-    check_target(target)
-    source = emit(function, target.fast_math)
+    source = _emitted(function, target)
     return _binary(Signature.of(function), source, target, Options(), default_cache())
+
+
+def _emitted(function: Function, target: Target) -> LLVMSource:
+    check_target(target)
+    threads = target.kind == "cuda"
+    return emit(simt_on_cpu(function) if threads else function, target.fast_math)
 
 
 def _binary(
@@ -197,8 +202,10 @@ def _binary(
 
 def check_target(target: Target) -> None:
     """Raise TargetError if this machine cannot run code for `target`."""
-    if target.kind != "llvm":
-        raise TargetError(f"target '{target}' is not compiled by LLVM: expected kind llvm")
+    if not target.on_cpu:
+        raise TargetError(
+            f"target '{target}' is not compiled by LLVM: expected kind llvm, or cuda -on=cpu"
+        )
     cpu_and_features(target.mcpu)
 
 

@@ -30,7 +30,6 @@ from autotune.ir.expr import (
 from autotune.ir.interpreter import evaluate, interpret
 from autotune.ir.stmt import (
     Allocate,
-    Barrier,
     For,
     Function,
     If,
@@ -400,7 +399,7 @@ def test_what_has_no_meaning_is_refused() -> None:
         (seq(loop(i, 4, Store(out, i, i)), Store(out, i, i)), "variable 'i' is used where"),
         (Store(out, ops.const(0), Load(other, ops.const(0))), "buffer 'X' is neither"),
         (Store(out, ops.const(0), Call("mystery", (), "int32")), "'mystery' of int32"),
-        (Barrier(), "threads that run one after another"),
+
         (Store(out, ops.const(0), ops.const(1.0)), "store to 'O'"),
     ]:
         with pytest.raises(IRError, match=re.escape(message)):
