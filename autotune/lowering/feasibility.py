@@ -143,19 +143,29 @@ def _kernel_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
 
 
 def _thread_extents(kernel: For) -> dict[str, Expr]:
-    """Return how far each thread axis of a launch goes: as far as the largest loop bound to it."""
+    """Return how far each thread axis of a launch goes: as far as the largest loop bound to it.
+
+    A loop inside another one of the same axis shares its threads and does not count.
+    """
     extents: dict[str, Expr] = {}
-    for stmt in walk(kernel):
+
+    def visit(stmt: Stmt, around: frozenset[str]) -> None:
         if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
             tag = stmt.thread_tag
-            known = extents.get(tag)
-            extents[tag] = stmt.extent if known is None else binary("max", known, stmt.extent)
+            if tag not in around:
+                known = extents.get(tag)
+                extents[tag] = stmt.extent if known is None else binary("max", known, stmt.extent)
+            around |= {tag}
+        for child in child_stmts(stmt):
+            visit(child, around)
+
+    visit(kernel, frozenset())
     return extents
 
 
 def _scope_bytes(stmt: Stmt, scope: str, copies: Expr = _ONE) -> Expr:
-    """Return the size of all arrays of a scope; each virtual thread has its own."""
-    if isinstance(stmt, For) and stmt.kind is LoopKind.VTHREAD:
+    """Return the size of all arrays of a scope; each virtual thread has its own local ones."""
+    if isinstance(stmt, For) and stmt.kind is LoopKind.VTHREAD and scope == "local":
         copies = binary("*", copies, stmt.extent)
     own: Expr = _ZERO
     if isinstance(stmt, Allocate) and stmt.buffer.scope == scope:
