@@ -31,7 +31,7 @@ from autotune.trace.identity import code_hash, digest, schedule_lines
 from autotune.trace.probe import TRACE_TIMEOUT_S
 from autotune.trace.silence import silenced
 from autotune.trace.structures import Structure, Structures
-from search_spaces import IntArray, Space, SpaceError
+from search_spaces import IntArray, RuleCount, Space, SpaceError, Tally
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]
 
@@ -242,6 +242,29 @@ class Task:
         if broken is not None:
             return broken.name
         return self._structures.refusal(self.space.config(index).values)
+
+    def tally(self) -> Tally:
+        """Count what rules reject of the configurations.
+
+        Of a template that cannot be traced, up to `MOST_TRIED` configurations are tried.
+        """
+        if not self.untraceable:
+            return self.space.tally()
+        size = len(self.space)
+        indices = range(size)
+        if size > MOST_TRIED:
+            indices = np.random.default_rng(0).integers(size, size=MOST_TRIED).tolist()
+        rules = Counter(filter(None, map(self.refusal, indices)))
+        counts = tuple(RuleCount(rule, "", n, None) for rule, n in rules.most_common())
+        return Tally(size, len(indices), len(indices) - rules.total(), counts)
+
+    def nearest_legal(self, index: int) -> int | None:
+        """Return the legal configuration fewest knob steps from one; None if none was found."""
+        start = self.space.nearest_feasible(index)
+        if start is None:
+            return None
+        nearby = itertools.islice(self.space.by_distance(start), MOST_TRIED)
+        return next((other for other in nearby if not self.refusal(other)), None)
 
     @cached_property
     def default_index(self) -> int:

@@ -17,6 +17,7 @@ from search_spaces.knobs import (
 )
 from search_spaces.listed import ListedSpace
 from search_spaces.space import Space
+from search_spaces.tally import RuleCount, Tally
 
 __all__ = [
     "AnnotateKnob",
@@ -29,7 +30,9 @@ __all__ = [
     "KnobValue",
     "ListedSpace",
     "ReorderKnob",
+    "RuleCount",
     "Space",
     "SpaceError",
     "SplitKnob",
+    "Tally",
 ]

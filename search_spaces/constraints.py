@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +36,17 @@ class Constraint:
         where all earlier constraints of the space hold. Columns are decoded when first read.
     message : str
         What the rule means, for people.
+    reads : collection of str, optional
+        The columns that it reads, if that is known.
+    detail : callable, optional
+        Takes the columns of one configuration that breaks the rule and says by how much.
     """
 
     name: str
     predicate: Callable[[Mapping[str, npt.NDArray[Any]]], Any]
     message: str = ""
+    reads: Collection[str] | None = None
+    detail: Callable[[Mapping[str, npt.NDArray[Any]]], str] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -52,7 +58,8 @@ class Constraint:
         Raises
         ------
         SpaceError
-            If the predicate reads a column that does not exist, or returns anything but bools.
+            If the predicate fails, reads a column that does not exist, or returns anything but
+            bools.
         """
         try:
             verdict = np.asarray(self.predicate(columns))
@@ -60,6 +67,10 @@ class Constraint:
             raise SpaceError(
                 f"constraint {self.name!r} reads column {error}; "
                 f"the columns are {', '.join(columns)}"
+            ) from error
+        except Exception as error:
+            raise SpaceError(
+                f"constraint {self.name!r} failed: {type(error).__name__}: {error}"
             ) from error
         if verdict.dtype != np.bool_ or verdict.shape not in ((), (n,)):
             raise SpaceError(
@@ -85,3 +96,26 @@ def first_broken(constraints: Sequence[Constraint], codec: Codec, indices: IntAr
                 break
             columns = columns.rows(holds)
     return verdicts
+
+
+def evaluated(
+    constraints: Sequence[Constraint], columns: LazyColumns, n: int
+) -> Iterator[tuple[npt.NDArray[np.bool_], bool]]:
+    """Yield, for each constraint, where it holds, bool (n,), and whether that is all known.
+
+    A constraint that cannot be evaluated on all configurations, since it has a meaning only where
+    the earlier ones hold, is evaluated there, and counts as holding elsewhere.
+    """
+    alive = np.ones(n, dtype=np.bool_)
+    for constraint in constraints:
+        try:
+            holds, everywhere = constraint.holds(columns, n), True
+        except SpaceError:
+            if alive.all():
+                raise
+            holds, everywhere = np.ones(n, dtype=np.bool_), False
+            if alive.any():
+                rows = columns.rows(alive)
+                holds[alive] = constraint.holds(rows, int(np.count_nonzero(alive)))
+        alive = alive & holds
+        yield holds, everywhere

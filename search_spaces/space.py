@@ -20,11 +20,11 @@ from search_spaces.columns import Codec, LazyColumns
 from search_spaces.config import Config
 from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_broken
 from search_spaces.errors import SpaceError
+from search_spaces.explain import explanation
 from search_spaces.knob import Column, IntArray, Knob
 from search_spaces.sampling import sample_by_trial, sample_pool
-
-ENUMERABLE = 10_000_000
-"""Spaces up to this size may be evaluated whole."""
+from search_spaces.tally import ENUMERABLE as ENUMERABLE
+from search_spaces.tally import SAMPLE, Tally, tally
 
 SAMPLE_FROM_ALL = 1 << 20
 """Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
@@ -146,6 +146,14 @@ class Space:
             counts = self._count(self._verdicts(self._indices(indices)))
         return {rule.name: int(c) for rule, c in zip(self.constraints, counts, strict=True)}
 
+    def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> Tally:
+        """Count what each constraint rejects, first of all and in all; see `search_spaces.tally`.
+
+        Exact if no knobs that constraints tie together have more than `most` configurations; else
+        the counts are of `sample` configurations, always the same ones.
+        """
+        return tally(self._codec, self.constraints, most, sample)
+
     def feasible_indices(self, limit: int = ENUMERABLE) -> IntArray:
         """All feasible indices, ascending, int64; evaluated once, read-only.
 
@@ -265,31 +273,11 @@ class Space:
     def explain_empty(self) -> str:
         """Return one line saying which rules reject how many configurations.
 
-        Names the configuration that comes nearest: of those that get furthest through the rules,
-        the one fewest steps from the knobs' defaults. Above 10^7 configurations it speaks of a
-        fixed sample.
+        If they reject all it names the one that comes nearest: that breaks the fewest rules, and
+        of these is the one fewest steps from the knobs' defaults. A space that is too large to
+        count is judged by a fixed sample.
         """
-        if len(self) <= ENUMERABLE:
-            indices = np.arange(len(self), dtype=np.int64)
-            asked = f"{len(indices)} configurations"
-        else:
-            indices = np.random.default_rng(0).integers(len(self), size=SAMPLE_FROM_ALL)
-            asked = f"{len(indices)} configurations drawn from {len(self)}"
-        verdicts = self._verdicts(indices)
-        feasible = int(np.count_nonzero(verdicts == FEASIBLE))
-        counts = self._count(verdicts).tolist()
-        charged = ", ".join(
-            f"{rule.name} rejects {count}" + (f" ({rule.message})" if rule.message else "")
-            for rule, count in zip(self.constraints, counts, strict=True)
-            if count
-        )
-        line = f"{feasible or 'none'} of {asked} feasible"
-        if feasible:
-            return f"{line}: {charged}" if charged else line
-        furthest = indices[verdicts == verdicts.max()]
-        closest = self.config(self._nearest_of(self._defaults, furthest))
-        last = self.constraints[int(verdicts.max())].name
-        return f"{line}: {charged}; nearest is {closest.describe()}, stopped by {last}"
+        return explanation(self._codec, self.constraints, self.tally(), self._defaults)
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify the knobs and the constraints' names.

@@ -262,12 +262,14 @@ def show(
     ir: Annotated[bool, typer.Option("--ir", help="Loops of the configuration.")] = False,
     source: Annotated[bool, typer.Option("--source", help="Its generated code.")] = False,
     steps: Annotated[bool, typer.Option("--steps", help="Its schedule, step by step.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The space as JSON.")] = False,
 ) -> None:
     """Print a search space, or a configuration's schedule, loops or code."""
     from autotune.cli.show import show_command
 
     views = {"space": space, "ir": ir, "source": source, "steps": steps}
-    show_command(template, set_ or [], target, config, [v for v, asked in views.items() if asked])
+    asked = [view for view, wanted in views.items() if wanted]
+    show_command(template, set_ or [], target, config, asked, as_json)
 
 
 @replay_app.command("run", cls=ListOptions)

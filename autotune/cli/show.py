@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING
 from autotune.cli.output import say, width
 from autotune.cli.tasks import make_task
 from autotune.errors import UsageError
+from autotune.report.tables import wrap_clauses
 
 if TYPE_CHECKING:
     from autotune.task import Task
-    from search_spaces import Space
 
 
 def show_command(
@@ -22,8 +23,11 @@ def show_command(
     target: str,
     index: int | None,
     views: Sequence[str],
+    as_json: bool = False,
 ) -> None:
     """Print one view: "space" (the default without an index), "ir" (with one), "source" or "steps".
+
+    Only the space can be had as JSON.
 
     Raises
     ------
@@ -33,10 +37,12 @@ def show_command(
     if len(views) > 1:
         asked = " and ".join(f"--{view}" for view in views)
         raise UsageError(f"{asked} cannot be asked for at once: choose one")
-    view = views[0] if views else ("space" if index is None else "ir")
+    view = views[0] if views else ("space" if index is None or as_json else "ir")
+    if as_json and view != "space":
+        raise UsageError(f"--{view} cannot be had as JSON: ask for --space --json")
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, target)
-        text = _space(task, index) if view == "space" else _code(task, index, view)
+        text = _space(task, index, as_json) if view == "space" else _code(task, index, view)
     say(text)
 
 
@@ -69,27 +75,36 @@ def _steps(task: Task, index: int) -> str:
 
 def _require_allowed(task: Task, index: int) -> None:
     """Raise UsageError if a configuration breaks a rule, naming it; SpaceError if there is none."""
-    broken = [name for name, count in task.space.rejections([index]).items() if count]
+    broken = task.refusal(index)
     if broken:
+        nearest = task.nearest_legal(index)
+        remedy = "none is" if nearest is None else f"the nearest one allowed is {nearest}"
         raise UsageError(
-            f"{task.workload} does not allow configuration {index}: {broken[0]!r} rejects it; "
-            f"the nearest one allowed is {task.space.nearest_feasible(index)}"
+            f"{task.workload} does not allow configuration {index}: {broken!r} rejects it; {remedy}"
         )
 
 
-def _space(task: Task, index: int | None) -> str:
-    """Return knobs, constraints with what they reject, and a configuration."""
-    from autotune.report.spaces import space_text
-
-    label = "default config" if index is None else "config"
-    chosen = _default_or_none(task.space) if index is None else index
-    return space_text(f"{task.workload} on {task.target}", task.space, chosen, label, width())
-
-
-def _default_or_none(space: Space) -> int | None:
+def _space(task: Task, index: int | None, as_json: bool) -> str:
+    """Return knobs, rules with what they reject, and a configuration or why there is none."""
+    from autotune.report.spaces import space_json, space_text
     from search_spaces import SpaceError
 
+    chosen, empty = index, ""
     try:
-        return space.default_index
-    except SpaceError:  # nothing is allowed, and the counts of rejections say why
-        return None
+        chosen = task.default_index if index is None else index
+    except SpaceError as error:
+        empty = str(error)
+    counts = task.tally()
+    if as_json:
+        found = {
+            "workload": task.workload.to_json(),
+            "target": str(task.target),
+            "untraceable": task.untraceable or None,
+            **space_json(task.space, counts, chosen),
+            "empty": empty or None,
+        }
+        return json.dumps(found)
+    label = "default config" if index is None else "config"
+    title = f"{task.workload} on {task.target}"
+    text = space_text(title, task.space, counts, chosen, label, width())
+    return "\n\n".join(filter(None, [text, wrap_clauses(empty, width())]))

@@ -1,10 +1,13 @@
-"""A search space as text: knobs, constraints with the configurations they reject, one config."""
+"""A search space as text and as JSON: knobs, what rules reject, one configuration."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from autotune.report.tables import table, wrap
-from search_spaces import Knob, Space
-from search_spaces.space import ENUMERABLE
+from autotune.report.units import percent_text
+from search_spaces import Knob, Space, Tally
+from search_spaces.tally import SAMPLE
 
 MOST_VALUES = 8
 """Values of a knob that are written out."""
@@ -16,63 +19,85 @@ _RAISED = "template: "
 """How the name of a rule begins that stands for an exception of the template."""
 
 
-def space_text(title: str, space: Space, index: int | None, label: str, width: int) -> str:
+def space_text(
+    title: str, space: Space, counts: Tally, index: int | None, label: str, width: int
+) -> str:
     """Return the description of a space.
 
     Parameters
     ----------
     title : str
     space : Space
+    counts : Tally
+        What its rules reject, and those that show only when a configuration is tried.
     index : int or None
         A configuration to show under `label`.
     label : str
     width : int
         Columns of the terminal.
     """
-    parts = [wrap(title, width, "    "), _sizes(space)]
+    parts = [wrap(title, width, "    "), wrap(_sizes(counts), width, "    ")]
     if space.knobs:
         knobs = [(knob.name, str(len(knob)), _values(knob)) for knob in space.knobs]
         parts += ["", table(["knob", "values#", "which"], knobs, width)]
-    if space.constraints:
-        counts = _rejections(space)
-        rules = [(count, name) for name, count in counts.items()]
-        parts += ["", table(["rejects#", "constraint"], rules, width)]
+    if counts.rules:
+        rules = [
+            (str(rule.first), "?" if rule.total is None else str(rule.total), rule.name)
+            for rule in counts.rules
+        ]
+        parts += ["", table(["rejects#", "in all#", "constraint"], rules, width)]
     if index is not None:
         config = space.config(index)
         parts += ["", wrap(f"{label} {index}: {config.describe()}", width, "    ")]
     return "\n".join(parts)
 
 
-def _sizes(space: Space) -> str:
-    if len(space) > ENUMERABLE:
-        return f"{len(space)} configurations"
-    return f"{len(space)} configurations, {len(space.feasible_indices())} allowed"
+def space_json(space: Space, counts: Tally, index: int | None) -> dict[str, Any]:
+    """Return the description of a space as data; parameters as of `space_text`."""
+    return {
+        "configurations": counts.size,
+        "counted": counts.counted,
+        "allowed": counts.feasible,
+        "rules": [
+            {"rule": rule.name, "rejects": rule.first, "rejects_in_all": rule.total}
+            for rule in counts.rules
+        ],
+        "knobs": [
+            {"name": knob.name, "values": len(knob), "default": knob.value(knob.default)}
+            for knob in space.knobs
+        ],
+        "config": None if index is None else space.config(index).to_json(),
+    }
+
+
+def _sizes(counts: Tally) -> str:
+    if counts.exact:
+        return f"{counts.size} configurations, {counts.feasible} allowed"
+    share = percent_text(counts.feasible / counts.counted)
+    return (
+        f"{counts.size} configurations, about {share} allowed: "
+        f"{counts.feasible} of {counts.counted} drawn"
+    )
 
 
 def legal_lines(space: Space) -> list[str]:
     """Return how much of a space is legal, and what the template itself refuses and why."""
-    if len(space) > ENUMERABLE:
-        return [f"space {len(space)}, too large to count what is legal"]
-    lines = [f"space {len(space)}, {len(space.feasible_indices())} legal"]
+    counts = space.tally(sample=SAMPLE >> 4)
+    of = f"of {counts.counted}{'' if counts.exact else ' drawn'}"
+    legal = str(counts.feasible) if counts.exact else f"about {counts.feasible} {of}"
+    lines = [f"space {counts.size}, {legal} legal"]
     raised = [
-        (count, name.removeprefix(_RAISED))
-        for name, count in space.rejections().items()
-        if count and name.startswith(_RAISED)
+        (rule.first, rule.name.removeprefix(_RAISED))
+        for rule in counts.rules
+        if rule.first and rule.name.startswith(_RAISED)
     ]
     raised.sort(key=lambda pair: -pair[0])
-    lines += [f"{count} of {len(space)} refused: {why}" for count, why in raised[:MOST_REASONS]]
+    lines += [f"{count} {of} refused: {why}" for count, why in raised[:MOST_REASONS]]
     rest = raised[MOST_REASONS:]
     if rest:
         total = sum(count for count, _ in rest)
-        lines.append(f"{total} of {len(space)} refused for {len(rest)} other reasons")
+        lines.append(f"{total} {of} refused for {len(rest)} other reasons")
     return lines
-
-
-def _rejections(space: Space) -> dict[str, str]:
-    """Count what each rule rejects; a space too large for that has "?"."""
-    if len(space) > ENUMERABLE:
-        return {rule.name: "?" for rule in space.constraints}
-    return {name: str(count) for name, count in space.rejections().items()}
 
 
 def _values(knob: Knob) -> str:

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir.columns import ColumnProgram
-from autotune.ir.expr import Const, Expr
+from autotune.ir.expr import Binary, Const, Expr
 from autotune.ir.ops import binary, const
-from autotune.trace.sources import KnobTable
 from autotune.trace.structures import Structures
 from autotune.trace.tree import Columns, KnobColumns, space_columns
 from search_spaces import Constraint, IntArray, Space
@@ -128,7 +127,8 @@ def _constraints(structures: Structures, complete: bool) -> list[Constraint]:
     for message, conditions in rules.items():
         expr = structures.tree.expression(partial(_get, conditions), elsewhere)
         if expr is not None and not (isinstance(expr, Const) and expr.value):
-            constraints.append(Constraint(message, _Rule(structures.table, expr)))
+            rule = _Rule(structures, expr, conditions)
+            constraints.append(Constraint(message, rule, reads=rule.reads, detail=rule.detail))
     return constraints
 
 
@@ -137,14 +137,62 @@ def _get(conditions: dict[int, Expr], structure: int) -> Expr:
 
 
 class _Rule:
-    """A condition over symbols as a predicate over the columns of a space."""
+    """A condition over symbols as a predicate over the columns of a space.
 
-    def __init__(self, table: KnobTable, expr: Expr) -> None:
-        self.expr = expr
-        self._table = table
+    Parameters
+    ----------
+    structures : Structures
+    expr : Expr
+        The condition in all configurations.
+    conditions : dict of int to Expr
+        The condition of each structure that has one.
+    """
+
+    def __init__(self, structures: Structures, expr: Expr, conditions: dict[int, Expr]) -> None:
+        self._structures = structures
+        self._conditions = conditions
         self._program = ColumnProgram([expr])
 
     def __call__(self, columns: Columns) -> npt.NDArray[np.bool_] | bool:
-        read = KnobColumns(self._table, columns.__getitem__)
-        (verdict,) = self._program(read)
+        (verdict,) = self._program(self._read(columns))
         return verdict if isinstance(verdict, np.ndarray) else bool(verdict)
+
+    def _read(self, columns: Columns) -> KnobColumns:
+        return KnobColumns(self._structures.table, columns.__getitem__)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of the space that it reads."""
+        owners = self._structures.table.owners
+        names = (
+            name if name in owners[name].tables else owners[name].name
+            for name in self._program.knobs
+        )
+        return tuple(dict.fromkeys(names))
+
+    def detail(self, columns: Columns) -> str:
+        """Return by how much one configuration breaks the rule: "2048 > 1024"; or nothing."""
+        read = self._read(columns)
+        for node, _ in self._structures.tree.walk(read, 1):
+            condition = None if node.structure is None else self._conditions.get(node.structure)
+            return "" if condition is None else _excess(condition, read)
+        return ""
+
+
+_BROKEN = {"<=": ">", ">=": "<", "<": ">=", ">": "<="}
+
+
+def _excess(condition: Expr, read: KnobColumns) -> str:
+    """Return the two sides of a comparison that is false, with their values."""
+    if not isinstance(condition, Binary):
+        return ""
+    if condition.op == "and":
+        return _excess(condition.a, read) or _excess(condition.b, read)
+    if condition.op not in _BROKEN:
+        return ""
+    holds, *sides = map(_number, ColumnProgram([condition, condition.a, condition.b])(read))
+    return "" if holds else f"{sides[0]} {_BROKEN[condition.op]} {sides[1]}"
+
+
+def _number(value: object) -> int:
+    return int(np.asarray(value).item())

@@ -222,7 +222,8 @@ def test_templates_lists_names_and_arguments():
 def test_show_space_counts_what_rules_reject_and_names_the_default():
     text = call("show", "matmul", *SIZE, "--space").stdout
     total, allowed = map(int, re.search(r"(\d+) configurations, (\d+) allowed", text).groups())
-    rejected = [int(n) for n in re.findall(r"^ *(\d+)  \w+ ", text.split("rejects")[1], re.M)]
+    table = text.split("rejects")[1]
+    rejected = [int(n) for n in re.findall(r"^ *(\d+) +\d+  \w+ ", table, re.M)]
     assert total - sum(rejected) == allowed
     assert re.search(r"default config \d+: tile_m=", text)
     assert max(map(len, text.splitlines())) <= 80
@@ -267,6 +268,8 @@ def test_a_space_without_an_allowed_configuration_is_exit_code_3_and_explains_it
     shown = call("show", "wrong.py:nothing_allowed", "--set", "n=8", cwd=tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "3 configurations, 0 allowed" in shown.stdout
+    assert "k is large rejects 3" in shown.stdout.splitlines()[-2]
+    assert re.search("nearest is k=1,? stopped by k is large", shown.stdout.replace("\n ", ""))
 
 
 def test_what_a_template_prints_stays_out_of_what_was_asked_for(tmp_path):

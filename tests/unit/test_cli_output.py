@@ -1,7 +1,9 @@
 """What the command line writes: lines, tables, speeds, logs and spaces."""
 
+import json
 import logging
 import os
+import re
 import warnings
 
 import pytest
@@ -10,6 +12,7 @@ from autotune.cli.messages import Messages
 from autotune.cli.output import complain, one_line, say, width
 from autotune.cli.show import show_command
 from autotune.cli.tasks import closest, parse_settings
+from autotune.errors import UsageError
 from autotune.report.spaces import legal_lines, space_text
 from autotune.report.summary import log_summary_text
 from autotune.report.tables import Column, cells_of, fitted, table, wrap, wrap_clauses
@@ -206,7 +209,7 @@ def test_a_space_is_shown_with_sizes_rejections_and_a_configuration():
         [ChoiceKnob("k", [1, 2, 4]), SplitKnob("tile", 8, 2)],
         [Constraint("k is small", lambda c: c["k"] < 4)],
     )
-    text = space_text("t(n=4) on llvm", space, 0, "default config", 80)
+    text = space_text("t(n=4) on llvm", space, space.tally(), 0, "default config", 80)
     assert text.splitlines()[:5] == [
         "t(n=4) on llvm",
         "12 configurations, 8 allowed",
@@ -214,7 +217,7 @@ def test_a_space_is_shown_with_sizes_rejections_and_a_configuration():
         "knob  values  which",
         "k          3  1, 2, 4",
     ]
-    assert "rejects  constraint\n      4  k is small" in text
+    assert "rejects  in all  constraint\n      4       4  k is small" in text
     assert text.splitlines()[-1].startswith("default config 0: k=1, tile=(")
 
 
@@ -233,15 +236,16 @@ def test_what_a_template_refuses_is_told_with_its_reasons_commonest_first():
         "3 of 10 refused for 3 other reasons",
     ]
     huge = Space([ChoiceKnob(f"k{i}", list(range(100))) for i in range(5)])
-    assert legal_lines(huge) == ["space 10000000000, too large to count what is legal"]
+    assert legal_lines(huge) == ["space 10000000000, 10000000000 legal"]
 
 
-def test_a_space_too_large_to_count_says_so_instead_of_counting():
+def test_a_space_too_large_to_count_says_of_how_many_the_counts_are():
     knobs = [ChoiceKnob(f"k{i}", list(range(100))) for i in range(6)]
     space = Space(knobs, [Constraint("rule", lambda c: c["k0"] < 50)])
-    text = space_text("t", space, 0, "config", 60)
-    assert "1000000000000 configurations\n" in text
-    assert "?  rule" in text
+    text = space_text("t", space, space.tally(sample=1000), 0, "config", 60)
+    allowed = int(re.search(r"allowed: (\d+) of 1000 drawn", text.replace("\n    ", " "))[1])
+    assert "1000000000000 configurations, about " in text
+    assert f" {1000 - allowed}     {1000 - allowed}  rule" in text
     assert max(map(len, text.splitlines())) <= 60
 
 
@@ -266,3 +270,33 @@ def test_loops_that_could_not_be_vectorized_are_comments_below_the_listing(tmp_p
         lines = capsys.readouterr().out.splitlines()
         assert [line for line in lines if line.startswith("// i ")] == comments
         assert lines[len(lines) - len(comments) - 1].strip() == "}"
+
+
+def test_a_space_as_json_holds_what_each_rule_rejects_and_why_nothing_is_left(tmp_path, capsys):
+    file = tmp_path / "limited.py"
+    file.write_text(
+        "from autotune import te\nfrom autotune.template import template\n\n"
+        "@template('limited', target='cuda')\ndef limited(cfg, least: int = 1):\n"
+        "    A = te.placeholder((4096,), name='A')\n"
+        "    B = te.compute((4096,), lambda i: A[i] + 1, name='B')\n"
+        "    s = te.create_schedule(B.op)\n"
+        "    nt = cfg.define_knob('nt', [512, 1024, 2048])\n"
+        "    cfg.add_constraint(nt >= least, 'large')\n"
+        "    bx, tx = s[B].split(B.op.axis[0], factor=nt)\n"
+        "    s[B].bind(bx, te.thread_axis('blockIdx.x'))\n"
+        "    s[B].bind(tx, te.thread_axis('threadIdx.x'))\n"
+        "    return s, [A, B]\n"
+    )
+    threads = {"rule": "a block has at most 1024 threads", "rejects": 1, "rejects_in_all": 1}
+    show_command(f"{file}:limited", [], "cuda -arch=sm_90", None, [], as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["configurations"], found["counted"], found["allowed"]) == (3, 3, 2)
+    assert threads in found["rules"]
+    assert found["config"] == {"index": 0, "values": {"nt": 512}}
+    assert found["empty"] is None
+    show_command(f"{file}:limited", ["least=1025"], "cuda -arch=sm_90", None, [], as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["allowed"], found["config"]) == (0, None)
+    assert "stopped by large (512 < 1025)" in found["empty"]
+    with pytest.raises(UsageError, match="--ir cannot be had as JSON"):
+        show_command(f"{file}:limited", [], "cuda", None, ["ir"], as_json=True)

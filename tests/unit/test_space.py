@@ -165,7 +165,7 @@ def test_a_wrong_rule_is_named(predicate, said):
 
 def test_an_error_inside_a_rule_is_not_hidden():
     limits: dict[str, int] = {}
-    with pytest.raises(KeyError, match="other"):
+    with pytest.raises(SpaceError, match="constraint 'rule' failed: KeyError: 'other'"):
         small_space(Constraint("rule", lambda c: c["nt"] < limits["other"])).feasible_indices()
 
 

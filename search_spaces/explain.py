@@ -1,0 +1,70 @@
+"""Why a space is empty, in one line: what its rules reject, and what comes nearest to passing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from search_spaces import nearest
+from search_spaces.columns import Codec, LazyColumns
+from search_spaces.constraints import CHUNK, Constraint, evaluated
+from search_spaces.knob import IntArray
+from search_spaces.tally import ENUMERABLE, SAMPLE, Tally
+
+
+def explanation(codec: Codec, constraints: Sequence[Constraint], counts: Tally, aim: int) -> str:
+    """Return which rules reject how many configurations and, if that is all, what comes nearest.
+
+    That is the one that breaks the fewest rules; of several, the one fewest steps from `aim`.
+    """
+    whole = f"{counts.size} configurations"
+    asked = whole if counts.exact else f"{counts.counted} configurations drawn from {counts.size}"
+    line = f"{counts.feasible or 'none'} of {asked} feasible"
+    charged = ", ".join(
+        f"{rule.name} rejects {rule.first}" + (f" ({rule.message})" if rule.message else "")
+        for rule in counts.rules
+        if rule.first
+    )
+    if counts.feasible:
+        return f"{line}: {charged}" if charged else line
+    index = _fewest_broken(codec, constraints, aim)
+    columns = LazyColumns(codec, np.array([index]))
+    broken = [
+        rule.name + _detail(rule, columns)
+        for rule, (holds, _) in zip(constraints, evaluated(constraints, columns, 1), strict=True)
+        if not holds[0]
+    ]
+    values = ", ".join(
+        f"{knob.name}={knob.value(position)!r}"
+        for knob, position in zip(codec.knobs, codec.digits(index), strict=True)
+    )
+    return f"{line}: {charged}; nearest is {values}, stopped by {' and '.join(broken)}"
+
+
+def _detail(rule: Constraint, columns: LazyColumns) -> str:
+    said = "" if rule.detail is None else rule.detail(columns)
+    return f" ({said})" if said else ""
+
+
+def _fewest_broken(codec: Codec, constraints: Sequence[Constraint], aim: int) -> int:
+    if codec.size <= ENUMERABLE:
+        indices = np.arange(codec.size, dtype=np.int64)
+    else:
+        indices = np.random.default_rng(0).integers(codec.size, size=SAMPLE)
+    broken = np.concatenate(
+        [
+            _broken(codec, constraints, indices[start : start + CHUNK])
+            for start in range(0, len(indices), CHUNK)
+        ]
+    )
+    closest = indices[broken == broken.min()]
+    return int(closest[np.argmin(nearest.steps_to(codec, aim, closest))])
+
+
+def _broken(codec: Codec, constraints: Sequence[Constraint], indices: IntArray) -> IntArray:
+    """Count the rules that each configuration breaks; int64 (n,)."""
+    broken = np.zeros(len(indices), dtype=np.int64)
+    for holds, _ in evaluated(constraints, LazyColumns(codec, indices), len(indices)):
+        broken += ~holds
+    return broken
