@@ -221,9 +221,12 @@ def _refuse_nested_parallel(stage: Stage) -> None:
 def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
     """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
     thread = owner.bindings.get(axis)
-    if thread is None or thread.thread_tag == "vthread":
+    if thread is None:
         return False
-    return scope == "global" or (scope == "shared" and thread.thread_tag.startswith("threadIdx"))
+    # Virtual threads are threads that one thread stands for, as in TVM.
+    return scope == "global" or (
+        scope == "shared" and not thread.thread_tag.startswith("blockIdx")
+    )
 
 
 def _is_sized(extent: Expr) -> bool:

@@ -62,6 +62,11 @@ def listing(function: Function) -> Function:
     return function.with_body(_DropUnitLoops().stmt(function.body))
 
 
+def drop_marks(function: Function) -> Function:
+    """Return the function without the marks of its stages, which only listings need."""
+    return function.with_body(_DropMarks().stmt(function.body))
+
+
 @recursive
 def finalise(function: Function) -> Function:
     """Turn an analysed function into what backends take.
@@ -75,7 +80,7 @@ def finalise(function: Function) -> Function:
 
 def finalising(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
-    yield (result := function.with_body(_DropMarks().stmt(listing(mark_unrolled(function)).body)))
+    yield (result := drop_marks(listing(mark_unrolled(function))))
     yield (result := share_storage(result))
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):

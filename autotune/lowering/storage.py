@@ -123,7 +123,7 @@ class _Regions(StmtRewriter):
         result = _Unallocated(frozenset(own)).stmt(inner)
         if any(self._may_share(a, b) for a, b in combinations(own, 2)):
             shared = self._shared(inner)
-            result = _Moved(shared).stmt(result) if shared else result
+            result = Moved(shared).stmt(result) if shared else result
             own = list(dict.fromkeys(shared.get(buffer, buffer) for buffer in own))
         for buffer in reversed(own):
             result = Allocate(buffer, result)
@@ -250,7 +250,7 @@ class _Unallocated(StmtRewriter):
         return node if body is node.body else Allocate(node.buffer, body)
 
 
-class _Moved(Rewriter):
+class Moved(Rewriter):
     """Puts buffers in place of others."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
@@ -258,9 +258,11 @@ class _Moved(Rewriter):
         self.buffers = buffers
 
     def visit_Load(self, node: Load) -> Expr:
+        """Load from the buffer that takes the place of another."""
         return Load(self.buffers.get(node.buffer, node.buffer), self.expr(node.index))
 
     def visit_Store(self, node: Store) -> Stmt:
+        """Store to the buffer that takes the place of another."""
         store = self.rebuild_stmt(node)
         assert isinstance(store, Store)
         buffer = self.buffers.get(store.buffer, store.buffer)

@@ -1,0 +1,349 @@
+"""Which accesses to shared storage conflict: one element, two threads, at least one of them writes.
+
+What conflicts is found by trying: the elements of all threads are computed, with everything that is
+the same for all of them left out or tried for each value. Where that would be too much, or numbers
+are not known, accesses to the same storage count as conflicting.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from autotune.ir.ops import const
+from autotune.ir.visitor import free_vars, substitute, walk_expr
+
+#: Most elements that all threads together are tried for, and most values of what they have in
+#: common.
+MOST_POINTS, MOST_CASES = 1 << 21, 64
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One read or write of shared storage, by all threads that come to it.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        What is accessed.
+    index : Expr
+        Which element; several if it is a vector.
+    writes : bool
+        Whether it is written.
+    conditions : tuple of Expr
+        What holds for a thread that comes there.
+    free : tuple of (Var, Expr)
+        Loops around, with their extents, whose iterations it may be in at any time.
+    """
+
+    buffer: Buffer
+    index: Expr
+    writes: bool
+    conditions: tuple[Expr, ...] = ()
+    free: tuple[tuple[Var, Expr], ...] = ()
+
+    def where(self, condition: Expr) -> Access:
+        """Return the access under a further condition."""
+        return replace(self, conditions=(*self.conditions, condition))
+
+    def anywhere_in(self, var: Var, extent: Expr) -> Access:
+        """Return the access in any iteration of a loop around it."""
+        return replace(self, free=(*self.free, (var, extent)))
+
+    def at(self, var: Var, value: Expr) -> Access:
+        """Return the access with a variable replaced."""
+        mapping = {var: value}
+        return replace(
+            self,
+            index=substitute(self.index, mapping),
+            conditions=tuple(substitute(c, mapping) for c in self.conditions),
+            free=tuple((own, substitute(extent, mapping)) for own, extent in self.free),
+        )
+
+
+class Conflicts:
+    """Decides whether accesses of a block's threads conflict.
+
+    Parameters
+    ----------
+    threads : sequence of (Var, int)
+        Variables and lengths of the loops over the threads, outermost first.
+    """
+
+    def __init__(self, threads: Sequence[tuple[Var, int]]) -> None:
+        self.threads = list(threads)
+        self.count = math.prod(extent for _, extent in threads)
+        self.ranges: dict[Var, int] = {}
+        self._found: dict[tuple[object, ...], bool] = {}
+        self._alive: list[Access] = []  # as they are known by the identity of their parts
+
+    def between(self, a: Access, b: Access) -> bool:
+        """Whether an element may be accessed by one thread in `a` and by another in `b`.
+
+        Other variables in both, such as those of loops around both, have the same value in both.
+        """
+        if a.buffer is not b.buffer or not (a.writes or b.writes) or self.count == 1:
+            return False
+        key = (*_key(a), *_key(b))
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._between(a, b)
+            self._alive += (a, b)
+        return found
+
+    def _between(self, a: Access, b: Access) -> bool:
+        first, second = self._apart(a, b)
+        cases = self._cases(first, second)
+        if cases is None:
+            return True
+        for case in cases:
+            points = self._points(first, case), self._points(second, case)
+            if points[0] is None or points[1] is None or _meet(*points[0], *points[1]):
+                return True
+        return False
+
+    def _apart(self, a: Access, b: Access) -> tuple[Access, Access]:
+        """Return the accesses without what both indices add for all threads alike."""
+        own = {var for var, _ in (*self.threads, *a.free, *b.free)}
+        terms = [list(_terms(access.index, 1)) for access in (a, b)]
+        kept = []
+        for access, mine, theirs in zip((a, b), terms, reversed(terms), strict=True):
+            index: Expr = const(0)
+            for scale, atom in mine:
+                alike = own.isdisjoint(free_vars(atom)) and atom.lanes == 1
+                same = [s for s, other in theirs if other is atom]
+                here = [s for s, other in mine if other is atom]
+                if not (alike and sum(same) == sum(here)):
+                    index = index + atom * scale
+            kept.append(replace(access, index=index))
+        return kept[0], kept[1]
+
+    def _cases(self, a: Access, b: Access) -> list[dict[Var, int]] | None:
+        """Return all values of the variables that both accesses have in common."""
+        own = {var for var, _ in (*self.threads, *a.free, *b.free)}
+        common: dict[Var, int] = {}
+        for access in (a, b):
+            for expr in (access.index, *access.conditions):
+                for var in free_vars(expr):
+                    if var in own or var in common:
+                        continue
+                    extent = self._length(var, (a, b))
+                    if extent is not None and extent * math.prod(common.values()) <= MOST_CASES:
+                        common[var] = extent
+                    elif expr is access.index:
+                        return None
+        values = itertools.product(*map(range, common.values()))
+        return [dict(zip(common, value, strict=True)) for value in values]
+
+    def _length(self, var: Var, accesses: Sequence[Access]) -> int | None:
+        """Return how many values of a variable, from 0 on, show all that indices depend on."""
+        length = self.ranges.get(var)
+        moduli = [1]
+        for access in accesses:
+            for expr in (access.index, *access.conditions):
+                found = _modulus(expr, var)
+                if found is None:
+                    return length
+                moduli.append(found)
+        period = math.lcm(*moduli)
+        return period if length is None else min(length, period)
+
+    def _points(self, access: Access, case: Mapping[Var, int]) -> tuple[Array, Array] | None:
+        """Return the elements that are accessed, and the thread of each; None if they are many."""
+        if not _is_plain(access.index):
+            return None
+        axes: list[tuple[Var, int]] = list(self.threads)
+        conditions = list(access.conditions)
+        used = {var for expr in (access.index, *conditions) for var in free_vars(expr)}
+        for var, extent in access.free:
+            if var not in used and isinstance(extent, Const) and extent.value > 0:
+                continue
+            length = self._bound(extent)
+            if length is None:
+                if var in used:
+                    return None
+                continue
+            axes.append((var, length))
+            if not isinstance(extent, Const):
+                conditions.append(var < extent)
+        total = math.prod(length for _, length in axes) * access.index.lanes
+        if total > MOST_POINTS:
+            return None
+        known: dict[Var, Array] = {var: np.full(1, value) for var, value in case.items()}
+        for position, (var, length) in enumerate(axes):
+            shape = [1] * (len(axes) + 1)
+            shape[position] = length
+            known[var] = np.arange(length).reshape(shape)
+        shape = [length for _, length in axes] + [access.index.lanes]
+        number: Array = np.zeros(1, np.int64)
+        for var, length in self.threads:
+            number = number * length + known[var]
+        points = _Points(known)
+        index = np.broadcast_to(points.value(access.index), shape)
+        thread = np.broadcast_to(number, shape)
+        chosen: Array = np.ones(1, bool)
+        for condition in conditions:
+            fits = condition.lanes in (1, access.index.lanes) and _is_plain(condition)
+            if fits and all(var in known for var in free_vars(condition)):
+                chosen = chosen & points.value(condition)
+        mask = np.broadcast_to(chosen, shape)
+        return index[mask], thread[mask]
+
+    def _bound(self, extent: Expr) -> int | None:
+        """Return what the length of a loop never exceeds."""
+        if isinstance(extent, Const):
+            return max(0, int(extent.value))
+        known = free_vars(extent)
+        lengths = {**dict(self.threads), **self.ranges}
+        if not _is_plain(extent) or not all(var in lengths for var in known):
+            return None
+        if math.prod(lengths[var] for var in known) > MOST_POINTS:
+            return None
+        axes = np.ix_(*(np.arange(lengths[var]) for var in known))
+        values = {var: axis[..., None] for var, axis in zip(known, axes, strict=True)}
+        return max(0, int(_Points(values).value(extent).max()))
+
+
+def _key(access: Access) -> Iterator[object]:
+    yield access.buffer
+    yield id(access.index)
+    yield access.writes
+    yield tuple(map(id, access.conditions))
+    yield tuple((id(var), id(extent)) for var, extent in access.free)
+
+
+def _terms(node: Expr, scale: int) -> Iterator[tuple[int, Expr]]:
+    """Yield the terms of a sum, each a whole number times an expression."""
+    match node:
+        case Binary(op="+" | "-" as op):
+            yield from _terms(node.a, scale)
+            yield from _terms(node.b, scale if op == "+" else -scale)
+        case Binary(op="*") if isinstance(node.b, Const):
+            yield from _terms(node.a, scale * int(node.b.value))
+        case Ramp():
+            yield from _terms(node.base, scale)
+            yield scale, Ramp(const(0, node.dtype), node.stride, node.lanes)
+        case _:
+            yield scale, node
+
+
+def _modulus(expr: Expr, var: Var) -> int | None:
+    """Return after how many values of a variable an expression repeats; None if it does not."""
+    if expr is var:
+        return None
+    if not any(node is var for node in walk_expr(expr)):
+        return 1
+    if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.b, Const):
+        if all(_is_linear(scale, atom, var) for scale, atom in _terms(expr.a, 1)):
+            return abs(int(expr.b.value)) or None
+        return None
+    found = [_modulus(child, var) for child in expr.children]
+    return None if None in found else math.lcm(*(f for f in found if f is not None))
+
+
+def _is_linear(scale: int, atom: Expr, var: Var) -> bool:
+    return atom is var or not any(node is var for node in walk_expr(atom))
+
+
+def _is_plain(expr: Expr) -> bool:
+    """Whether an expression is computed from variables and numbers, all of them indices."""
+    return all(
+        (dtypes.is_index(node.dtype) or node.dtype == dtypes.BOOL)
+        and (not isinstance(node, Call) or node.name in ("likely", "if_then_else"))
+        and not isinstance(node, Load)
+        for node in walk_expr(expr)
+    )
+
+
+def _meet(index: Array, thread: Array, other: Array, by: Array) -> bool:
+    """Whether some element is among both, by different threads."""
+    if not len(index) or not len(other):
+        return False
+    start = min(index.min(), other.min())
+    size = int(max(index.max(), other.max()) - start) + 1
+    low, high = _extremes(index - start, thread, size)
+    low_by, high_by = _extremes(other - start, by, size)
+    both = (high >= 0) & (high_by >= 0)
+    alone = (low == high) & (low_by == high_by) & (low == low_by)
+    return bool((both & ~alone).any())
+
+
+def _extremes(index: Array, thread: Array, size: int) -> tuple[Array, Array]:
+    """Return the first and the last thread that accesses each element; -1 for none."""
+    low = np.full(size, np.iinfo(np.int64).max)
+    high = np.full(size, -1)
+    np.minimum.at(low, index, thread)
+    np.maximum.at(high, index, thread)
+    return low, high
+
+
+_OPERATIONS: dict[str, Any] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum,
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    ">=": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+
+
+class _Points:
+    """Evaluates index expressions at many points; the last axis of arrays is that of lanes."""
+
+    def __init__(self, known: Mapping[Var, Array]) -> None:
+        self.known = known
+        self._values: dict[Expr, Array] = {}
+
+    def value(self, node: Expr) -> Array:
+        """Return the values of an expression that reads no memory."""
+        found = self._values.get(node)
+        if found is None:
+            found = self._values[node] = self._value(node)
+        return found
+
+    def _value(self, node: Expr) -> Array:
+        match node:
+            case Const():
+                return np.full(1, node.value)
+            case Var():
+                return self.known[node]
+            case Binary(op="//" | "%" as op):
+                a, b = self.value(node.a), self.value(node.b)
+                safe = np.where(b == 0, 1, b)
+                return a // safe if op == "//" else a % safe
+            case Binary():
+                return np.asarray(_OPERATIONS[node.op](self.value(node.a), self.value(node.b)))
+            case Not():
+                return ~self.value(node.a)
+            case Select() | Call(name="if_then_else"):
+                test, true, false = map(self.value, node.children)
+                return np.where(test, true, false)
+            case Call(name="likely"):
+                return self.value(node.children[0])
+            case Cast() | Broadcast():
+                return self.value(node.children[0])
+            case Ramp():
+                lanes = np.arange(node.lanes)
+                return self.value(node.base) + self.value(node.stride) * lanes
+            case _:
+                raise TypeError(f"no index: {node!r}")

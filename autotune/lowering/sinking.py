@@ -1,0 +1,59 @@
+"""Moves conditions inwards, so that what stands between guarded statements is not guarded."""
+
+from __future__ import annotations
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Expr, Load
+from autotune.ir.ops import binary, logical_not
+from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, Store, seq
+from autotune.ir.visitor import walk, walk_expr
+
+
+def sunk(stmt: If) -> Stmt | None:
+    """Return what a condition guards with the condition one statement further in.
+
+    ::
+
+        if c:                    for i in n:
+          for i in n:      ->      if c:
+            f(i); g(i)               f(i); g(i)
+
+    None if it guards a single store.
+
+    Raises
+    ------
+    LoweringError
+        If the condition reads what the guarded statements write.
+    """
+    written = {inner.buffer for inner in walk(stmt) if isinstance(inner, Store)}
+    for node in walk_expr(stmt.condition):
+        if isinstance(node, Load) and node.buffer in written:
+            raise LoweringError(
+                f"the condition `{stmt.condition}` differs between threads and changes in what it "
+                f"guards, where threads wait for one another; compute what it reads of "
+                f"{node.buffer.name!r} before, in a stage of its own"
+            )
+    if stmt.orelse is not None:
+        otherwise = If(logical_not(stmt.condition), stmt.orelse)
+        return seq(If(stmt.condition, stmt.then), otherwise)
+    return _inside(stmt.condition, stmt.then)
+
+
+def _inside(condition: Expr, stmt: Stmt) -> Stmt | None:
+    match stmt:
+        case Seq(stmts):
+            return seq(*(If(condition, inner) for inner in stmts))
+        case For(var, extent, kind, body, tag):
+            return For(var, extent, kind, If(condition, body), tag)
+        case Allocate(buffer, body):
+            return Allocate(buffer, If(condition, body))
+        case Produce(name, body):
+            return Produce(name, If(condition, body))
+        case If(other, then, None):
+            return If(binary("and", condition, other), then)
+        case If(other, then, orelse):
+            assert orelse is not None
+            first = If(binary("and", condition, other), then)
+            return seq(first, If(binary("and", condition, logical_not(other)), orelse))
+        case _:
+            return None
