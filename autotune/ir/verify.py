@@ -33,6 +33,7 @@ from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import child_stmts, walk_expr
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
+_IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 
 
 def verify(function: Function, allow_knobs: bool = False) -> Function:
@@ -133,7 +134,7 @@ class _Verifier:
 
     def loop(self, loop: For) -> None:
         what = f"loop {loop.var.name!r}"
-        if self.mask > 1 and loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+        if self.mask > 1 and loop.kind not in _IN_ORDER:
             self.fail(f"{what} is {loop.kind} under a condition of {self.mask} lanes")
         self.integer(loop.extent, f"the extent of {what}")
         if not dtypes.is_index(loop.var.dtype):

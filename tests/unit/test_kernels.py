@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_blocks import Blocks, run_blocks
 from te_reference import Reference, random_array
 
 from autotune import te
-from autotune.errors import LoweringError
+from autotune.errors import IRError, LoweringError
+from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate, Barrier, For, Function, LoopKind, Seq, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, walk
@@ -32,30 +32,22 @@ def kernels_of(schedule: Schedule, tensors: Sequence[Tensor]) -> Function:
     return function
 
 
-def assert_right(function: Function, tensors: Sequence[Tensor]) -> Blocks:
+def assert_right(function: Function, tensors: Sequence[Tensor]) -> None:
     """Run the kernels and compare with NumPy: no races, and none of the barriers to spare."""
     rng = np.random.default_rng(0)
     given = {
         t: random_array(rng, t.shape, t.dtype) for t in tensors if isinstance(t.op, PlaceholderOp)
     }
-    found = run_on(function, tensors, given)
-    assert not found.races
-    for barrier in (stmt for stmt in walk(function.body) if isinstance(stmt, Barrier)):
-        fewer = function.with_body(_Without(barrier).stmt(function.body))
-        assert run_on(fewer, tensors, given, check=False).races, f"not needed:\n{function}"
-    return found
-
-
-def run_on(
-    function: Function, tensors: Sequence[Tensor], given: Mapping[Tensor, Any], check: bool = True
-) -> Blocks:
     results = {t: np.full(t.shape, 77, t.dtype) for t in tensors if t not in given}
-    found = run_blocks(function, [given.get(t, results.get(t)) for t in tensors])
+    arrays = [given.get(t, results.get(t)) for t in tensors]
+    interpret(function, arrays, races=True)
     reference = Reference(given)
     for tensor, result in results.items():
-        if check:
-            np.testing.assert_allclose(result, reference.array(tensor), rtol=1e-5, atol=1e-6)
-    return found
+        np.testing.assert_allclose(result, reference.array(tensor), rtol=1e-5, atol=1e-6)
+    for barrier in (stmt for stmt in walk(function.body) if isinstance(stmt, Barrier)):
+        fewer = function.with_body(_Without(barrier).stmt(function.body))
+        with pytest.raises(IRError, match="with no barrier between"):
+            interpret(fewer, arrays, races=True)
 
 
 class _Without(StmtRewriter):
@@ -182,5 +174,5 @@ def test_tiles_in_shared_storage_and_virtual_threads(
     for index in task.space.sample(4, rng):
         function = verify(finalise_kernels(task.function(int(index))))
         result = np.full(wanted.shape, 77, "float32")
-        assert not run_blocks(function, [*inputs, result]).races
+        interpret(function, [*inputs, result], races=True)
         np.testing.assert_allclose(result, wanted, rtol=1e-5, err_msg=str(function))
