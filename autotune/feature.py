@@ -8,6 +8,8 @@ configurations, `TaskFeatures` all candidates of a task.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ import numpy.typing as npt
 from autotune.ir.stmt import Function
 from autotune.lowering.nest import lower_schedule
 from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from autotune.runtime.threads import in_threads
 from autotune.schedule.schedule import Schedule
 from autotune.task import Task
 from autotune.te.tensor import Tensor
@@ -46,8 +49,12 @@ __all__ = [
 
 FloatMatrix = npt.NDArray[np.float32]
 
-CHUNK = 8192
-"""Candidates evaluated at a time, so that a few columns stay in the cache."""
+CHUNK = 1 << 15
+"""Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
+the interpreter to each other at every operation."""
+
+MOST_THREADS = 2
+"""Threads that evaluate at a time; more would only wait for the interpreter."""
 
 
 def get_itervar_feature(
@@ -185,41 +192,68 @@ class TaskFeatures:
         self._task = task
         self._knobs = _KnobColumns(task.space)
         self._structures: dict[int, _StructureColumns | None] = {}
+        self._memories: list[_Memory] = []
         looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
         sources = (self._structure(number) for number in np.unique(task.classify(looked_at)))
         own = dict.fromkeys(name for source in sources if source for name in source.names)
         self.names: tuple[str, ...] = (*self._knobs.names, *own)
         self.names = tuple(_distinct(self.names, self.matrix(looked_at)))
 
-    def matrix(self, indices: IntArray) -> FloatMatrix:
+    def matrix(self, indices: IntArray, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names)).
 
-        Its columns are contiguous.
+        Columns are contiguous. Safe to call from several threads.
+
+        Parameters
+        ----------
+        indices : int64 (n,)
+        names : sequence of str, optional
+            Only these columns, in this order; by default all. Nothing else is evaluated.
         """
         rows = np.asarray(indices, np.int64)
-        out = np.zeros((len(rows), len(self.names)), np.float32, order="F")
-        places = {name: place for place, name in enumerate(self.names)}
-        self._knobs.fill(rows, places, out)
+        wanted = self.names if names is None else tuple(names)
+        places = {name: place for place, name in enumerate(wanted)}
+        out = np.zeros((len(rows), len(wanted)), np.float32, order="F")
+        jobs = [partial(self._knobs.fill, rows, part, places, out) for part in _parts(len(rows))]
         numbers = self._task.classify(rows)
         for number in np.unique(numbers):
             where = np.flatnonzero(numbers == number)
             structure = self._structure(int(number))
             if structure is None:
-                for name, place in places.items():
-                    if name not in self._knobs.names:
-                        out[where, place] = np.nan
+                own = [place for name, place in places.items() if name not in self._knobs.names]
+                for place in own:
+                    out[where, place] = np.nan
                 continue
-            wanted = [name for name in self.names if name in structure.names]
-            into = [places[name] for name in wanted]
-            for start in range(0, len(where), CHUNK):
-                part = where[start : start + CHUNK]
-                columns = self._task.space.columns(rows[part], structure.knobs)
-                # Neighbours in one structure are written as a block, which is far faster.
-                block = part[-1] - part[0] + 1 == len(part)
-                target: slice | IntArray = slice(part[0], part[-1] + 1) if block else part
-                for place, column in zip(into, structure.evaluate(columns, wanted), strict=True):
-                    out[target, place] = column
+            jobs += [
+                partial(self._fill, structure, rows, where[part], places, out)
+                for part in _parts(len(where))
+            ]
+        in_threads(jobs, MOST_THREADS if len(rows) > CHUNK else 1)
         return out
+
+    def _fill(
+        self,
+        structure: _StructureColumns,
+        rows: IntArray,
+        where: IntArray,
+        places: Mapping[str, int],
+        out: FloatMatrix,
+    ) -> None:
+        """Write the loops' features of the candidates ``rows[where]``, all of one structure."""
+        wanted = [name for name in places if name in structure.names]
+        if not wanted:
+            return
+        # Neighbours in one structure are written as a block, which is far faster.
+        block = where[-1] - where[0] + 1 == len(where)
+        target: slice | IntArray = slice(where[0], where[-1] + 1) if block else where
+        columns = self._task.space.columns(rows[target], structure.knobs)
+        try:
+            memory = self._memories.pop()
+        except IndexError:
+            memory = _Memory()
+        for name, column in zip(wanted, structure.evaluate(columns, wanted, memory), strict=True):
+            out[target, places[name]] = column
+        self._memories.append(memory)
 
     def _structure(self, number: int) -> _StructureColumns | None:
         """Return what evaluates a structure, None if it has no loops to evaluate."""
@@ -228,6 +262,19 @@ class TaskFeatures:
             function = None if structure is None else structure.function
             self._structures[number] = None if function is None else _StructureColumns(function)
         return self._structures[number]
+
+
+def _parts(n: int) -> Iterator[slice]:
+    """Yield slices of at most :data:`CHUNK` that cover `n` rows."""
+    return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Where one thread evaluates."""
+
+    nest: Scratch = field(default_factory=Scratch)
+    columns: Scratch = field(default_factory=Scratch)
 
 
 class _StructureColumns:
@@ -243,14 +290,15 @@ class _StructureColumns:
 
     def __init__(self, function: Function) -> None:
         self._plan = LoopNestPlan(function)
-        self._nest_memory, self._memory = Scratch(), Scratch()
         self.knobs = self._plan.knobs
         self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
 
-    def evaluate(self, columns: Mapping[str, Column], names: Sequence[str]) -> list[Number]:
-        """Return the named features of the candidates; they hold until the next call."""
-        nest = self._plan.nest(columns, self._nest_memory)
-        return itervar_columns(nest, names=names, scratch=self._memory)[1]
+    def evaluate(
+        self, columns: Mapping[str, Column], names: Sequence[str], memory: _Memory
+    ) -> list[Number]:
+        """Return the named features of the candidates; they hold until `memory` is used again."""
+        nest = self._plan.nest(columns, memory.nest)
+        return itervar_columns(nest, names=names, scratch=memory.columns)[1]
 
 
 class _KnobColumns:
@@ -259,7 +307,7 @@ class _KnobColumns:
     Attributes
     ----------
     names : dict of str to None
-        Names of the columns, in order.
+        Names of the columns, in order: numbers first.
     """
 
     def __init__(self, space: Space) -> None:
@@ -270,21 +318,32 @@ class _KnobColumns:
             if not knob.numeric
             for column in knob.column_names
         }
-        self.names = dict.fromkeys(name for name, _ in self._columns(np.zeros(0, np.int64)))
+        numbers = [name for name in space.column_names if name not in self._categories]
+        nothing = space.columns(np.zeros(0, np.int64))
+        self._sources = {
+            name: column
+            for column in (*numbers, *self._categories)
+            for name, _ in self._features({column: nothing[column]})
+        }
+        self.names = dict.fromkeys(self._sources)
 
-    def fill(self, indices: IntArray, places: Mapping[str, int], out: FloatMatrix) -> None:
-        """Write the columns that have a place in `out`."""
-        for name, column in self._columns(indices):
+    def fill(
+        self, indices: IntArray, part: slice, places: Mapping[str, int], out: FloatMatrix
+    ) -> None:
+        """Write the columns that have a place in `out`, for the candidates of one part."""
+        read = dict.fromkeys(self._sources[name] for name in places if name in self._sources)
+        for name, column in self._features(self._space.columns(indices[part], read)):
             if name in places:
-                out[:, places[name]] = column
+                out[part, places[name]] = column
 
-    def _columns(self, indices: IntArray) -> list[tuple[str, Number | Column]]:
-        columns = self._space.columns(indices)
-        chosen = {name: columns.pop(name) for name in self._categories}
-        # Numbers without logarithms, which say no more to a tree.
-        found: list[tuple[str, Number | Column]] = [*columns.items()]
-        found += zip(*knob_features(chosen, self._categories), strict=True)
-        return [(f"knob/{name}", column) for name, column in found]
+    def _features(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, Number | Column]]:
+        """Yield the features that some columns of the space give, with their names."""
+        for name, column in columns.items():
+            if name not in self._categories:  # numbers without logarithms: all one to a tree
+                yield f"knob/{name}", column
+                continue
+            found = knob_features({name: column}, {name: self._categories[name]})
+            yield from ((f"knob/{own}", values) for own, values in zip(*found, strict=True))
 
 
 def _distinct(names: Sequence[str], matrix: FloatMatrix) -> Iterator[str]:

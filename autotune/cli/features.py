@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,6 @@ class LazyTaskFeatures:
         """Names of the columns."""
         return self._features.names
 
-    def matrix(self, indices: IndexVector) -> FloatMatrix:
+    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names))."""
-        return self._features.matrix(indices)
+        return self._features.matrix(indices, names)

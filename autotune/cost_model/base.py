@@ -6,6 +6,7 @@ A model sees feature rows and throughputs only, never a space, a template or a d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -24,8 +25,11 @@ class FeatureSource(Protocol):
         """Names of the columns, in order."""
         ...
 
-    def matrix(self, indices: IndexVector) -> FloatMatrix:
-        """Return the features of the candidates at ``indices``, shape (n, len(names))."""
+    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
+        """Return the features of the candidates at ``indices``, float32 (n, len(names)).
+
+        All columns, or only those of these names, in this order.
+        """
         ...
 
 
@@ -56,6 +60,14 @@ class CostModel(ABC):
 
     def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
         """Load what the first fit would load."""
+
+    @property
+    def columns(self) -> IndexVector | None:
+        """Places of the columns that scores depend on, ascending; None if they may on any.
+
+        What stands in the other columns makes no difference.
+        """
+        return None
 
     @abstractmethod
     def predict(self, features: FloatMatrix) -> FloatVector:

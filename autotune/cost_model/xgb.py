@@ -1,6 +1,6 @@
 """The gradient-boosted ranking model: the one home of XGBoost.
 
-XGBoost is loaded by the first fit, and used through ``DMatrix``, ``train`` and
+XGBoost is loaded by the first fit, and used through ``DMatrix``, ``train``, ``get_score`` and
 ``inplace_predict`` only. Versions 3.2 to 3.4 are supported.
 """
 
@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from autotune.cost_model.base import CostModel, FloatMatrix, FloatVector, check_training_data
+from autotune.cost_model.base import (
+    CostModel,
+    FloatMatrix,
+    FloatVector,
+    IndexVector,
+    check_training_data,
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,13 @@ class XGBCostModel(CostModel):
         with ThreadPoolExecutor(self.settings.threads) as pool:
             self._members = list(pool.map(train, range(self.settings.members)))
 
+    @property
+    def columns(self) -> IndexVector | None:
+        """Places of the columns that the trees split on; None before they are grown."""
+        if not self._members:
+            return None
+        return np.unique(np.concatenate([member.columns for member in self._members]))
+
     def predict(self, features: FloatMatrix) -> FloatVector:
         """Return the first member's score per row, shape (n,); higher is faster."""
         if not self._members:
@@ -96,9 +109,10 @@ class XGBCostModel(CostModel):
 
 @dataclass(frozen=True)
 class _Member:
-    """One booster; its scores are standardised over all training rows."""
+    """One booster and what it splits on; its scores are standardised over all training rows."""
 
     booster: Any
+    columns: IndexVector
     mean: float
     std: float
 
@@ -140,7 +154,9 @@ class _Member:
         booster = xgboost.train(params, data, num_boost_round=settings.trees)
         booster.set_param({"nthread": settings.threads})
         scores = booster.inplace_predict(features).astype(np.float64)
-        return cls(booster, float(scores.mean()), float(scores.std()) or 1.0)
+        splits = booster.get_score(importance_type="weight")  # by default names: f0, f1, ...
+        columns = np.array(sorted(int(name[1:]) for name in splits), dtype=np.int64)
+        return cls(booster, columns, float(scores.mean()), float(scores.std()) or 1.0)
 
     def score(self, features: FloatMatrix) -> FloatVector:
         raw = self.booster.inplace_predict(features).astype(np.float64)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from autotune.target import Target
@@ -73,3 +75,18 @@ def thread_count(target: Target | None = None) -> int:
     cpus = available_cpus()
     quota = _quota()
     return cpus if quota is None else min(cpus, quota)
+
+
+def in_threads(jobs: Sequence[Callable[[], object]], most: int) -> None:
+    """Run jobs, at most so many at a time and no more than there are CPUs; raise what one raises.
+
+    One job, or one CPU, needs no thread.
+    """
+    threads = min(most, len(jobs), thread_count())
+    if threads < 2:
+        for job in jobs:
+            job()
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(job) for job in jobs]:
+            done.result()

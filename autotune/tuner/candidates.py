@@ -27,13 +27,13 @@ class CandidateSettings:
     incumbents : int
         The one-knob changes of the best so many candidates are judged, too.
     ranking : RankingSettings
-        Of the cost model, whose best candidates are judged, too.
+        Of the cost models, whose best candidates are judged, too.
     """
 
     whole: int = 30_000
     random: int = 4096
     incumbents: int = 8
-    ranking: RankingSettings = field(default_factory=lambda: RankingSettings(pool_max=4096))
+    ranking: RankingSettings = field(default_factory=RankingSettings)
 
 
 class Candidates:
@@ -43,7 +43,7 @@ class Candidates:
     ----------
     space : Space
     features : FeatureSource
-        What the cost model reads.
+        What the cost models read.
     settings : CandidateSettings
     """
 
@@ -65,7 +65,7 @@ class Candidates:
     def some(
         self,
         best: Sequence[int],
-        model: CostModel | None,
+        models: Sequence[CostModel],
         seen: IndexVector,
         known: int,
         rng: np.random.Generator,
@@ -76,17 +76,17 @@ class Candidates:
         ----------
         best : sequence of int
             The fastest candidates measured, best first.
-        model : CostModel or None
-            A trained model.
+        models : sequence of CostModel
+            Trained models, the one that is to score every candidate first; or none.
         seen : int64 (k,)
         known : int
-            Number of measurements the model learned from.
+            Number of measurements the models learned from.
         rng : numpy.random.Generator
         """
         settings = self._settings
         parts = [self._space.sample(settings.random, rng, exclude=seen)]
-        if model is not None:
-            parts.append(self._ranker.best(model, seen, known, rng))
+        if models:
+            parts.append(self._ranker.best(models, seen, known, rng))
         parts += [one_knob_changes(self._space, i) for i in best[: settings.incumbents]]
         return np.setdiff1d(np.concatenate(parts), seen)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from autotune.cost_model.base import FloatMatrix, IndexVector
@@ -22,9 +24,10 @@ class KnobFeatures:
         }
         self.names: tuple[str, ...] = tuple(self._named_matrix(np.zeros(0, dtype=np.int64))[0])
 
-    def matrix(self, indices: IndexVector) -> FloatMatrix:
+    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at ``indices``, float32 (n, len(names))."""
-        return self._named_matrix(indices)[1]
+        matrix = self._named_matrix(indices)[1]
+        return matrix if names is None else matrix[:, [self.names.index(name) for name in names]]
 
     def _named_matrix(self, indices: IndexVector) -> tuple[list[str], FloatMatrix]:
         columns = self._space.columns(indices)

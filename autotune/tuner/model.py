@@ -228,7 +228,7 @@ class ModelTuner(Tuner):
         """Return beliefs about a part of a large space, climbing to what promises most."""
         best = [o.index for o in self._working()]
         candidates = self._candidates.some(
-            best, self._trees.model, self.seen, len(self._told), rng
+            best, self._trees.models, self.seen, len(self._told), rng
         )
         belief = Belief(self._surrogate, candidates)
         for _ in range(self._settings.climbs):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
 
-from autotune.cost_model.base import IndexVector
+import numpy as np
+import numpy.typing as npt
+
+from autotune.cost_model.base import FloatVector, IndexVector
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
@@ -55,17 +58,29 @@ def changed(
         due = np.flatnonzero(knobs > turn)
         numbers = varying[order[due, turn]]
         near, lot = rng.random(len(due)) < 0.5, rng.random(len(due))
-        for row, number, step, draw in zip(due, numbers, near, lot, strict=True):
-            out[row, number] = _other_value(space.knobs[number], int(rows[row, number]), step, draw)
+        for number in np.unique(numbers):
+            own = numbers == number
+            here = rows[due[own], number]
+            out[due[own], number] = _other_values(space.knobs[number], here, near[own], lot[own])
     return out
 
 
-def _other_value(knob: Knob, here: int, step: bool, draw: float) -> int:
-    """Return the position that a draw from [0, 1) stands for, other than this one."""
-    near = knob.neighbors(here) if step else []
-    if near:
-        return near[int(draw * len(near))]
-    return (here + 1 + int(draw * (len(knob) - 1))) % len(knob)
+def _other_values(
+    knob: Knob, here: IndexVector, step: npt.NDArray[np.bool_], draw: FloatVector
+) -> IndexVector:
+    """Return the positions that draws from [0, 1) stand for, other than these, int64 (n,).
+
+    Where `step`, one of the neighbours, if there is one.
+    """
+    distinct, place = np.unique(here, return_inverse=True)
+    around = [knob.neighbors(position) for position in distinct.tolist()]
+    counts = np.array([len(near) for near in around], dtype=np.int64)
+    flat = np.array([*itertools.chain(*around), 0], dtype=np.int64)
+    chosen = (np.cumsum(counts) - counts)[place] + (draw * counts[place]).astype(np.int64)
+    anywhere = (here + 1 + (draw * (len(knob) - 1)).astype(np.int64)) % len(knob)
+    steps = step & (counts[place] > 0)
+    out: IndexVector = np.where(steps, flat[np.where(steps, chosen, 0)], anywhere)
+    return out
 
 
 def new_ones(space: Space, rows: IndexVector, barred: set[int]) -> list[int]:

@@ -1,64 +1,60 @@
-"""Ranks a whole space by a model: every feasible candidate, or samples of a huge space."""
+"""Ranks a space by models: one scores every candidate, the others the best of those."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.cost_model.base import (
-    CostModel,
-    FeatureSource,
-    FloatMatrix,
-    FloatVector,
-    IndexVector,
-)
-from search_spaces.space import Space
+from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
+from autotune.tuner.population import PopulationSettings, evolve
+from autotune.tuner.scoring import highest, score, without
+from search_spaces.space import ENUMERABLE, Space
 
 
 @dataclass(frozen=True)
 class RankingSettings:
-    """How much of a space is looked at, and how often.
+    """How much of a space is scored, and how often.
 
     Attributes
     ----------
-    whole_limit : int
-        A space of at most this many configurations is ranked whole, a larger one by samples.
-    sample_rows : int
-        Size of a sample of a larger space, fresh at every ranking.
-    pool_share, pool_min, pool_max : float, int, int
-        The best share of what was ranked, within these bounds, goes to the ensemble.
-    always_rows : int
-        At most this many feasible candidates are all ranked every time. More are ranked
-        again when ``growth`` times as many measurements are known; until then the last pool
-        is ranked.
+    whole : int
+        A space of at most so many configurations is scored whole, of a larger one a population
+        that evolves.
+    population : PopulationSettings
+    pool_share, pool_min : float, int
+        The best share of what was scored, and no fewer than so many, are scored by all models.
+    kept : int
+        So many of these are returned.
+    always : int
+        A space of at most so many configurations is scored by each new model. A larger one is
+        scored again once ``growth`` times as many measurements are known; until then the
+        candidates that all models score stay the same.
     growth : float
-    chunk_rows : int
-        Rows per call of the feature source and the model.
-    cache_bytes : int
-        The feature matrix of a whole space is kept if it is no larger than this.
+    optimism : float
+        Deviations among the models' scores that count for a candidate.
     """
 
-    whole_limit: int = 10_000_000
-    sample_rows: int = 100_000
+    whole: int = ENUMERABLE
+    population: PopulationSettings = field(default_factory=PopulationSettings)
     pool_share: float = 0.02
     pool_min: int = 256
-    pool_max: int = 20_000
-    always_rows: int = 100_000
+    kept: int = 4096
+    always: int = 1_000_000
     growth: float = 2.0
-    chunk_rows: int = 16_384
-    cache_bytes: int = 1 << 28
+    optimism: float = 1.0
 
 
 class SpaceRanker:
-    """Finds the unseen candidates that a model scores highest.
+    """Finds the unseen candidates that models score highest.
 
     Parameters
     ----------
     space : Space
     features : FeatureSource
-        Gives the rows the model reads.
+        Gives the rows that the models read.
     settings : RankingSettings
     """
 
@@ -69,73 +65,72 @@ class SpaceRanker:
         self._features = features
         self._settings = settings or RankingSettings()
         self._pool = np.zeros(0, dtype=np.int64)
+        self._models: tuple[CostModel, ...] = ()
         self._known = 0
-        self._cached: list[FloatMatrix] = []
+        self._scores = np.zeros(0)
 
     def best(
-        self, model: CostModel, seen: IndexVector, known: int, rng: np.random.Generator
+        self,
+        models: Sequence[CostModel],
+        seen: IndexVector,
+        known: int,
+        rng: np.random.Generator,
     ) -> IndexVector:
-        """Return the best scored unseen candidates, ascending by index, int64 (m,).
+        """Return the unseen candidates that are scored highest, ascending, int64 (m,).
 
         Parameters
         ----------
+        models : sequence of CostModel
+            The first one scores every candidate; all of them the best of those, by the mean of
+            their scores and how far these lie apart. Others are taken for new models.
         seen : int64 (k,)
-            Candidates not to return.
+            Candidates not to return, ascending.
         known : int
-            Number of measurements the model was fitted on.
+            Number of measurements that the models were fitted to.
         rng : numpy.random.Generator
-            Samples a huge space, and chooses among equal scores at the edge of the pool.
+            Breeds a population, and chooses among equal scores.
         """
-        if not self._due(known):
-            return self._pool[~np.isin(self._pool, seen)]
-        rows, whole = self._rows(rng)
-        scores = self._scores(model, rows, keep=whole)
-        unseen = ~np.isin(rows, seen)
-        rows, scores = rows[unseen], scores[unseen]
-        settings = self._settings
-        share = math.ceil(settings.pool_share * len(rows))
-        size = min(max(share, settings.pool_min), settings.pool_max)
-        self._pool, self._known = rows[_highest(scores, size, rng)], known
-        return self._pool
+        new = tuple(models) != self._models
+        if self._due(new, known):
+            self._pool, self._known = self._best_share(models[0], seen, rng), known
+            new = True
+        if new:
+            self._models = tuple(models)
+            self._scores = self._by_all(self._pool)
+        unseen = np.isin(self._pool, seen, invert=True)
+        pool, scores = self._pool[unseen], self._scores[unseen]
+        return pool[highest(scores, self._settings.kept, rng)]
 
-    def _due(self, known: int) -> bool:
-        """Whether the last pool is too old to serve again."""
+    def _due(self, new: bool, known: int) -> bool:
+        """Whether more than the pool has to be scored."""
         settings = self._settings
-        if not self._known or len(self._space) > settings.whole_limit:
+        if not self._models or len(self._space) > settings.whole:
             return True
-        small = len(self._space.feasible_indices(settings.whole_limit)) <= settings.always_rows
-        return small or known >= settings.growth * self._known
+        often = len(self._space) <= settings.always
+        return new and (often or known >= settings.growth * self._known)
 
-    def _rows(self, rng: np.random.Generator) -> tuple[IndexVector, bool]:
-        """Return what to rank, and whether that is the whole space."""
+    def _best_share(
+        self, model: CostModel, seen: IndexVector, rng: np.random.Generator
+    ) -> IndexVector:
+        """Return the best of all unseen candidates, or of a population."""
         settings = self._settings
-        if len(self._space) <= settings.whole_limit:
-            return self._space.feasible_indices(settings.whole_limit), True
-        sampled = self._space.sample(settings.sample_rows, rng)
-        return np.union1d(np.asarray(sampled, dtype=np.int64), self._pool), False
 
-    def _scores(self, model: CostModel, rows: IndexVector, keep: bool) -> FloatVector:
-        settings = self._settings
-        size = len(rows) * len(self._features.names) * 4
-        keep = keep and size <= settings.cache_bytes
-        scores = np.empty(len(rows))
-        for number, start in enumerate(range(0, len(rows), settings.chunk_rows)):
-            part = slice(start, start + settings.chunk_rows)
-            if keep and number < len(self._cached):
-                matrix = self._cached[number]
-            else:
-                matrix = self._features.matrix(rows[part])
-            if keep and number == len(self._cached):
-                self._cached.append(matrix)
-            scores[part] = model.predict(matrix)
-        return scores
+        def scored(indices: IndexVector) -> FloatVector:
+            out: FloatVector = score([model], self._features, indices)[0]
+            return out
 
+        if len(self._space) <= settings.whole:
+            rows = without(self._space.feasible_indices(settings.whole), seen)
+            scores = scored(rows)
+        else:
+            rows, scores = evolve(self._space, self._pool, scored, rng, settings.population)
+            unseen = np.isin(rows, seen, invert=True)
+            rows, scores = rows[unseen], scores[unseen]
+        size = max(math.ceil(settings.pool_share * len(rows)), settings.pool_min)
+        return rows[highest(scores, size, rng)]
 
-def _highest(scores: FloatVector, size: int, rng: np.random.Generator) -> IndexVector:
-    """Return the rows of the ``size`` highest scores, ascending; ties at the edge by lot."""
-    if len(scores) <= size:
-        return np.arange(len(scores), dtype=np.int64)
-    edge = np.partition(scores, len(scores) - size)[len(scores) - size]
-    above = np.flatnonzero(scores > edge)
-    tied = rng.choice(np.flatnonzero(scores == edge), size - len(above), replace=False)
-    return np.sort(np.concatenate([above, tied]))
+    def _by_all(self, pool: IndexVector) -> FloatVector:
+        """Return the scores of candidates by all models together."""
+        scores = score(self._models, self._features, pool)
+        total: FloatVector = scores.mean(axis=0) + self._settings.optimism * scores.std(axis=0)
+        return total

@@ -101,16 +101,16 @@ class TreeTrend:
         self._features = features
         self._make_model = make_model
         self._seed = seed
-        self._model: CostModel | None = None
+        self._models: tuple[CostModel, ...] = ()
         self._judged: dict[int, float] = {}
         self._learned = 0
         self._kept = Kept(self._scores)
         self._rows: tuple[IndexVector, FloatMatrix] | None = None
 
     @property
-    def model(self) -> CostModel | None:
-        """The model that learned from everything; None before it can learn anything."""
-        return self._model
+    def models(self) -> tuple[CostModel, ...]:
+        """The model that learned from everything, then those of the folds; none at first."""
+        return self._models
 
     def prepare(self) -> None:
         """Work out which features there are, and load the library of the models."""
@@ -140,9 +140,10 @@ class TreeTrend:
             return model
 
         with ThreadPoolExecutor(THREADS) as pool:
-            self._model, *models = pool.map(fit, range(len(parts)))
+            models = list(pool.map(fit, range(len(parts))))
+        self._models = tuple(model for model in models if model is not None)
         self._judged = {}
-        for part, model in zip(parts[1:], models, strict=True):
+        for part, model in zip(parts[1:], models[1:], strict=True):
             if model is not None:
                 scores = -model.predict(matrix[~part])
                 self._judged.update(zip(indices[~part].tolist(), scores.tolist(), strict=True))
@@ -159,9 +160,9 @@ class TreeTrend:
         return self._kept(indices)
 
     def _scores(self, indices: IndexVector) -> FloatVector:
-        if self._model is None:
+        if not self._models:
             return np.zeros(len(indices))
-        out: FloatVector = -self._model.predict(self._matrix(indices))
+        out: FloatVector = -self._models[0].predict(self._matrix(indices))
         return out
 
     def _matrix(self, indices: IndexVector) -> FloatMatrix:

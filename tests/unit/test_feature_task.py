@@ -62,6 +62,17 @@ def test_a_candidate_s_row_does_not_depend_on_its_neighbours():
     assert np.array_equal(whole[picked], alone)
 
 
+def test_some_columns_are_those_of_the_whole_matrix_in_the_order_asked_for():
+    source = TaskFeatures(task_of(*MATMUL), sample=200)
+    indices = np.arange(0, 20_000, 97)
+    names = np.random.default_rng(3).permutation(source.names)[:40].tolist()
+    places = [source.names.index(name) for name in names]
+    assert np.array_equal(
+        source.matrix(indices, names), source.matrix(indices)[:, places], equal_nan=True
+    )
+    assert source.matrix(indices, []).shape == (len(indices), 0)
+
+
 def test_no_candidates_give_no_rows():
     source = TaskFeatures(task_of("softmax", {"m": 4, "n": 8}))
     assert source.matrix(np.zeros(0, np.int64)).shape == (0, len(source.names))

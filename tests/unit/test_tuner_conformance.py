@@ -171,7 +171,7 @@ class SumFeature:
     def __init__(self, space: Space) -> None:
         self._space = space
 
-    def matrix(self, indices: np.ndarray) -> np.ndarray:
+    def matrix(self, indices: np.ndarray, names: object = None) -> np.ndarray:
         return self._space.positions(indices).sum(axis=1, keepdims=True).astype(np.float32)
 
 

@@ -1,11 +1,10 @@
-"""The model tuner's parts: ranking a space, keeping batches diverse, finding the optimum."""
+"""The model tuner's parts: keeping batches diverse, believing, finding the optimum."""
 
 import math
 
 import numpy as np
 import pytest
 
-from autotune.cost_model.base import CostModel
 from autotune.tuner.audit import Audit, AuditResult
 from autotune.tuner.base import Observation
 from autotune.tuner.belief import Belief
@@ -13,104 +12,13 @@ from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
 from autotune.tuner.knob_features import KnobFeatures
 from autotune.tuner.model import ModelSettings, ModelTuner
 from autotune.tuner.progress import Progress
-from autotune.tuner.ranking import RankingSettings, SpaceRanker
 from autotune.tuner.surrogate import Surrogate
 from autotune.tuner.transfer import TransferPrior
-from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
-
-SMALL = RankingSettings(pool_share=0.1, pool_min=3, pool_max=50, always_rows=500, chunk_rows=64)
+from search_spaces import AnnotateKnob, ChoiceKnob, Space
 
 
 def grid_space(side: int, knobs: int = 2) -> Space:
     return Space([ChoiceKnob(f"k{i}", list(range(side))) for i in range(knobs)])
-
-
-class SumModel(CostModel):
-    """Scores a row by its sum, without learning."""
-
-    def fit(self, features: np.ndarray, throughput: np.ndarray) -> None:
-        pass
-
-    def predict(self, features: np.ndarray) -> np.ndarray:
-        return features.sum(axis=1).astype(np.float64)
-
-
-class Columns:
-    """The plain knob values as features; counts the rows it was asked for."""
-
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self.names = space.column_names
-        self.rows = 0
-
-    def matrix(self, indices: np.ndarray) -> np.ndarray:
-        self.rows += len(indices)
-        return np.stack(list(self._space.columns(indices).values()), axis=1).astype(np.float32)
-
-
-def best(ranker: SpaceRanker, known: int, seen: tuple[int, ...] = ()) -> list[int]:
-    rng = np.random.default_rng(known)
-    return ranker.best(SumModel(), np.array(seen, dtype=np.int64), known, rng).tolist()
-
-
-def test_the_pool_is_the_best_scored_share_of_the_whole_space():
-    space = grid_space(20)
-    pool = best(SpaceRanker(space, Columns(space), SMALL), known=8)
-    sums = space.positions(np.arange(400)).sum(axis=1)
-    assert len(pool) == 40
-    assert sums[pool].min() >= np.sort(sums)[-40]
-
-
-def test_a_seen_candidate_leaves_the_pool_and_the_next_best_takes_its_place():
-    space = grid_space(20)
-    ranker = SpaceRanker(space, Columns(space), SMALL)
-    assert 399 in best(ranker, known=8)
-    again = best(ranker, known=9, seen=(399,))
-    assert 399 not in again
-    assert len(again) == 40
-
-
-def test_infeasible_candidates_are_never_ranked():
-    knobs = [ChoiceKnob(f"k{i}", list(range(20))) for i in range(2)]
-    space = Space(knobs, [Constraint("low", lambda c: c["k0"] + c["k1"] < 10)])
-    pool = best(SpaceRanker(space, Columns(space), SMALL), known=8)
-    assert space.positions(pool).sum(axis=1).tolist() == [9] * 6
-
-
-def test_a_small_space_keeps_its_features():
-    space = grid_space(20)
-    features = Columns(space)
-    ranker = SpaceRanker(space, features, SMALL)
-    best(ranker, known=8)
-    best(ranker, known=9)
-    assert features.rows == 400
-
-
-def test_a_larger_space_is_ranked_again_when_twice_as_much_is_known():
-    space = grid_space(30)
-    features = Columns(space)
-    settings = RankingSettings(pool_max=50, always_rows=500, cache_bytes=0)
-    ranker = SpaceRanker(space, features, settings)
-    ranked_rows = []
-    for known in (8, 12, 15, 16, 24, 32):
-        best(ranker, known)
-        ranked_rows.append(features.rows)
-    assert ranked_rows == [900, 900, 900, 1800, 1800, 2700]
-
-
-def test_between_rankings_the_pool_only_loses_what_was_seen():
-    space = grid_space(30)
-    ranker = SpaceRanker(space, Columns(space), SMALL)
-    pool = best(ranker, known=8)
-    assert best(ranker, known=9, seen=(pool[0], pool[3])) == pool[1:3] + pool[4:]
-
-
-def test_a_huge_space_is_sampled_and_the_pool_improves():
-    space = grid_space(10, knobs=9)
-    settings = RankingSettings(whole_limit=10**6, sample_rows=500, pool_min=50)
-    ranker = SpaceRanker(space, Columns(space), settings)
-    means = [space.positions(best(ranker, known)).sum(axis=1).mean() for known in (8, 16, 24)]
-    assert 40.5 < means[0] < means[1] < means[2]
 
 
 def test_spreading_out_takes_the_far_corners():

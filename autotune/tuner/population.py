@@ -1,0 +1,85 @@
+"""Candidates of a space too large to be scored whole: a population bred towards high scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.cost_model.base import FloatVector, IndexVector
+from autotune.tuner.moves import changed, crossed
+from autotune.tuner.scoring import highest, without
+from search_spaces.space import Space
+
+
+@dataclass(frozen=True)
+class PopulationSettings:
+    """How a population evolves.
+
+    Attributes
+    ----------
+    scored : int
+        Candidates scored in all, fewer only if no more are found.
+    fresh : int
+        Random ones among them.
+    parents : int
+        The best of those scored so far, whose children are scored next.
+    children : int
+        Bred at a time.
+    generations : int
+        At most so many: children that are infeasible or known do not count.
+    """
+
+    scored: int = 1_000_000
+    fresh: int = 100_000
+    parents: int = 4096
+    children: int = 1 << 18
+    generations: int = 32
+
+
+def evolve(
+    space: Space,
+    first: IndexVector,
+    score: Callable[[IndexVector], FloatVector],
+    rng: np.random.Generator,
+    settings: PopulationSettings,
+) -> tuple[IndexVector, FloatVector]:
+    """Return candidates, ascending int64 (n,), bred towards high scores, and their scores (n,).
+
+    A child is one of two parents, or mixes their knobs; up to two knobs are changed.
+
+    Parameters
+    ----------
+    space : Space
+    first : int64 (k,)
+        Feasible candidates to begin with, besides random ones.
+    score : callable
+        Returns the scores of candidates, ascending int64 (n,); the higher the better.
+    rng : numpy.random.Generator
+    settings : PopulationSettings
+    """
+    known = np.union1d(space.sample(settings.fresh, rng), first)
+    scores = score(known)
+    for _ in range(settings.generations if len(known) else 0):
+        wanted = settings.scored - len(known)
+        if wanted <= 0:
+            break
+        parents = known[highest(scores, settings.parents, rng)]
+        new = without(_children(space, parents, settings.children, rng), known)
+        new = np.sort(rng.permutation(new)[:wanted])
+        at = np.searchsorted(known, new)
+        known, scores = np.insert(known, at, new), np.insert(scores, at, score(new))
+    return known, scores
+
+
+def _children(
+    space: Space, parents: IndexVector, count: int, rng: np.random.Generator
+) -> IndexVector:
+    """Return the feasible ones of so many children, distinct and ascending."""
+    positions = space.positions(parents)
+    some, others = (positions[rng.integers(len(parents), size=count)] for _ in range(2))
+    mixed = np.where(rng.random((count, 1)) < 0.5, some, crossed(some, others, rng))
+    children = changed(space, mixed, rng.integers(3, size=count), rng)
+    found: IndexVector = np.unique(space.indices_of(children))
+    return found[space.feasible(found)]
