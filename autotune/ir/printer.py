@@ -31,6 +31,7 @@ from autotune.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    ThreadReduce,
 )
 
 _INFIX = {"*": "{}*{}", "/": "{}/{}", "and": "{} && {}", "or": "{} || {}"}
@@ -139,6 +140,11 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             return f"{head}{pad}allocate {buffer.name}[{sizes}]\n{stmt_text(body, indent)}"
         case Produce(name, body):
             return f"{pad}produce {name} {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
+        case ThreadReduce(combiner, operands, results, threads):
+            given = ", ".join(map(expr_text, operands))
+            into = ", ".join(buffer.name for buffer in results)
+            over = ", ".join(map(expr_text, threads))
+            return f"{pad}{into} = thread_reduce({combiner.name}, {given}, over=[{over}])\n"
         case Barrier():
             return f"{pad}barrier()\n"
         case _:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from autotune.ir.canonical import Canonical
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store
+from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store, ThreadReduce
 from autotune.ir.sum_bounds import ANYTHING, Bounds
 from autotune.ir.visitor import walk_expr
 from autotune.ir.wrapping import Wrapping
@@ -89,6 +89,13 @@ class Simplifier(Canonical):
         if buffer is node.buffer and index is node.index and value is node.value:
             return node
         return Store(buffer, index, value)
+
+    def visit_ThreadReduce(self, node: ThreadReduce) -> Stmt:
+        """Simplify the operands; the thread axes stay, whatever their lengths."""
+        values = tuple(map(self.value, node.operands))
+        if all(new is old for new, old in zip(values, node.operands, strict=True)):
+            return node
+        return ThreadReduce(node.combiner, values, node.results, node.threads)
 
 
 def _is_empty(stmt: Stmt) -> bool:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+from autotune.ir.itervar import Combiner
 
 
 class LoopKind(StrEnum):
@@ -102,6 +103,28 @@ class Barrier(Stmt):
 
     Stands where all threads of a block come or none.
     """
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ThreadReduce(Stmt):
+    """Combine one value of each thread along some thread axes, for all these threads.
+
+    Attributes
+    ----------
+    combiner : Combiner
+        How values combine.
+    operands : tuple of Expr
+        This thread's values, one for each result of the combiner.
+    results : tuple of Buffer
+        Where each thread gets the results: local arrays of one element.
+    threads : tuple of Expr
+        Variables of the thread loops whose values are combined.
+    """
+
+    combiner: Combiner
+    operands: tuple[Expr, ...]
+    results: tuple[Buffer, ...]
+    threads: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,20 @@ from autotune.ir.expr import (
     Var,
 )
 from autotune.ir.intrinsics import INTRINSICS, Intrinsic
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Stmt, Store
+from autotune.ir.ops import const
+from autotune.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Stmt,
+    Store,
+    ThreadReduce,
+)
 from autotune.ir.uniform import is_thread_loop, is_uniform
-from autotune.ir.visitor import child_stmts, walk_expr
+from autotune.ir.visitor import child_stmts, stmt_exprs, walk_expr
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -117,6 +128,8 @@ class _Verifier:
                 self.declare(buffer)
                 self.stmt(body)
                 self.buffers.discard(id(buffer))
+            case ThreadReduce():
+                self.thread_reduce(stmt)
             case Barrier():
                 if self.alone:
                     self.fail(f"not all threads of a block come to a barrier: {self.alone} differs")
@@ -176,6 +189,17 @@ class _Verifier:
         is_parameter = any(buffer is param for param in self.function.params)
         if is_parameter and buffer not in self.function.outputs:
             self.fail(f"the parameter {buffer.name!r} is written but is no output")
+
+    def thread_reduce(self, reduction: ThreadReduce) -> None:
+        operands, results = reduction.operands, reduction.results
+        for expr in stmt_exprs(reduction):
+            self.expr(expr)
+        if len(operands) != len(results):
+            self.fail(f"{len(operands)} values are reduced across threads to {len(results)}")
+        for operand, result in zip(operands, results, strict=True):
+            self.access(result, const(0))
+            if operand.dtype != result.dtype or operand.lanes != 1:
+                self.fail(f"{result.name!r} takes a {result.dtype}, `{operand}` is another type")
 
     # Expressions.
 

@@ -19,6 +19,7 @@ from autotune.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    ThreadReduce,
     seq,
 )
 
@@ -91,6 +92,8 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.condition,)
         case Allocate():
             return stmt.buffer.shape
+        case ThreadReduce():
+            return (*stmt.operands, *stmt.threads)
         case _:
             return ()
 
@@ -191,6 +194,13 @@ class Rewriter:
             case Produce(name, body):
                 inner = self.stmt(body)
                 return node if inner is body else Produce(name, inner)
+            case ThreadReduce(combiner, operands, results, threads):
+                values = tuple(map(self.expr, operands))
+                axes = tuple(map(self.expr, threads))
+                same = zip((*values, *axes), (*operands, *threads), strict=True)
+                if all(new is old for new, old in same):
+                    return node
+                return ThreadReduce(combiner, values, results, axes)
             case Barrier():
                 return node
             case _:

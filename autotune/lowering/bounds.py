@@ -7,6 +7,7 @@ min(factor, extent), and what may overshoot is left to guards.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, SizeVar, Var
@@ -162,11 +163,12 @@ class Bounds:
     def _relaxed(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
         """Return the loop variables around the read that range within the point of attachment."""
         point = stage.attach_point if stage.attach is Attach.AT else None
+        scope = storage_scope(stage)
         relaxed: dict[Var, Expr] = {}
         found = False
         for owner, axis in loop_path(reader):
             found = found or (point is not None and axis is point.axis and owner is point.stage)
-            if not found or _shared_across(stage.scope, owner, axis):
+            if not found or _shared_across(scope, owner, axis):
                 relaxed[axis.var] = as_index(self.ranges[axis].extent)
         if point is not None and not found:
             raise LoweringError(
@@ -218,15 +220,41 @@ def _refuse_nested_parallel(stage: Stage) -> None:
         )
 
 
-def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
-    """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
+def storage_scope(stage: Stage) -> str:
+    """Return where a stage's result is stored; the threads it is computed in tell by default.
+
+    What every thread (or virtual thread) computes for itself is local, what a block computes is
+    shared.
+    """
+    if stage.scope is not None:
+        return stage.scope
+    ranks = [_thread_rank(owner, axis) for owner, axis in _around(stage)]
+    return {-1: "global", 0: "shared", 1: "local"}[max(ranks, default=-1)]
+
+
+def _around(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
+    """Yield the loops that a stage is attached in, innermost first."""
+    own = len(stage.leaf_axes)
+    return islice(loop_path(stage), own, None)
+
+
+def _thread_rank(owner: Stage, axis: IterVar) -> int:
+    """Return 0 for an axis bound to blocks, 1 for threads, else -1.
+
+    Virtual threads are threads that one thread stands for, as in TVM.
+    """
     thread = owner.bindings.get(axis)
     if thread is None:
-        return False
-    # Virtual threads are threads that one thread stands for, as in TVM.
-    return scope == "global" or (
-        scope == "shared" and not thread.thread_tag.startswith("blockIdx")
-    )
+        return -1
+    return 0 if thread.thread_tag.startswith("blockIdx") else 1
+
+
+_SCOPE_RANKS = {"global": 0, "shared": 1, "local": 3}
+
+
+def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
+    """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
+    return _SCOPE_RANKS[scope] <= _thread_rank(owner, axis)
 
 
 def _is_sized(extent: Expr) -> bool:

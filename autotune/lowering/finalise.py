@@ -14,6 +14,8 @@ from autotune.lowering.facts import has_conditions
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
 from autotune.lowering.storage import share_storage
+from autotune.lowering.thread_reduce import share_reductions
+from autotune.lowering.threads import unify_threads
 from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
 
@@ -80,6 +82,7 @@ def finalise(function: Function) -> Function:
 
 def finalising(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
+    function = share_reductions(unify_threads(function))
     yield (result := drop_marks(listing(mark_unrolled(function))))
     yield (result := share_storage(result))
     if has_conditions(result.body):

@@ -16,6 +16,8 @@ from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
 from autotune.lowering.storage import share_storage
 from autotune.lowering.sync import insert_barriers
+from autotune.lowering.thread_reduce import share_reductions
+from autotune.lowering.threads import unify_threads
 from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
 from autotune.lowering.virtual_threads import spread_virtual_threads
@@ -43,6 +45,7 @@ def finalise_kernels(function: Function) -> Function:
 
 def finalising_kernels(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise_kernels`."""
+    function = share_reductions(unify_threads(function))
     yield (result := gather_threads(listing(mark_unrolled(function))))
     yield (result := drop_marks(spread_virtual_threads(result)))
     yield (result := share_storage(result))

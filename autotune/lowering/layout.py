@@ -8,7 +8,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Expr, Load, Read
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import Rewriter
-from autotune.lowering.bounds import Bounds
+from autotune.lowering.bounds import Bounds, storage_scope
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
@@ -80,7 +80,7 @@ class Layout:
             strides.insert(0, stride)
             stride = binary("*", stride, shape[position])
         self._strides[tensor] = strides
-        scope = "global" if stage is None else stage.scope
+        scope = "global" if stage is None else storage_scope(stage)
         name = self.unused(tensor.name)
         stored = (stride,) if alignments else shape
         self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)

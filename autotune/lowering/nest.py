@@ -7,21 +7,38 @@ when the knobs have values, which of them are needed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Reduce, SizeVar, Var
-from autotune.ir.itervar import AxisKind, IterVar
-from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, free_vars, recursive, substitute, walk_expr
+from autotune.ir.itervar import AxisKind, Combiner, IterVar
+from autotune.ir.ops import binary, const, if_then_else
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    seq,
+)
+from autotune.ir.visitor import Rewriter, free_vars, recursive, substitute
 from autotune.lowering.axis_guards import below, guarded, stage_guards
 from autotune.lowering.bounds import Bounds, loop_path
 from autotune.lowering.double_buffer import double_buffer
 from autotune.lowering.layout import Layout
+from autotune.lowering.stores import store_together
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+
+#: The thread axes that loops around are bound to, outermost first, and their variables.
+Threads = dict[IterVar, Var]
 
 
 @recursive
@@ -70,6 +87,8 @@ class _Lowering:
         self.unrolling: dict[Var, Mapping[str, Expr]] = {}
         self.requirements: list[tuple[Expr, str]] = []
         self.threads: dict[Var, Expr] = {}
+        self.virtual: dict[IterVar, Var] = {}
+        self.extents: dict[Var, Expr] = {}
 
     def function(self) -> Function:
         body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
@@ -105,7 +124,7 @@ class _Lowering:
     # -- stages ----------------------------------------------------------------------------
 
     def _pipeline(
-        self, stages: Sequence[Stage], rest: Stmt | None, open_threads: dict[str, Var]
+        self, stages: Sequence[Stage], rest: Stmt | None, open_threads: Threads
     ) -> Stmt:
         """Return the stages in order, then `rest`, each temporary allocated around its use."""
         body = rest
@@ -117,7 +136,7 @@ class _Lowering:
                     body = Allocate(self.buffers[tensor], body)
         return Seq(()) if body is None else body
 
-    def _nest(self, stage: Stage, open_threads: dict[str, Var]) -> Stmt:
+    def _nest(self, stage: Stage, open_threads: Threads) -> Stmt:
         op = stage.op
         assert isinstance(op, ComputeOp)
         values = self.bounds.root_values(stage)
@@ -134,6 +153,8 @@ class _Lowering:
             stored = self._where_stored(stage, values, threads, seq(*stores))
             inner = guarded(stage_guards(stage, self.bounds, values), stored)
             return self._loops(stage, leaves, inner, threads, opened)
+        if any(leaf in stage.bindings for leaf in _reduced(stage)):
+            return self._across_threads(stage, values, spatial, threads, opened)
         first = next(i for i, leaf in enumerate(leaves) if leaf.kind is AxisKind.REDUCE)
         update = self._update(stage, values, spatial, threads)
         inner = self._loops(stage, leaves[first:], update, threads, opened)
@@ -147,7 +168,7 @@ class _Lowering:
         values: dict[Var, Expr],
         spatial: Sequence[tuple[Buffer, Expr]],
         leaves: Sequence[IterVar],
-        threads: dict[str, Var],
+        threads: Threads,
         opened: set[IterVar],
     ) -> Stmt:
         """Return the loops that set the accumulators to the identity of the reduction."""
@@ -176,27 +197,73 @@ class _Lowering:
         stage: Stage,
         values: dict[Var, Expr],
         spatial: Sequence[tuple[Buffer, Expr]],
-        threads: dict[str, Var],
+        threads: Threads,
     ) -> Stmt:
         reduction = self.bounds.bodies[stage][0]
         assert isinstance(reduction, Reduce)
         sources = [self.layout.loads(substitute(s, values)) for s in reduction.sources]
         current = [Load(buffer, index) for buffer, index in spatial]
         combined = reduction.combiner.combine(current, sources)
-        store = self._store_together(
-            [
-                Store(buffer, index, value)
-                for (buffer, index), value in zip(spatial, combined, strict=True)
-            ]
-        )
+        store = self._stores(spatial, combined)
         condition = self.layout.loads(substitute(reduction.condition, values))
-        if not (isinstance(condition, Const) and condition.value):
-            store = If(condition, store)
-        store = self._where_stored(stage, values, threads, store)
+        store = self._where_stored(stage, values, threads, _where(condition, store))
         return guarded(stage_guards(stage, self.bounds, values), store)
 
+    def _stores(self, places: Sequence[tuple[Buffer, Expr]], values: Sequence[Expr]) -> Stmt:
+        """Return the stores of the results of a reduction, which may depend on one another."""
+        stores = [Store(*place, value) for place, value in zip(places, values, strict=True)]
+        return store_together(stores, self.layout.unused) if self.initialise else seq(*stores)
+
+    def _across_threads(
+        self,
+        stage: Stage,
+        values: dict[Var, Expr],
+        spatial: Sequence[tuple[Buffer, Expr]],
+        threads: Threads,
+        opened: set[IterVar],
+    ) -> Stmt:
+        """Return a reduction some of whose loops are bound to threads: all combine their parts."""
+        reduction = self.bounds.bodies[stage][0]
+        assert isinstance(reduction, Reduce)
+        combiner, zero = reduction.combiner, const(0)
+        operands = [self.layout.loads(substitute(s, values)) for s in reduction.sources]
+        condition = self.layout.loads(substitute(reduction.condition, values))
+        guards = stage_guards(stage, self.bounds, values)
+        serial = [x for x in _reduced(stage) if x not in stage.bindings]
+        around = [x for x in stage.leaf_axes if x not in serial]
+        results = self._temporaries("reduce_temp", combiner)
+        every = list(results)
+        body: Stmt = Seq(())
+        if serial:
+            parts = self._temporaries("normal_reduce_temp", combiner)
+            every += parts
+            places = [(part, zero) for part in parts]
+            own: list[Expr] = [Load(*place) for place in places]
+            update = _where(condition, self._stores(places, combiner.combine(own, operands)))
+            loops = self._loops(stage, serial, guarded(guards, update), threads, opened)
+            start = map(Store, parts, repeat(zero), combiner.identity)
+            body, operands = seq(*start, loops), own
+        else:
+            for guard in (condition, *guards):
+                pairs = zip(operands, combiner.identity, strict=True)
+                operands = [if_then_else(guard, x, identity) for x, identity in pairs]
+        across = tuple(threads[stage.bindings[x]] for x in _reduced(stage) if x in stage.bindings)
+        body = seq(body, ThreadReduce(combiner, tuple(operands), tuple(results), across))
+        outcome = (Store(*place, Load(r, zero)) for place, r in zip(spatial, results, strict=True))
+        stored = self._where_stored(stage, values, threads, _where(condition, seq(*outcome)))
+        body = seq(body, guarded(stage_guards(stage, self.bounds, values, True), stored))
+        for buffer in every:
+            body = Allocate(buffer, body)
+        return self._loops(stage, around, body, threads, opened)
+
+    def _temporaries(self, name: str, combiner: Combiner) -> list[Buffer]:
+        return [
+            Buffer(self.layout.unused(f"{name}{i}"), value.dtype, (const(1),), "local")
+            for i, value in enumerate(combiner.identity)
+        ]
+
     def _where_stored(
-        self, stage: Stage, values: dict[Var, Expr], threads: dict[str, Var], stores: Stmt
+        self, stage: Stage, values: dict[Var, Expr], threads: Threads, stores: Stmt
     ) -> Stmt:
         """Return the stores of a stage under its store predicate."""
         condition = stage.store_predicate
@@ -206,56 +273,18 @@ class _Lowering:
         for owner, axis in loop_path(stage):
             thread = owner.bindings.get(axis)
             if thread is not None:
-                known[thread.var] = threads.get(thread.thread_tag, axis.var)
+                known[thread.var] = threads.get(thread, axis.var)
+        same_tag = {thread.thread_tag: var for thread, var in threads.items()}
         for var in free_vars(condition):
             tag = self.schedule.thread_tag_of(var)
-            if tag in threads:
-                known[var] = threads[tag]
+            if tag in same_tag:
+                known.setdefault(var, same_tag[tag])
             elif tag is not None and var not in known:
                 raise LoweringError(
                     f"stage {stage.name!r} is stored where `{condition}`, but no loop around it is "
                     f"bound to {tag}; compute it at a loop inside that one"
                 )
         return If(substitute(condition, known), stores)
-
-    def _store_together(self, stores: Sequence[Store]) -> Stmt:
-        """Return stores of which each sees the values from before all of them.
-
-        A store comes after those that read what it overwrites; where they read one another's,
-        the new values are set aside first.
-        """
-        pending, ordered = list(stores), []
-        while len(pending) > 1:
-            free = next(
-                (
-                    one
-                    for one in pending
-                    if not any(_loads(other, one.buffer) for other in pending if other is not one)
-                ),
-                None,
-            )
-            if free is None:
-                break
-            pending.remove(free)
-            ordered.append(free)
-        if len(pending) <= 1:
-            return seq(*ordered, *pending)
-        aside = [
-            Buffer(self.layout.unused(f"{b.name}.new"), b.dtype, (const(1),), "local")
-            for b in (one.buffer for one in pending)
-        ]
-        zero = const(0)
-        body = seq(
-            *ordered,
-            *(Store(new, zero, one.value) for new, one in zip(aside, pending, strict=True)),
-            *(
-                Store(one.buffer, one.index, Load(new, zero))
-                for new, one in zip(aside, pending, strict=True)
-            ),
-        )
-        for new in aside:
-            body = Allocate(new, body)
-        return body
 
     # -- loops -----------------------------------------------------------------------------
 
@@ -264,7 +293,7 @@ class _Lowering:
         stage: Stage,
         leaves: Sequence[IterVar],
         body: Stmt,
-        threads: dict[str, Var],
+        threads: Threads,
         opened: set[IterVar],
         attached: bool = True,
     ) -> Stmt:
@@ -281,8 +310,8 @@ class _Lowering:
                 ]
                 if inside:
                     further_in = stage.leaf_axes[stage.leaf_axes.index(leaf) + 1 :]
-                    later = {stage.bindings[x].thread_tag for x in further_in if x in opened}
-                    around = {tag: var for tag, var in threads.items() if tag not in later}
+                    later = {stage.bindings[x] for x in further_in if x in opened}
+                    around = {x: var for x, var in threads.items() if x not in later}
                     body = self._pipeline(inside, body, around)
             body = self._loop(stage, leaf, body, threads, opened)
         return body
@@ -292,7 +321,7 @@ class _Lowering:
         stage: Stage,
         leaf: IterVar,
         body: Stmt,
-        threads: dict[str, Var],
+        threads: Threads,
         opened: set[IterVar],
     ) -> Stmt:
         extent = self.bounds.ranges[leaf].extent
@@ -303,13 +332,13 @@ class _Lowering:
             kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
             return For(leaf.var, extent, kind, body)
         if thread.thread_tag == "vthread":
-            # A reduction opens the loop twice: to start its accumulators, and to add to them.
-            virtual = self.threads.setdefault(leaf.var, Var(thread.name))
-            assert isinstance(virtual, Var)
+            # One axis may be bound again and again: a reduction also starts its accumulators.
+            virtual = self.virtual.setdefault(thread, Var(thread.name))
+            self.threads[leaf.var] = virtual
             if leaf in stage.pragmas:
                 self.unrolling[virtual] = stage.pragmas[leaf]
             return For(virtual, extent, LoopKind.VTHREAD, body, thread.thread_tag)
-        var = threads[thread.thread_tag]
+        var = threads[thread]
         self.threads[leaf.var] = var
         if leaf in stage.pragmas:
             self.unrolling[var] = stage.pragmas[leaf]
@@ -325,22 +354,38 @@ class _Lowering:
             )
         return For(var, extent, LoopKind.THREAD, body, thread.thread_tag)
 
-    def _open_threads(self, stage: Stage, threads: dict[str, Var]) -> set[IterVar]:
+    def _open_threads(self, stage: Stage, threads: Threads) -> set[IterVar]:
         """Give each bound loop its thread variable; return those that this stage opens."""
         opened = set()
         for leaf in stage.leaf_axes:
             thread = stage.bindings.get(leaf)
             if thread is None or thread.thread_tag == "vthread":
                 continue
-            if thread.thread_tag not in threads:
-                threads[thread.thread_tag] = Var(thread.thread_tag)
+            extent = self.bounds.ranges[leaf].extent
+            if thread not in threads:
+                threads[thread] = Var(thread.thread_tag)
+                self.extents[threads[thread]] = extent
                 opened.add(leaf)
+            else:
+                self.requirements.append(
+                    (
+                        binary("<=", extent, self.extents[threads[thread]]),
+                        f"stage {stage.name!r}: axis {leaf.name!r} is longer than the loop around "
+                        f"that is bound to the same {thread.thread_tag}; split it to that length",
+                    )
+                )
         return opened
 
 
-def _loads(store: Store, buffer: Buffer) -> bool:
-    """Whether the value of a store is computed from a buffer."""
-    return any(isinstance(e, Load) and e.buffer is buffer for e in walk_expr(store.value))
+def _reduced(stage: Stage) -> list[IterVar]:
+    """Return the loops over axes that a stage reduces over."""
+    return [leaf for leaf in stage.leaf_axes if leaf.kind is AxisKind.REDUCE]
+
+
+def _where(condition: Expr, body: Stmt) -> Stmt:
+    """Return a statement under the condition of a reduction."""
+    always = isinstance(condition, Const) and bool(condition.value)
+    return body if always else If(condition, body)
 
 
 def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:

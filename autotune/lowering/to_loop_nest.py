@@ -24,7 +24,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.intervals import interval
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, ThreadReduce, seq
 from autotune.ir.visitor import child_stmts
 from autotune.lowering.index_table import IndexTable, Lookup
 from autotune.lowering.strides import ABSENT, Amount, Analysis, TextAnalysis, Touch
@@ -248,6 +248,9 @@ class NestWalk:
             self._access(node.buffer, node.index, is_store=True)
             self._expr(node.value)
             self._expr(node.index)
+        elif isinstance(node, ThreadReduce):
+            for operand in node.operands:
+                self._expr(operand)
         else:
             for child in child_stmts(node):
                 self._stmt(child)

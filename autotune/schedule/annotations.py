@@ -84,17 +84,14 @@ class Annotations(StageCore):
         if not (isinstance(thread, IterVar) and thread.kind is AxisKind.THREAD):
             problem = f"{thread!r} is no thread axis; give one made by te.thread_axis"
             self.fail("bind", problem, axis)
-        if axis.kind is AxisKind.REDUCE:
-            self._refuse_reduction("bind", axis)
+        if axis.kind is AxisKind.REDUCE and not thread.thread_tag.startswith("threadIdx"):
+            self.fail(
+                "bind",
+                f"it is a reduction axis, which only the threads of a block share; bind it to a "
+                f"threadIdx, not to {thread.thread_tag}, or make it a spatial axis with rfactor",
+                axis,
+            )
         self._refuse_annotated("bind", axis)
-        for other, bound in self.bindings.items():
-            if bound.thread_tag == thread.thread_tag != "vthread":
-                self.fail(
-                    "bind",
-                    f"axis {other.name!r} is bound to {thread.thread_tag} already; fuse the two "
-                    "axes or choose another thread axis",
-                    axis,
-                )
         self.bindings[axis] = thread
         extent = None if thread.dom is None else thread.dom.extent
         name = None if thread.name == thread.thread_tag else thread.name

@@ -67,7 +67,7 @@ class StageCore:
         self.op = op
         self.label = label
         self.is_output = is_output
-        self.scope = "global"
+        self.scope: str | None = None
         self.attach = Attach.ROOT
         self.attach_point: AttachPoint | None = None
         self.relations: list[Relation] = []

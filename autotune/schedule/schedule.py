@@ -92,7 +92,9 @@ class Schedule:
         stage.op = op
         self._stage_of[op] = stage
 
-    def _add_stage(self, op: ComputeOp, scope: str, position: int, beside: Stage) -> Stage:
+    def _add_stage(
+        self, op: ComputeOp, scope: str | None, position: int, beside: Stage
+    ) -> Stage:
         """Add a stage, computed in the loop in which `beside` is, which it reads or is read by."""
         stage = Stage(op, self._label(op.name), self, is_output=False)
         stage.scope = scope

@@ -33,8 +33,9 @@ class Stage(LoopStructure, Annotations, Placement):
         Hints for the compiler by loop: values by kind of hint.
     attach, attach_point : Attach, AttachPoint or None
         Where it is computed.
-    scope : str
-        Storage of its result: "global", "shared", "local".
+    scope : str or None
+        Storage of its result: "global", "shared", "local"; None for what suits where it is
+        computed.
     alignments : dict
         Strides asked for, by dimension.
     double_buffered : bool

@@ -10,7 +10,7 @@ from mistakes import Program, assert_refused, refused
 
 from autotune import te
 from autotune.errors import AutotuneError, InstantiationError, LoweringError
-from autotune.lowering.finalise import analyse
+from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 
 
@@ -42,6 +42,12 @@ def nested_parallel(p: Program) -> None:
 def a_thread_axis_of_another_length(p: Program) -> None:
     p.sD.bind(p.y, te.thread_axis((0, 4), "threadIdx.x"))
     analyse(lower_schedule(p.s, [p.A, p.D]))
+
+
+def two_loops_bound_to_one_thread_axis(p: Program) -> None:
+    p.sB.bind(p.i, thread())
+    p.sB.bind(p.j, thread())
+    finalise(analyse(lower_schedule(p.s, [p.A, p.D])))
 
 
 WHOLE = "give a whole number of at least 1"
@@ -308,9 +314,10 @@ ANNOTATE = [
     ),
     refused(
         "bind two loops to one thread axis",
-        lambda p: [p.sB.bind(p.i, thread()), p.sB.bind(p.j, thread())],
-        "bind on stage 'B', axis 'j': axis 'i' is bound to threadIdx.x already; fuse the two axes "
-        "or choose another thread axis",
+        two_loops_bound_to_one_thread_axis,
+        "stage 'B': two of its loops are bound to threadIdx.x, which has one index for both; fuse "
+        "the two axes or choose another thread axis",
+        LoweringError,
     ),
     refused(
         "bind twice",
@@ -318,10 +325,10 @@ ANNOTATE = [
         "bind on stage 'B', axis 'i': it is bound to threadIdx.x already; bind it before",
     ),
     refused(
-        "bind a reduction",
-        lambda p: p.sC.bind(p.k, thread()),
-        "bind on stage 'C', axis 'k': it is a reduction axis, whose iterations depend on one "
-        "another; bind a spatial axis, or make it one with rfactor",
+        "bind a reduction to blocks",
+        lambda p: p.sC.bind(p.k, thread("blockIdx.x")),
+        "bind on stage 'C', axis 'k': it is a reduction axis, which only the threads of a block "
+        "share; bind it to a threadIdx, not to blockIdx.x, or make it a spatial axis with rfactor",
     ),
     refused(
         "bind a loop of another length",
