@@ -43,7 +43,7 @@ def copied_in_shared(inner: Any) -> tuple[Any, list[Any]]:
     thread = te.thread_axis("threadIdx.x")
     s[B].bind(B.op.axis[1], thread)
     s[S].compute_at(s[B], B.op.axis[1])
-    outer, part = s[S].split(S.op.axis[1], nparts=8)
+    outer, _part = s[S].split(S.op.axis[1], nparts=8)
     s[S].bind(outer, thread if inner is None else inner)
     return s, [A, B]
 
@@ -91,8 +91,9 @@ def test_a_virtual_thread_met_again_is_no_row() -> None:
     B = te.compute((4, 6), lambda i, j: A[i, j] + 1, name="B")
     C = te.compute((4, 6), lambda i, j: B[i, j] * 2, name="C")
     virtual = te.thread_axis("vthread", name="vx")
+    other = te.thread_axis("vthread", name="vx")
     fresh, again = te.create_schedule(C.op), te.create_schedule(C.op)
-    for s, axes in ((fresh, [virtual, te.thread_axis("vthread", name="vx")]), (again, [virtual] * 2)):
+    for s, axes in ((fresh, [virtual, other]), (again, [virtual, virtual])):
         for stage, axis in zip((B, C), axes, strict=True):
             s[stage].bind(stage.op.axis[0], axis)
     assert [name for name, _ in rows(fresh, [A, C])] == ["vx", "j", "vx", "j"]
@@ -109,10 +110,12 @@ def test_a_stage_inside_thread_loops_is_stored_where_these_threads_see_it() -> N
     s[C].bind(thread, te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], block)
     text = str(analyse(lower_schedule(s, [A, C])))
-    assert 'attr [B] storage_scope = "shared"' in text and "allocate B[float32 * 1 * 8]" in text
+    assert 'attr [B] storage_scope = "shared"' in text
+    assert "allocate B[float32 * 1 * 8]" in text
     s[B].compute_at(s[C], thread)
     text = str(analyse(lower_schedule(s, [A, C])))
-    assert 'attr [B] storage_scope = "local"' in text and "allocate B[float32 * 1 * 1]" in text
+    assert 'attr [B] storage_scope = "local"' in text
+    assert "allocate B[float32 * 1 * 1]" in text
 
 
 def row_sums(m: int, serial: int, reducer: Any = te.sum) -> tuple[Any, list[Any]]:
@@ -161,7 +164,7 @@ def test_a_reduction_across_threads_loads_operands_and_the_result_and_counts_no_
     block, thread = get_itervar_feature(s, tensors)
     assert [pair[0] for pair in block[3:]] == ["A_0", "B_0", "reduce_temp0_0"]
     assert thread[2] == ("_arith_", 0, 0, 0)
-    assert dict((p[0], p[1:]) for p in thread[3:]) == {
+    assert {p[0]: p[1:] for p in thread[3:]} == {
         "A_0": (1, -1, 8, 1, 0, 0),
         "B_0": (0, -1, 1, 8, 0, 0),
         "reduce_temp0_0": (0, -1, 1, 8, 0, 0),
