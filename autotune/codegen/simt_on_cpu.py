@@ -174,10 +174,13 @@ def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
 
 
 class _Sequential(StmtRewriter):
-    """Makes loops of threads serial; what they share is allocated elsewhere."""
+    """Makes loops of threads serial; what they share is allocated elsewhere.
+
+    Hints to unroll are for GPUs, whose threads stand in no loop.
+    """
 
     def visit_For(self, node: For) -> Stmt:
-        if node.kind not in _BOUND:
+        if node.kind not in (*_BOUND, LoopKind.UNROLL_HINTED):
             return self.rebuild_stmt(node)
         return For(node.var, node.extent, LoopKind.SERIAL, self.stmt(node.body))
 

@@ -17,11 +17,11 @@ from te_reference import Reference, random_array
 
 from autotune import te
 from autotune.feature import get_itervar_feature
-from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt
+from autotune.ir.stmt import For, LoopKind, Produce, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import Rewriter, walk
 from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.kernels import finalise_kernels
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
@@ -100,16 +100,17 @@ def test_the_features_are_those_of_autotvm(name: str) -> None:
     assert found == wanted
 
 
-def _shares_memory(stmt: Stmt) -> bool:
-    return any(isinstance(s, Allocate) and s.buffer.scope == "shared" for s in walk(stmt))
+def _has_threads(stmt: Stmt) -> bool:
+    bound = (LoopKind.THREAD, LoopKind.VTHREAD)
+    return any(isinstance(s, For) and s.kind in bound for s in walk(stmt))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_schedule_computes_what_numpy_computes(name: str) -> None:
     schedule, tensors = scheduled(name, small=True)
-    final = verify(finalise(analyse(lower_schedule(schedule, tensors))))
-    if _shares_memory(final.body):
-        pytest.skip("threads that share memory need barriers to run one after another")
+    analysed = verify(analyse(lower_schedule(schedule, tensors)))
+    threads = _has_threads(analysed.body)
+    final = verify(finalise_kernels(analysed) if threads else finalise(analysed))
     rng = np.random.default_rng(0)
     arrays = {
         t: random_array(rng, t.shape, t.dtype) for t in tensors if isinstance(t.op, PlaceholderOp)
@@ -117,11 +118,8 @@ def test_a_recorded_schedule_computes_what_numpy_computes(name: str) -> None:
     wanted = [t for t in tensors if t not in arrays]
     out = {t: np.full(t.shape, 77, t.dtype) for t in wanted}
     every = [arrays.get(t, out.get(t)) for t in tensors]
-    threads = any(isinstance(s, For) and s.kind is LoopKind.THREAD for s in walk(final.body))
-    if threads:
-        interpret(final, every)
-    else:
-        compile_function(final, cache=ObjectCache(None))(*every)
+    target = "cuda -on=cpu" if threads else "llvm"
+    compile_function(final, target, cache=ObjectCache(None))(*every)
     reference = Reference(arrays)
     for tensor in wanted:
         np.testing.assert_allclose(out[tensor], reference.array(tensor), rtol=1e-4, atol=1e-5)
