@@ -12,7 +12,9 @@ from typing import Any
 from autotune.errors import InstantiationError, UsageError
 from autotune.history import valid_records
 from autotune.ir.stmt import Function
+from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
+from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
@@ -176,7 +178,7 @@ def build(
         if records is not None:
             raise UsageError("build: records are for templates; a schedule is built as it is")
         tensors = _tensors("build", arguments)
-        return BuiltFunction(lower(what, tensors, name=name or "main"), target)
+        return BuiltFunction(_final(what, tensors, target, name or "main"), target)
     if not isinstance(what, str):
         raise UsageError(
             f"build: expected a schedule or the name of a template, got {type(what).__name__}"
@@ -186,6 +188,15 @@ def build(
             f"build: template {what!r} takes its arguments as a mapping, such as {{'n': 512}}"
         )
     return build_task(Task.from_reference(what, arguments, target), _loaded(records), name)
+
+
+def _final(schedule: Schedule, tensors: Sequence[Tensor], target: Target, name: str) -> Function:
+    """Return the final form of a schedule; a GPU refuses what no launch may ask for."""
+    lowered = lower_schedule(schedule, tensors, name)
+    if target.gpu is not None:
+        rules = target_rules(lowered, target)
+        lowered = lowered.with_attrs(requirements=(*lowered.attrs["requirements"], *rules))
+    return final_form(analyse(lowered), target)
 
 
 def build_task(

@@ -22,7 +22,7 @@ from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import Function
 from autotune.ir.visitor import walk_expr
-from autotune.lowering.finalise import finalise
+from autotune.lowering.kernels import final_form
 from autotune.target import Target
 from autotune.template import Template
 from autotune.templates import find_template
@@ -318,7 +318,11 @@ class Task:
 
     def final(self, index: int) -> Function:
         """Return the function of a configuration in the form that backends take."""
-        return finalise(self.function(index))
+        return self.final_of(self.space.config(index).values)
+
+    def final_of(self, values: Mapping[str, object]) -> Function:
+        """As `final`, for named knob values; needs no search space."""
+        return final_form(self.function_of(values), self.target)
 
     def steps_of(self, index: int) -> list[Any] | None:
         """Return the schedule steps of a configuration as plain data; None if it has no schedule.

@@ -74,9 +74,10 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
 
 
 def _check_target(target: Target) -> None:
-    if target.kind != "llvm":
+    if not target.on_cpu:
         raise UsageError(
-            f"target {str(target)!r} cannot be measured by this version: expected kind llvm"
+            f"target {str(target)!r} cannot be measured by this version: expected kind llvm, or "
+            "cuda -on=cpu"
         )
     if target.mcpu != "native":
         from autotune.runtime.llvm import check_target

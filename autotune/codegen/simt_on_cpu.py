@@ -16,6 +16,7 @@ conditions around a barrier must be the same for all threads, and go around the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from autotune.errors import CodegenError
@@ -35,7 +36,11 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
-from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, walk
+from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, walk
+
+#: Most iterations, those of loops inside counted, of a loop that is unrolled where this is hinted
+#: at.
+UNROLLED = 32
 
 _BOUND = (LoopKind.THREAD, LoopKind.VTHREAD)
 
@@ -176,13 +181,16 @@ def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
 class _Sequential(StmtRewriter):
     """Makes loops of threads serial; what they share is allocated elsewhere.
 
-    Hints to unroll are for GPUs, whose threads stand in no loop.
+    Hints to unroll are for GPUs, whose threads stand in no loop: here short loops follow them, such
+    as those of virtual threads around single statements.
     """
 
     def visit_For(self, node: For) -> Stmt:
         if node.kind not in (*_BOUND, LoopKind.UNROLL_HINTED):
             return self.rebuild_stmt(node)
-        return For(node.var, node.extent, LoopKind.SERIAL, self.stmt(node.body))
+        short = node.kind is LoopKind.UNROLL_HINTED and _iterations(node) <= UNROLLED
+        kind = LoopKind.UNROLLED if short else LoopKind.SERIAL
+        return For(node.var, node.extent, kind, self.stmt(node.body))
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         if node.buffer.scope == "shared":
@@ -211,6 +219,14 @@ class _Own(Rewriter):
             return node if same else Store(node.buffer, index, value)
         buffer, start = self.own[node.buffer]
         return Store(buffer, _moved(index, start), value)
+
+
+def _iterations(stmt: Stmt) -> float:
+    """Return how often the statements of a nest run at most."""
+    inside = max(map(_iterations, child_stmts(stmt)), default=1.0)
+    if not isinstance(stmt, For):
+        return inside
+    return inside * stmt.extent.value if isinstance(stmt.extent, Const) else math.inf
 
 
 def _moved(index: Expr, start: Expr) -> Expr:

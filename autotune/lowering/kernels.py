@@ -10,7 +10,7 @@ from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
 from autotune.ir.visitor import free_vars, recursive, stmt_exprs, walk, walk_expr
 from autotune.lowering.facts import has_conditions
-from autotune.lowering.finalise import drop_marks, listing
+from autotune.lowering.finalise import drop_marks, finalise, listing
 from autotune.lowering.gpu_nest import gather_threads, lift_shared
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
@@ -21,6 +21,7 @@ from autotune.lowering.threads import unify_threads
 from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
 from autotune.lowering.virtual_threads import spread_virtual_threads
+from autotune.target import Target
 
 Extents = tuple[Expr, Expr, Expr]
 
@@ -41,6 +42,17 @@ def finalise_kernels(function: Function) -> Function:
     """
     *_, final = finalising_kernels(function)
     return final
+
+
+def final_form(function: Function, target: Target) -> Function:
+    """Return an analysed function in the form that backends of `target` take.
+
+    Raises
+    ------
+    LoweringError
+        If it cannot be carried out there.
+    """
+    return finalise(function) if target.gpu is None else finalise_kernels(function)
 
 
 def finalising_kernels(function: Function) -> Iterator[Function]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from autotune.lowering.finalise import finalise
 from autotune.measure.candidate import Built, CandidateError, Subject, describe
 from autotune.measure.program import Program
 from autotune.measure.result import MeasureErrorNo
@@ -77,7 +76,7 @@ class BuildBench:
         """
         try:
             with contained():  # what one candidate changes of the process is not the next one's
-                function = finalise(self.task.function_of(values))
+                function = self.task.final_of(values)
             digest = code_hash(function)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
