@@ -3,7 +3,9 @@
     python benchmarks/overhead.py [--size 512] [--trials 256] [--words "--tuner model"] [--save]
 
 Starts `autotune run` on matmul as a process. Builds and runs are intervals that the measurer tells;
-what they leave of the wall time is overhead.
+what they leave of the wall time is overhead. What the runner runs to measure the machine counts as
+running: kernels for the ceiling, before the first candidate, and the kernel that tells the noise,
+within the run of a candidate. What the tuner does beside builds is no overhead.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ PARTS = {
     "proposing candidates": ["autotune.tuner.base:Tuner.ask"],
     "taking in results": ["autotune.tuner.base:Tuner.tell"],
     "estimating the gain": ["autotune.tuner.model:ModelTuner.expected_gain"],
+    "preparing and learning, longer than builds took": [
+        "autotune.tuner.model:ModelTuner.prepare",
+        "autotune.tuner.model:ModelTuner.think",
+    ],
     "reading and writing the log": ["records.journal:Journal.add", "records.journal:Journal.news"],
     "claiming candidates": ["records.journal:Journal.claim"],
     "ending the workers": ["autotune.measure.local:LocalMeasurer.close"],
@@ -46,7 +52,8 @@ PARTS = {
 
 def run_and_tell(path: str, words: Sequence[str]) -> int:
     """Run the command line, and write to `path` when it did what."""
-    spans: dict[str, list[Span]] = {"main": [(time.time(), 0.0)], "build": [], "run": []}
+    spans: dict[str, list[Span]] = {name: [] for name in ("build", "run", "ceiling")}
+    spans["main"] = [(time.time(), 0.0)]
     from autotune.cli.threads import load_numpy_for_one_thread
 
     load_numpy_for_one_thread()  # as the command does before it loads anything else
@@ -90,8 +97,9 @@ def _watch(name: str, spans: list[Span]) -> None:
 
 
 def _watch_measurer(spans: dict[str, list[Span]]) -> None:
-    """Note when each candidate was built and was run, as its result says."""
+    """Note when each candidate was built and was run, as its result says, and the ceiling was."""
     from autotune.measure.local import LocalMeasurer
+    from autotune.measure.workshop import Workshop
 
     measure: Callable[..., Iterator[Any]] = LocalMeasurer.measure
 
@@ -104,6 +112,15 @@ def _watch_measurer(spans: dict[str, list[Span]]) -> None:
                 yield candidate, result
 
     LocalMeasurer.measure = watched
+    ceiling = Workshop.ceiling
+
+    @functools.wraps(ceiling)
+    def asked(*args: Any, **options: Any) -> Any:
+        told = ceiling(*args, **options)
+        spans["ceiling"].append(told.span)
+        return told
+
+    Workshop.ceiling = asked
 
 
 # -- what it comes to --------------------------------------------------------------------------
@@ -140,7 +157,7 @@ def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
     """Return the shares, and what the time between builds and runs went on."""
     from common import row
 
-    work = spans["build"] + spans["run"]
+    work = spans["build"] + spans["run"] + spans["ceiling"]
     first, last = min(work)[0], max(b for _, b in work)
     idle = gaps(work, begin, end)
     found = [
@@ -155,6 +172,7 @@ def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
         row("wall time", end - begin, "s"),
         row("building", length(spans["build"]), "s"),
         row("running", length(spans["run"]), "s"),
+        row("measuring the machine", length(spans["ceiling"]), "s"),
         row("neither", length(idle), "s"),
         row("before Python has read our code", spans["main"][0][0] - begin, "s"),
         row("before the first build", first - begin, "s"),

@@ -6,6 +6,7 @@ NumPy only; exact, so for some hundred measurements.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,9 @@ JITTER = 1e-8
 
 CHUNK = 1024
 """Places that are predicted at a time, so that what is in between stays in a cache."""
+
+ROOM = 0.25
+"""Room that is made for measurements to come, as a share of those that there are."""
 
 THREADS = 2
 """Of them at a time, and of the kernels that are fitted."""
@@ -277,7 +281,7 @@ class Posterior:
         self._x = np.zeros((0, places.shape[1]))
         self._known_basis = np.zeros((0, self._basis.shape[1]))
         self._whitener = np.zeros((0, 0))  # inverse of the kernel's Cholesky factor
-        self._reduced = np.zeros((len(places), 0))
+        self._columns = np.zeros((len(places), 0))  # with room for measurements to come
         self._variance = process.signal + np.square(self._basis).sum(axis=1)
 
     def _scaled_trends(self, trends: FloatVector | None, n: int) -> FloatVector:
@@ -286,12 +290,31 @@ class Posterior:
         out: FloatVector = trends * self._process.trend_scales
         return out
 
+    @property
+    def trends(self) -> int:
+        """Number of trends."""
+        return int(self._basis.shape[1])
+
+    def fork(self) -> Posterior:
+        """Return the posterior as it is now, for when this one has taken in too much.
+
+        Only one of the two can take in more.
+        """
+        copied = copy.copy(self)
+        copied._variance = self._variance.copy()
+        return copied
+
     def among(self, rows: IndexVector) -> Posterior:
         """Return the posterior of some of the places, which goes its own way from here."""
         part = copy.copy(self)
         part._places, part._basis = self._places[rows], self._basis[rows]
-        part._reduced, part._variance = self._reduced[rows], self._variance[rows]
+        part._columns, part._variance = self._reduced[rows], self._variance[rows]
         return part
+
+    @property
+    def _reduced(self) -> FloatVector:
+        """Whitened covariances of the places with the measurements, (m, k)."""
+        return self._columns[:, : len(self._whitener)]
 
     def add(self, x: FloatVector, trends: FloatVector | None = None) -> None:
         """Take in where something was measured, float64 (k, d), and the trends there (k, t)."""
@@ -306,26 +329,40 @@ class Posterior:
         whitener[:known, :known] = self._whitener
         whitener[known:, :known] = -corner @ left @ self._whitener
         whitener[known:, known:] = corner
-        self._whitener = whitener
         self._x = np.concatenate([self._x, scaled])
         self._known_basis = np.concatenate([self._known_basis, basis])
-        reduced = np.empty((len(self._places), known + len(x)))
-        variance = np.empty(len(self._places))
+        self._make_room(len(whitener))
+        reduced, fresh = self._columns[:, :known], self._columns[:, known : len(whitener)]
 
-        def extend(start: int) -> None:
-            part = slice(start, start + CHUNK)
-            places = kernel(self._places[part], scaled) + self._basis[part] @ basis.T
-            fresh = (places - self._reduced[part] @ left.T) @ corner.T
-            reduced[part, :known], reduced[part, known:] = self._reduced[part], fresh
-            variance[part] = self._variance[part] - np.square(fresh).sum(axis=1)
+        def extend(starts: Sequence[int]) -> None:
+            for start in starts:
+                part = slice(start, start + CHUNK)
+                places = kernel(self._places[part], scaled) + self._basis[part] @ basis.T
+                fresh[part] = (places - reduced[part] @ left.T) @ corner.T
+                self._variance[part] -= np.square(fresh[part]).sum(axis=1)
 
         starts = range(0, len(self._places), CHUNK)
         if len(starts) > 1:
             with ThreadPoolExecutor(THREADS) as pool:
-                list(pool.map(extend, starts))
+                list(pool.map(extend, [starts[n::THREADS] for n in range(THREADS)]))
         else:
-            extend(0)
-        self._reduced, self._variance = reduced, variance
+            extend(starts)
+        self._whitener = whitener
+
+    def take_back(self, count: int) -> None:
+        """Forget the latest `count` measurements."""
+        known = len(self._whitener) - count
+        self._variance += np.square(self._reduced[:, known:]).sum(axis=1)
+        self._whitener = self._whitener[:known, :known]
+        self._x, self._known_basis = self._x[:known], self._known_basis[:known]
+
+    def _make_room(self, count: int) -> None:
+        """See to it that there are columns for so many measurements; seldom do they move."""
+        known, room = len(self._whitener), self._columns.shape[1]
+        if count > room:
+            columns = np.empty((len(self._columns), count + int(ROOM * count)))
+            columns[:, :known] = self._columns[:, :known]
+            self._columns = columns
 
     def predict(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
         """Return mean and standard deviation at each place, given the values measured, (m,)."""

@@ -88,6 +88,13 @@ class Tuner(ABC):
         Without it the same is done when it is needed.
         """
 
+    def think(self) -> None:  # noqa: B027, most have nothing to think of
+        """Do now what is not due before the next telling, while candidates are built.
+
+        Called between :meth:`ask` and :meth:`tell`, maybe in another thread. Without it the same
+        is done when it is needed: the proposals are the same.
+        """
+
     def ask(self, n: int) -> list[int]:
         """Return up to ``n`` candidates to measure; fewer near the end, [] when exhausted.
 

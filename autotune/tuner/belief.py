@@ -22,6 +22,60 @@ _ROUNDING = 1.001
 """A gain that shrinks appears to grow by less, whatever is approximate about it."""
 
 
+class _Growing:
+    """A posterior that takes in measured candidates, and others ahead of their results.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        A new one.
+    surrogate : Surrogate
+        Says where candidates are.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    taken : int64 (k,)
+        What it has taken in, in this order.
+    """
+
+    def __init__(self, posterior: Posterior, surrogate: Surrogate) -> None:
+        self.posterior = posterior
+        self.taken = np.zeros(0, dtype=np.int64)
+        self._surrogate = surrogate
+        self._sure: tuple[Posterior, IndexVector] | None = None
+
+    def can_become(self, indices: IndexVector) -> bool:
+        """Whether nothing but these was taken in, except ahead."""
+        sure = self.taken if self._sure is None else self._sure[1]
+        return bool(np.isin(sure, indices).all())
+
+    def become(self, indices: IndexVector) -> None:
+        """Take in the rest of these; nothing else is ahead then."""
+        if not np.isin(self.taken, indices).all():
+            self.settle()
+        self._sure = None
+        new = np.setdiff1d(indices, self.taken)
+        if len(new):
+            surrogate, count = self._surrogate, self.posterior.trends
+            trends = surrogate.trend_matrix(new, measured=True) if count else None
+            self.posterior.add(surrogate.coordinates.matrix(new), trends)
+            self.taken = np.concatenate([self.taken, new])
+
+    def expect(self, indices: IndexVector) -> None:
+        """Take in more, ahead of what comes of it, unless something is ahead."""
+        if self._sure is not None:
+            return
+        sure = self.posterior.fork(), self.taken
+        self.become(np.union1d(self.taken, indices))
+        self._sure = sure
+
+    def settle(self) -> None:
+        """Be what it was before it expected anything."""
+        if self._sure is not None:
+            (self.posterior, self.taken), self._sure = self._sure, None
+
+
 class Belief:
     """Beliefs about fixed candidates; :meth:`update` takes in what the surrogate has learned.
 
@@ -36,51 +90,56 @@ class Belief:
         self._surrogate = surrogate
         self._places = surrogate.coordinates.matrix(candidates)
         self._forget()
-        self._chances: Posterior | None = None
-        self._tried = np.zeros(0, dtype=np.int64)
         self.update(False)
 
     def _forget(self) -> None:
-        self._expected = self._surrogate.expected(self.candidates)
-        trends = self._surrogate.trend_matrix(self.candidates, measured=False)
-        self._times = Posterior(self._surrogate.times, self._places, trends)
-        self._timed = np.zeros(0, dtype=np.int64)
+        surrogate, places = self._surrogate, self._places
+        trends = surrogate.trend_matrix(self.candidates, measured=False)
+        self._times = _Growing(Posterior(surrogate.times, places, trends), surrogate)
+        self._chances: _Growing | None = None
 
     def update(self, changed: bool) -> None:
         """Follow the surrogate; `changed` says that its parameters are new."""
         surrogate = self._surrogate
+        self._predicted: tuple[FloatVector, FloatVector] | None = None
+        self._chance: FloatVector | None = None
         self._expected = surrogate.expected(self.candidates)
-        if changed or not np.isin(self._timed, surrogate.works).all():
+        if changed or not self._times.can_become(surrogate.works):
             self._forget()
-            self._chances, self._tried = None, self._tried[:0]
-        new = np.setdiff1d(surrogate.works, self._timed)
-        if len(new):
-            self._times.add(
-                surrogate.coordinates.matrix(new), surrogate.trend_matrix(new, measured=True)
-            )
-            self._timed = np.concatenate([self._timed, new])
+        self._times.become(surrogate.works)
         if len(surrogate.fails):
-            self._update_chances()
+            if self._chances is None:
+                self._chances = _Growing(Posterior(surrogate.failures, self._places), surrogate)
+            self._chances.become(surrogate.tried)
 
-    def _update_chances(self) -> None:
-        surrogate = self._surrogate
-        if self._chances is None:
-            self._chances = Posterior(surrogate.failures, self._places)
-        new = np.setdiff1d(np.concatenate([surrogate.works, surrogate.fails]), self._tried)
-        if len(new):
-            self._chances.add(surrogate.coordinates.matrix(new))
-            self._tried = np.concatenate([self._tried, new])
+    def expect(self, indices: IndexVector) -> None:
+        """Do ahead what does not depend on how the measurements of some candidates turn out.
+
+        They are expected to work. Before `update` or `settle` nothing can be asked, and
+        expecting more has no effect.
+        """
+        self._times.expect(indices)
+        if self._chances is not None:
+            self._chances.expect(indices)
+
+    def settle(self) -> None:
+        """Expect nothing any more."""
+        self._times.settle()
+        if self._chances is not None:
+            self._chances.settle()
 
     @property
     def values(self) -> FloatVector:
         """The values measured, in the order in which the candidates were taken in."""
-        return self._surrogate.values(self._timed)
+        return self._surrogate.values(self._times.taken)
 
     def predict(self) -> tuple[FloatVector, FloatVector]:
         """Return means and deviations of the values at the candidates, (m,)."""
-        residuals = self.values - self._surrogate.expected(self._timed)
-        mean, deviation = self._times.predict(residuals)
-        return mean + self._expected, deviation
+        if self._predicted is None:
+            residuals = self.values - self._surrogate.expected(self._times.taken)
+            mean, deviation = self._times.posterior.predict(residuals)
+            self._predicted = mean + self._expected, deviation
+        return self._predicted
 
     @property
     def best(self) -> float:
@@ -89,19 +148,20 @@ class Belief:
         The least one measured may owe itself to something that the kernel takes for noise:
         hardly anything would promise to better it, and the search would starve.
         """
-        expected = self._surrogate.expected(self._timed)
-        return float((self._times.smoothed(self.values - expected) + expected).min())
+        expected = self._surrogate.expected(self._times.taken)
+        return float((self._times.posterior.smoothed(self.values - expected) + expected).min())
 
     def chance(self) -> FloatVector:
         """Return the chance that each candidate works, (m,)."""
         if self._chances is None:
             return np.ones(len(self.candidates))
-        failed = np.isin(self._tried, self._surrogate.fails).astype(np.float64)
-        usual = usual_share(failed)
-        mean, _ = self._chances.predict(failed - usual)
-        floor = self._surrogate.settings.least_chance
-        out: FloatVector = 1.0 - np.clip(mean + usual, 0.0, 1.0 - floor)
-        return out
+        if self._chance is None:
+            failed = np.isin(self._chances.taken, self._surrogate.fails).astype(np.float64)
+            usual = usual_share(failed)
+            mean, _ = self._chances.posterior.predict(failed - usual)
+            floor = self._surrogate.settings.least_chance
+            self._chance = 1.0 - np.clip(mean + usual, 0.0, 1.0 - floor)
+        return self._chance
 
     def gains(self, free: npt.NDArray[np.bool_]) -> FloatVector:
         """Return by how much each candidate is expected to better the best value; -1 if not free.
@@ -157,7 +217,7 @@ class Belief:
         that may be expected of them now.
         """
         mean, deviation, chance = mean[rows], deviation[rows], chance[rows]
-        believed, best = self._times.among(rows), self.best
+        believed, best = self._times.posterior.among(rows), self.best
         picked: list[int] = []
         for margin in margins:
             gain = _gain(mean, deviation, best - margin, chance)
@@ -179,12 +239,11 @@ class Belief:
 
         The mean over joint samples of the :data:`MOST_SAMPLED` most promising candidates.
         """
-        gains = self.gains(free)
-        rows = np.argsort(-gains, kind="stable")[: min(MOST_SAMPLED, int(free.sum()))]
-        if not len(rows):
+        if not free.any():
             return 0.0
+        rows = _greatest(self.gains(free), min(MOST_SAMPLED, int(free.sum())))
         mean, _ = self.predict()
-        covariance = self._times.covariance(rows)
+        covariance = self._times.posterior.covariance(rows)
         covariance[np.diag_indices(len(rows))] += 1e-6
         root = np.linalg.cholesky(covariance)
         drawn = mean[rows] + rng.standard_normal((samples, len(rows))) @ root.T

@@ -8,7 +8,7 @@ proposals are moves that need no model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -125,11 +125,29 @@ class ModelTuner(Tuner):
         self._belief: Belief | None = None
         self._audit = Audit()
         self._progress = Progress()
+        self._owed = False
+        self._latest = np.zeros(0, dtype=np.int64)
 
     def prepare(self) -> None:
         """Work out the features that the trees read, if there are any."""
         if self._surrogate.trends:
             self._trees.prepare()
+
+    def think(self) -> None:
+        """Fit the model to what the latest proposals were made from, for the next ones.
+
+        And let the beliefs expect the latest proposals to work.
+        """
+        self._catch_up()
+        if self._belief is not None:
+            self._belief.expect(self._latest)
+
+    def _catch_up(self) -> None:
+        """Fit the model to what the latest proposals were made from, unless that is done."""
+        if self._owed:
+            self._owed = False
+            self._surrogate.learn(self._chooser(self._surrogate.told))
+            self._follow(True)
 
     # -- proposals -------------------------------------------------------------------------
 
@@ -138,10 +156,12 @@ class ModelTuner(Tuner):
         if not self._informed():
             return self._start(n, rng)
         belief = self._update(rng)
+        self._owed = self._surrogate.due
         free = self._free(belief)
         own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
         rows = belief.pick(self._margins(own), free)
-        picked = [int(i) for i in belief.candidates[rows]]
+        self._latest = belief.candidates[rows]
+        picked = self._latest.tolist()
         self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
         return picked + self._moves(n - len(picked), picked, rng)
 
@@ -213,16 +233,29 @@ class ModelTuner(Tuner):
 
     def _update(self, rng: np.random.Generator) -> Belief:
         """Return beliefs about the candidates worth judging, with all observations taken in."""
-        changed = self._surrogate.learn(self.observations, rng)
-        changed |= self._surrogate.drop_prior_if_it_hurts()
+        surrogate, told = self._surrogate, self.observations
+        if told != surrogate.told:
+            self._catch_up()
+            surrogate.take(told, self._chooser(told))
+            overdue = surrogate.overdue
+            if overdue:
+                surrogate.learn(self._chooser(told))
+            self._follow(surrogate.drop_prior_if_it_hurts() or overdue)
+        elif self._belief is not None:
+            self._belief.settle()
+        return self._search(rng) if self._belief is None else self._belief
+
+    def _follow(self, changed: bool) -> None:
+        """Let the beliefs about a whole space follow what was learned, if it is judged whole."""
         whole = self._candidates.whole()
-        if whole is None:
-            self._belief = self._search(rng)
-        elif self._belief is None:
-            self._belief = Belief(self._surrogate, whole)
-        else:
+        if self._belief is not None:
             self._belief.update(changed)
-        return self._belief
+        elif whole is not None:
+            self._belief = Belief(self._surrogate, whole)
+
+    def _chooser(self, told: Sequence[Observation]) -> np.random.Generator:
+        """Return a generator to choose among more measurements than can be used."""
+        return np.random.default_rng([self.seed, len(told), 2])
 
     def _search(self, rng: np.random.Generator) -> Belief:
         """Return beliefs about a part of a large space, climbing to what promises most."""

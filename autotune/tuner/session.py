@@ -6,7 +6,9 @@ The log is the only memory between runs: what it holds counts as trials and is t
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -31,10 +33,14 @@ from autotune.tuner.events import (
     unwatched,
 )
 from autotune.tuner.limits import Deadline, Limits, Paces
+from autotune.tuner.meanwhile import meanwhile
 from autotune.tuner.patience import Patience
 from autotune.tuner.trials import Trials
 from autotune.tuner.yardstick import Yardstick
 from records import Record, RecordStore
+
+AT_A_TIME = 16
+"""Candidates that are claimed and built before the first of them runs, at most."""
 
 LONG_RUN = 24
 """Trials of a run that is long enough for its tuner to need everything it has."""
@@ -136,6 +142,7 @@ class Session:
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
         self._noisy = False
+        self._prepared = False
 
     # -- what a scheduler asks -------------------------------------------------------------
 
@@ -163,8 +170,6 @@ class Session:
         default_s = default.cost_s if default is not None and default.ok else None
         trials, recorded, best = self.limits.trials, len(self.trials), self.trials.best
         self.on_event(Started(trials, recorded, best, self.job, default_s))
-        if self._limit() is None and (trials is None or trials - recorded > LONG_RUN):
-            self._tuner.prepare()  # the workers are starting up meanwhile
 
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.
@@ -182,7 +187,6 @@ class Session:
         self._doubt_machine()
         self.ended = self._end()
         if self.ended is None:
-            self._know_machine()
             with self._paces.batch():
                 self._measure_batch()
                 self._learn()
@@ -249,7 +253,21 @@ class Session:
         return list(dict.fromkeys(first + asked))
 
     def _measure(self, indices: Sequence[int]) -> None:
-        with contextlib.closing(self._results(indices)) as results:
+        for start in range(0, len(indices), AT_A_TIME):
+            if self._limit() is None:
+                self._measure_some(indices[start : start + AT_A_TIME], len(indices) - start)
+        done = {*self.trials.by_index, *self._deferred, *self.refused}
+        self._cut_off = [index for index in indices if index not in done]
+
+    def _measure_some(self, indices: Sequence[int], rest: int) -> None:
+        """Measure a few candidates, the first of those that are still to be measured now."""
+        # What is traced is traced now: that is for one thread at a time.
+        indices = [index for index in indices if not self._refuses(index)]
+        self.trials.draft(indices)
+        with (
+            meanwhile(functools.partial(self._think, rest)) as alone,
+            contextlib.closing(self._results(indices, alone)) as results,
+        ):
             for candidate, result in results:
                 self._recall()
                 index = candidate.config.index
@@ -259,15 +277,29 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
-        done = {*self.trials.by_index, *self._deferred, *self.refused}
-        self._cut_off = [index for index in indices if index not in done]
+
+    def _think(self, rest: int) -> None:
+        """Let the tuner do, beside the builds, what proposals after the rest will need."""
+        trials = self.limits.trials
+        left = math.inf if trials is None else trials - len(self.trials)
+        if not self._prepared and left > LONG_RUN:
+            self._tuner.prepare()
+            self._prepared = True
+        if left > rest:
+            self._tuner.think()
 
     def _results(
-        self, indices: Sequence[int]
+        self, indices: Sequence[int], alone: Callable[[], object]
     ) -> Generator[tuple[MeasureInput, MeasureResult], None, None]:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
+
+        def still_wanted(candidate: MeasureInput) -> bool:
+            alone()  # they are built, and what is timed must not have neighbours
+            self._know_machine()
+            return self._still_wanted(candidate)
+
         try:
-            yield from self.measurer.measure(self._claimed(indices), self._still_wanted)
+            yield from self.measurer.measure(self._claimed(indices), still_wanted)
         finally:
             self.trials.release()
 
@@ -276,8 +308,6 @@ class Session:
         for index in indices:
             if self._limit() is not None:
                 return
-            if self._refuses(index):
-                continue
             if self.trials.claim(index):
                 yield MeasureInput(self.task.space.config(index), self.trials.best_s)
             elif index not in self.trials.by_index:

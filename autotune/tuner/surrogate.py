@@ -40,9 +40,10 @@ class SurrogateSettings:
         the others' logarithmic times counts only by the factor `squeeze`.
     steps : int
         Steps of fitting the kernel's parameters.
-    often, growth : int, float
-        They are fitted at every proposal while less than `often` is known, then each time
-        `growth` times as much is.
+    often, at_once, growth : int, float, float
+        They are fitted before every proposal while less than `often` is known, or `at_once` times
+        as much as at the last time. Otherwise they are fitted after a proposal, for the next one,
+        each time `growth` times as much is known.
     learn_from, condition_on : int
         At most so many measurements serve to fit the parameters, and to predict: the best half
         and a random one.
@@ -54,6 +55,7 @@ class SurrogateSettings:
     squeeze: float = 0.3
     steps: int = 20
     often: int = 24
+    at_once: float = 1.5
     growth: float = 1.1
     learn_from: int = 256
     condition_on: int = 1024
@@ -71,6 +73,11 @@ class Surrogate:
     prior : Trend, optional
         What the times are expected to follow before there is data.
     settings : SurrogateSettings
+
+    Attributes
+    ----------
+    told : list of Observation
+        What was taken in last.
     """
 
     def __init__(
@@ -90,10 +97,11 @@ class Surrogate:
         self.works = np.zeros(0, dtype=np.int64)
         self.fails = np.zeros(0, dtype=np.int64)
         self._log_s = np.zeros(0)
-        self._learned = 0
+        self.told: list[Observation] = []
+        self._known = self._learned = 0
 
-    def learn(self, told: Sequence[Observation], rng: np.random.Generator) -> bool:
-        """Take in all observations; return whether the parameters changed.
+    def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:
+        """Take in all observations; the parameters stay as they are.
 
         Parameters
         ----------
@@ -102,32 +110,48 @@ class Surrogate:
         rng : numpy.random.Generator
             Chooses among more measurements than can be used.
         """
-        settings = self.settings
+        self.told = list(told)
         working = [o for o in told if o.ok]
         log_s = np.array([-math.log(o.throughput) for o in working])
-        kept = _some(log_s, settings.condition_on, rng)
+        kept = _some(log_s, self.settings.condition_on, rng)
         self.works = np.array([working[row].index for row in kept], dtype=np.int64)
         self._log_s = log_s[kept]
         self.fails = np.array([o.index for o in told if not o.ok], dtype=np.int64)
-        known = len(working)
-        if known >= settings.often and known < settings.growth * self._learned:
-            return False
+        self._known = len(working)
+
+    @property
+    def tried(self) -> IndexVector:
+        """What was measured, and counts: works and failures."""
+        return np.concatenate([self.works, self.fails])
+
+    @property
+    def due(self) -> bool:
+        """Whether enough is new for other parameters to be worth their while."""
+        return self._known >= self.settings.growth * self._learned
+
+    @property
+    def overdue(self) -> bool:
+        """Whether so much is new, or so little known, that the old ones must not serve again."""
+        settings = self.settings
+        return self._known < settings.often or self._known >= settings.at_once * self._learned
+
+    def learn(self, rng: np.random.Generator) -> None:
+        """Fit the parameters to what was taken in; `rng` chooses what to fit them to."""
         for trend in self.trends:
-            trend.learn(told)
-        rows = _some(self._log_s, settings.learn_from, rng)
+            trend.learn(self.told)
+        rows = _some(self._log_s, self.settings.learn_from, rng)
         self.times.learn(
             self.coordinates.matrix(self.works[rows]),
             self.values(self.works[rows]) - self.expected(self.works[rows]),
             self.trend_matrix(self.works[rows], measured=True),
-            settings.steps,
+            self.settings.steps,
         )
-        self._learned = known
+        self._learned = self._known
         if len(self.fails):
             self._learn_failures(rng)
-        return True
 
     def _learn_failures(self, rng: np.random.Generator) -> None:
-        tried = np.concatenate([self.works, self.fails])
+        tried = self.tried
         labels = np.repeat([0.0, 1.0], [len(self.works), len(self.fails)])
         rows = np.sort(rng.permutation(len(tried))[: self.settings.learn_from])
         usual = usual_share(labels)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.history import valid_records
 from autotune.measure import environment
@@ -13,6 +14,14 @@ from autotune.measure.result import MeasureResult
 from autotune.task import Task
 from records import Entry, Journal, Record, RecordStore
 from search_spaces import SpaceError
+
+
+class _Draft(NamedTuple):
+    """What a record of a configuration says beside its result."""
+
+    config: dict[str, Any]
+    fingerprints: dict[str, str]
+    steps: list[Any] | None
 
 
 class Trials:
@@ -54,6 +63,7 @@ class Trials:
         }
         self._journal = Journal(store)
         self._claimed: set[Entry] = set()
+        self._drafts: dict[int, _Draft] = {}
         self.recorded: list[Record] = []
         self.by_index: dict[int, Record] = {}
         self.best: Record | None = None
@@ -108,6 +118,12 @@ class Trials:
         for entry in self._claimed:
             self._journal.release(entry)
         self._claimed.clear()
+        self._drafts.clear()
+
+    def draft(self, indices: Iterable[int]) -> None:
+        """Work out ahead what records of these configurations say beside their results."""
+        for index in indices:
+            self._draft(index)
 
     def add(self, index: int, result: MeasureResult) -> Record | None:
         """Log a measurement; None if somebody else has logged that configuration meanwhile."""
@@ -127,28 +143,37 @@ class Trials:
         self._claimed.clear()
         self._journal.close()
 
+    def _draft(self, index: int) -> _Draft:
+        found = self._drafts.get(index)
+        if found is None:
+            found = self._drafts[index] = _Draft(
+                self._task.space.config(index).to_json(),
+                self._task.fingerprints_of(index),
+                self._task.steps_of(index),
+            )
+        return found
+
     def _entry(self, index: int) -> Entry:
-        values = self._task.space.config(index).to_json()["values"]
-        template = self._task.fingerprints_of(index)["template"]
+        draft = self._draft(index)
+        values, template = draft.config["values"], draft.fingerprints["template"]
         return Entry.make(self._common["workload"], self._common["target"], values, template)
 
     def _record(self, index: int, result: MeasureResult) -> Record:
-        fingerprints = self._task.fingerprints_of(index)
-        if result.code_hash is not None:
-            fingerprints["code"] = result.code_hash
+        draft = self._draft(index)
+        code = {} if result.code_hash is None else {"code": result.code_hash}
         return Record(
             **self._common,
-            config=self._task.space.config(index).to_json(),
+            config=draft.config,
             costs_s=result.costs_s,
             error=None if result.error is None else result.error.to_json(),
             timestamp=result.timestamp,
-            fingerprints=fingerprints,
+            fingerprints={**draft.fingerprints, **code},
             build_s=result.build_s,
             run_s=result.run_s,
             max_error=result.max_error,
             raced=result.raced,
             noise=result.noise,
-            steps=self._task.steps_of(index),
+            steps=draft.steps,
         )
 
     def _take(self, index: int, record: Record) -> None:

@@ -309,6 +309,70 @@ def test_an_event_of_a_trial_comes_after_its_record_is_on_disk(task, store):
     assert on_disk == [0, 1, 2, 3, 3]
 
 
+class Thinker(GridTuner):
+    """Thinks until something is built, and a little longer."""
+
+    def __init__(self, space, course):
+        super().__init__(space, 0)
+        self.course = course
+
+    def prepare(self):
+        self.course.append("prepare")
+
+    def think(self):
+        deadline = time.monotonic() + 10
+        while self.course[-1:] != ["build"] and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.02)
+        self.course.append("think")
+
+
+class Builder(FakeMeasurer):
+    """Builds all candidates, then asks of each whether it is wanted, and runs it."""
+
+    def __init__(self, course):
+        super().__init__()
+        self.course = course
+
+    def ceiling(self):
+        self.course.append("ceiling")
+
+    def measure(self, inputs, still_wanted=None):
+        built = list(inputs)
+        self.course.append("build")
+        for measured in super().measure(built, still_wanted):
+            self.course.append("run")
+            yield measured
+
+
+def test_the_tuner_thinks_beside_the_builds_and_nothing_runs_before_it_is_done(task, store):
+    course = []
+    run(task, store, 5, Builder(course), Thinker(task.space, course), batch=2)
+    assert course == [
+        *["build", "think", "ceiling", "run"],
+        *["build", "think", "run", "run"],
+        *["build", "run", "run"],  # nothing will be asked any more
+    ]
+
+
+def test_only_a_long_run_prepares_its_tuner(task, store):
+    for trials, times in ((24, 0), (25, 1)):
+        course = []
+        other = RecordStore(store.path.with_name(f"{trials}.jsonl"))
+        run(task, other, trials, Builder(course), Thinker(task.space, course))
+        assert course.count("prepare") == times
+
+
+def test_what_a_tuner_raises_when_it_thinks_ends_the_run(task, store):
+    class Fails(GridTuner):
+        def think(self):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(task, store, 16, tuner=Fails(task.space, 0))
+    assert store.load() == []
+
+
 def test_a_proposed_default_is_the_baseline_and_is_not_measured_again(task, store):
     tuner = make_tuner("model", task.space, 0)
     summary, measurer = run(task, store, 3, tuner=tuner)

@@ -37,7 +37,8 @@ def belief(seed, measured, failed=0):
     for number in range(failed):
         told[number] = Observation(told[number].index, None, "WRONG_ANSWER")
     surrogate = Surrogate(space, [Wave()])
-    surrogate.learn(told, rng)
+    surrogate.take(told, rng)
+    surrogate.learn(rng)
     free = np.ones(len(space), dtype=bool)
     free[indices] = False
     return Belief(surrogate, np.arange(len(space))), free
@@ -47,7 +48,7 @@ def picked_one_by_one(belief, margins, free):
     """Pick by what is expected of all candidates after each pick."""
     mean, deviation = belief.predict()
     chance = np.where(free, belief.chance(), -1.0)
-    believed, best, picked = belief._times.among(np.arange(len(mean))), belief.best, []
+    believed, best, picked = belief._times.posterior.among(np.arange(len(mean))), belief.best, []
     for margin in margins:
         gain = (expected_improvement(mean, deviation, best - margin) + 1e-300) * chance
         picked.append(int(np.argmax(gain)))
@@ -77,3 +78,34 @@ def test_no_more_is_picked_than_is_free():
     assert sorted(one.pick([0.0] * 8, free)) == [3, 500]
     free[:] = False
     assert one.pick([0.0] * 8, free) == []
+
+
+@pytest.mark.parametrize("failing", [(), (2, 5)])
+def test_what_was_expected_of_measurements_changes_nothing_of_what_comes_of_them(failing):
+    def believed(ahead):
+        one, free = belief(3, 40, 8)
+        asked = np.flatnonzero(free)[::100][:8]
+        if ahead:
+            one.expect(asked)
+        outcomes = [
+            Observation(int(i), None, "RUN_TIMEOUT") if n in failing else Observation(int(i), 2e-3)
+            for n, i in enumerate(asked)
+        ]
+        surrogate = one._surrogate
+        told = sorted([*surrogate.told, *outcomes], key=lambda o: o.index)
+        surrogate.take(told, np.random.default_rng(0))
+        one.update(False)
+        return [*one.predict(), one.chance()]
+
+    for expecting, not_expecting in zip(believed(True), believed(False), strict=True):
+        assert np.array_equal(expecting, not_expecting)
+
+
+def test_who_expects_nothing_any_more_believes_what_he_did():
+    one, _ = belief(3, 40, 8)
+    before = [*one.predict(), one.chance()]
+    one.expect(np.array([3, 500]))
+    one.settle()
+    one._predicted = one._chance = None
+    for then, now in zip(before, [*one.predict(), one.chance()], strict=True):
+        assert np.array_equal(then, now)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.factory import TUNERS, check_tuner, make_tuner
+from autotune.tuner.knob_features import KnobFeatures
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space, SplitKnob
 
 Measure = Callable[[int], Observation]
@@ -153,6 +155,28 @@ class TestEveryTuner:
             return proposed
 
         assert proposals(shuffled=False) == proposals(shuffled=True)
+
+    def test_thinking_beside_the_measurements_changes_no_proposal(self, name: str):
+        def proposals(think: Callable[[Tuner], object]) -> list[int]:
+            tuner = make_tuner(name, mixed_space(), seed=4, features=KnobFeatures(mixed_space()))
+            proposed: list[int] = []
+            while len(proposed) < 64:
+                asked = tuner.ask(8)
+                proposed += asked
+                think(tuner)
+                tuner.tell(Observation(i, math.nan) if i % 5 == 0 else works(i) for i in asked)
+                if think is not nothing:
+                    tuner.expected_gain()
+            return proposed
+
+        def nothing(_: Tuner) -> None:
+            pass
+
+        def in_a_thread(tuner: Tuner) -> None:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(tuner.think).result()
+
+        assert proposals(in_a_thread) == proposals(nothing)
 
     def test_a_space_of_10_to_the_12_is_searched_at_once(self, name: str):
         knobs = [ChoiceKnob(f"k{i}", list(range(1, 11))) for i in range(12)]

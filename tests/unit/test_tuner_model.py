@@ -183,7 +183,9 @@ def test_a_bold_proposal_lies_farther_from_what_is_known():
     space = Space([ChoiceKnob("k", [2**i for i in range(50)])])
     surrogate = Surrogate(space)
     told = [Observation(i, 1.0 + 0.1 * abs(i - 20)) for i in range(0, 32, 4)]
-    surrogate.learn(told, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    surrogate.take(told, rng)
+    surrogate.learn(rng)
     belief = Belief(surrogate, np.arange(50))
     free = ~np.isin(belief.candidates, [o.index for o in told])
     timid, bold = (belief.pick([margin], free)[0] for margin in (0.0, 1.0))
