@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autotune import rtc as rtc
     from autotune import te as te
     from autotune.builder import build as build
     from autotune.builder import lower as lower
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from autotune.target import Target as Target
 
 __version__ = "0.1.0"
-__all__ = ["Target", "__version__", "build", "load", "lower", "te"]
+__all__ = ["Target", "__version__", "build", "load", "lower", "rtc", "te"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
@@ -30,8 +31,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "te":
-        return importlib.import_module("autotune.te")
+    if name in ("rtc", "te"):
+        return importlib.import_module(f"autotune.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'autotune' has no attribute {name!r}")

@@ -72,6 +72,10 @@ class ArgumentError(AutotuneError, ValueError):
     """An array argument of a built function has the wrong dtype, shape, strides or access."""
 
 
+class LaunchError(UsageError):
+    """A launch of a GPU kernel that the device or the kernel does not allow, or that failed."""
+
+
 class LoadError(AutotuneError):
     """A saved function that cannot be used: damaged, foreign, or for another machine."""
 

@@ -134,7 +134,7 @@ def cuda(outcomes: Outcomes) -> Check:
     findings = tuple(
         Finding(
             f"{what} is installed and does not work: {error}",
-            "nothing needs it yet; nvidia-smi says whether the driver is well",
+            "kernels for GPUs need it; nvidia-smi says whether the driver is well",
             problem=False,
         )
         for what, error in broken.items()
@@ -145,11 +145,15 @@ def cuda(outcomes: Outcomes) -> Check:
         if outcome.error is None
     ]
     found = ", ".join([*here, names or "no GPU"])
+    compiles = outcomes["nvrtc"].error is None
+    runs = compiles and bool(devices) and all(outcome.error is None for outcome in tried.values())
+    state = "compile and run" if runs else "compile" if compiles else "do not compile"
     facts = {
-        "works": False,
+        "works": runs,
+        "compiles": compiles,
         "devices": devices,
         "driver": driver.found.get("version"),
         "cupy": outcomes["import cupy"].found.get("version"),
         "nvrtc": outcomes["nvrtc"].found.get("version"),
     }
-    return Check("cuda", f"not in this version; {found}", facts, findings)
+    return Check("cuda", f"kernels as text {state}; {found}", facts, findings)

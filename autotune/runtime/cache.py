@@ -6,6 +6,7 @@ digest, so a reader sees all of it, nothing, or something it can tell is damaged
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
@@ -132,6 +133,12 @@ class ObjectCache:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+@functools.cache
+def default_cache() -> ObjectCache:
+    """Return the process's object cache: in memory, and in the user's cache folder."""
+    return ObjectCache(object_folder())
 
 
 # -- the folder, which other processes use at the same time ------------------------------------

@@ -21,7 +21,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _READ_ONLY, _COPIED = 1, 2
 
 
-class _Tensor(ctypes.Structure):
+class Tensor(ctypes.Structure):
     """DLTensor."""
 
     _fields_ = (
@@ -37,6 +37,13 @@ class _Tensor(ctypes.Structure):
         ("byte_offset", ctypes.c_uint64),
     )
 
+    @property
+    def dtype(self) -> str:
+        """Type of its elements, by our names where we have it."""
+        held = f"{_KINDS.get(self.code, f'type {self.code} of ')}{self.bits}"
+        held = "bool" if held == "bool8" else held
+        return held if self.lanes == 1 else f"{held} with {self.lanes} lanes"
+
 
 class _Versioned(ctypes.Structure):
     """DLManagedTensorVersioned, of version 1."""
@@ -47,7 +54,7 @@ class _Versioned(ctypes.Structure):
         ("manager", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", Tensor),
     )
 
 
@@ -104,16 +111,10 @@ def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
             f"must be in the CPU's memory, got {type(array).__name__} on device {name}:{number}: "
             "copy it to the CPU first"
         )
-    try:
-        capsule = array.__dlpack__(max_version=(1, 0))
-    except TypeError:  # written before there were versions
-        capsule = array.__dlpack__()
-    tensor, read_only = _opened(capsule)
-    held = f"{_KINDS.get(tensor.code, f'type {tensor.code} of ')}{tensor.bits}"
-    held = "bool" if held == "bool8" else held
-    if held != dtype.name or tensor.lanes != 1:
-        lanes = f" with {tensor.lanes} lanes" if tensor.lanes != 1 else ""
-        raise ArgumentError(f"must have dtype {dtype.name}, got {held}{lanes}: convert it first")
+    capsule, tensor, read_only = open_dlpack(array)
+    held = tensor.dtype
+    if held != dtype.name:
+        raise ArgumentError(f"must have dtype {dtype.name}, got {held}: convert it first")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = None
     if tensor.strides:
@@ -128,7 +129,24 @@ def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.asarray(_Memory(capsule, interface)).view(dtype)
 
 
-def _opened(capsule: object) -> tuple[_Tensor, bool]:
+def open_dlpack(array: Any, **options: object) -> tuple[object, Tensor, bool]:
+    """Return what keeps an array's memory alive, where it is, and whether writing is in vain.
+
+    Parameters
+    ----------
+    array
+        Has ``__dlpack__``.
+    **options
+        For ``__dlpack__``, such as `stream`.
+    """
+    try:
+        capsule = array.__dlpack__(max_version=(1, 0), **options)
+    except TypeError:  # written before there were versions
+        capsule = array.__dlpack__(**options)
+    return capsule, *_opened(capsule)
+
+
+def _opened(capsule: object) -> tuple[Tensor, bool]:
     """Return the tensor in a capsule, which goes on owning it, and whether writing is in vain."""
     api = ctypes.pythonapi
     is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
@@ -142,4 +160,4 @@ def _opened(capsule: object) -> tuple[_Tensor, bool]:
         if versioned.major != 1:
             raise BufferError(f"DLPack version {versioned.major} is not known")
         return versioned.tensor, bool(versioned.flags & (_READ_ONLY | _COPIED))
-    return _Tensor.from_address(pointer(capsule, b"dltensor") or 0), False
+    return Tensor.from_address(pointer(capsule, b"dltensor") or 0), False

@@ -22,7 +22,7 @@ from autotune.codegen.simt_on_cpu import simt_on_cpu
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
 from autotune.runtime.binary import Binary
-from autotune.runtime.cache import ObjectCache, cache_key, object_folder
+from autotune.runtime.cache import ObjectCache, cache_key, default_cache
 from autotune.runtime.cpu import missing_features, needed_features
 from autotune.runtime.kernel import Kernel
 from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp
@@ -207,12 +207,6 @@ def check_target(target: Target) -> None:
             f"target '{target}' is not compiled by LLVM: expected kind llvm, or cuda -on=cpu"
         )
     cpu_and_features(target.mcpu)
-
-
-@functools.cache
-def default_cache() -> ObjectCache:
-    """Return the process's object cache: in memory, and in the user's cache folder."""
-    return ObjectCache(object_folder())
 
 
 # -- LLVM -----------------------------------------------------------------

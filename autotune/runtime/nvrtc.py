@@ -11,10 +11,11 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from autotune.errors import CompileError, TargetError
 from autotune.runtime.cache import ObjectCache, cache_key
+from autotune.runtime.cubin import kernel_infos
 from autotune.runtime.failures import keep_source
 from autotune.runtime.toolkit import load_toolkit
 
@@ -26,7 +27,7 @@ _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes of the device, as the compiler's log tells.
+    """What one kernel takes, of the device and of its callers.
 
     Attributes
     ----------
@@ -38,6 +39,10 @@ class Usage:
         Of each thread: arrays that are not in registers, and spills.
     shared_bytes : int
         Of each block, declared with a size in the kernel.
+    parameter_bytes : tuple of int
+        Sizes of the kernel's parameters, in order.
+    max_threads : int or None
+        Most threads of a block by ``__launch_bounds__``; None without it.
     """
 
     registers: int
@@ -45,6 +50,8 @@ class Usage:
     spill_load_bytes: int
     stack_bytes: int
     shared_bytes: int
+    parameter_bytes: tuple[int, ...] = ()
+    max_threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,10 @@ class Cubin:
         """Rebuild what `to_bytes` returned."""
         line, _, code = data.partition(b"\n")
         head = json.loads(line)
-        kernels = {name: Usage(**usage) for name, usage in head["kernels"].items()}
+        kernels = {
+            name: Usage(**{**usage, "parameter_bytes": tuple(usage["parameter_bytes"])})
+            for name, usage in head["kernels"].items()
+        }
         return cls(head["arch"], code, head["log"], kernels, head["symbols"])
 
 
@@ -140,6 +150,8 @@ def compile_cubin(
             source,
             path,
         )
+    infos = kernel_infos(code)
+    kernels = {name: replace(usage, **vars(infos[name])) for name, usage in kernels.items()}
     cubin = Cubin(arch, code, log, kernels, symbols)
     if cache is not None:
         cache.put(key, cubin.to_bytes())

@@ -14,11 +14,14 @@ import pytest
 from autotune.schedule.annotations import Annotations
 from autotune.schedule.loops import LoopStructure
 from autotune.schedule.placement import Placement
+from tests.cuda_compiler import needs_nvrtc
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["te.md", "dtypes.md"])
+@pytest.mark.parametrize(
+    "name", ["te.md", "dtypes.md", pytest.param("rtc.md", marks=needs_nvrtc)]
+)
 def test_the_blocks_of_a_document_run(name: str) -> None:
     text = (DOCS / name).read_text()
     blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))

@@ -106,7 +106,7 @@ class HandMade:
         self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         held = {"data": array.ctypes.data, "device_type": 1, "ndim": array.ndim, "code": 4}
         held |= {"bits": 16, "lanes": 1, "shape": self.shape, **fields}
-        self.managed = foreign._Versioned(major=major, tensor=foreign._Tensor(**held))
+        self.managed = foreign._Versioned(major=major, tensor=foreign.Tensor(**held))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)

@@ -109,7 +109,8 @@ def test_the_libraries_are_those_that_the_package_asks_for():
 def test_a_gpu_is_told_with_what_its_software_is():
     check = software.cuda(outcomes_with())
     assert check.text == (
-        "not in this version; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, GPU 1 (sm_90)"
+        "kernels as text compile and run; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, "
+        "GPU 1 (sm_90)"
     )
     assert check.findings == ()
 
@@ -120,11 +121,12 @@ def test_a_gpu_that_is_absent_is_no_finding():
     check = software.cuda(
         outcomes_with(driver=absent, import_cupy=missing, nvrtc=missing, cupy=missing)
     )
-    assert (check.text, check.findings) == ("not in this version; no GPU", ())
+    assert (check.text, check.findings) == ("kernels as text do not compile; no GPU", ())
     no_driver = Outcome(error="CUDARuntimeError: cudaErrorInsufficientDriver")
     check = software.cuda(outcomes_with(driver=absent, cupy=no_driver))
-    assert check.text == "not in this version; CuPy 99.0, NVRTC 99.0, no GPU"
+    assert check.text == "kernels as text compile; CuPy 99.0, NVRTC 99.0, no GPU"
     assert check.findings == ()
+    assert (check.facts["compiles"], check.facts["works"]) == (True, False)
 
 
 def test_a_driver_or_a_compiler_that_crashes_is_told():
@@ -133,6 +135,7 @@ def test_a_driver_or_a_compiler_that_crashes_is_told():
         "a driver for CUDA is installed and does not work: killed by SIGSEGV"
     ]
     lost = software.cuda(outcomes_with(cupy=Outcome(error="CUDARuntimeError: device lost")))
+    assert not lost.facts["works"]
     assert [f.what for f in lost.findings] == [
         "CuPy on the GPU is installed and does not work: CUDARuntimeError: device lost"
     ]
