@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir.stmt import Function
+from autotune.lowering.autotvm08 import autotvm08_loops
 from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest, text_nest
 from autotune.runtime.threads import in_threads
 from autotune.schedule.schedule import Schedule
 from autotune.task import Task
@@ -89,9 +90,11 @@ def get_itervar_feature(
     FeatureError
         If the layout is unknown.
     """
-    initialise = layout_named(layout).initial_stores
-    function = lower_schedule(schedule, args, initialise=initialise)
-    return itervar_rows(loop_nest(function), take_log=take_log, layout=layout)
+    if layout_named(layout).initial_stores:
+        nest = loop_nest(lower_schedule(schedule, args))
+    else:
+        nest = text_nest(autotvm08_loops(schedule, args))
+    return itervar_rows(nest, take_log=take_log, layout=layout)
 
 
 def flatten_itervar_feature(fea: Sequence[Row]) -> npt.NDArray[np.float64]:

@@ -67,7 +67,8 @@ class Bounds:
         for relation in stage.relations:
             if isinstance(relation, Split):
                 extent = self.ranges[relation.parent].extent
-                outer, inner = relation.extents(extent, keep=relation.parent in bound)
+                given = relation.outer if relation.factor is None else relation.inner
+                outer, inner = relation.extents(extent, keep=given in bound)
                 self.ranges[relation.outer] = Range(zero, outer)
                 self.ranges[relation.inner] = Range(zero, inner)
             else:

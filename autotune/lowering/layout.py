@@ -17,14 +17,30 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 class Layout:
     """Buffers of a schedule's tensors: parameters whole, temporaries as far as they are needed.
 
+    Parameters
+    ----------
+    schedule, bounds
+        What is laid out, and how far it is needed.
+    parameters : sequence of Tensor
+        Those of the function.
+    unique : bool
+        Whether buffers of tensors that are named alike get names of their own.
+
     Attributes
     ----------
     buffers : dict of Tensor to Buffer
         Parameters first, in the caller's order.
     """
 
-    def __init__(self, schedule: Schedule, bounds: Bounds, parameters: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        bounds: Bounds,
+        parameters: Sequence[Tensor],
+        unique: bool = True,
+    ) -> None:
         self.schedule = schedule
+        self._unique = unique
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
         self._strides: dict[Tensor, list[Expr]] = {}
@@ -86,7 +102,9 @@ class Layout:
         self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
 
     def unused(self, name: str) -> str:
-        """Return `name`, numbered if another buffer has it."""
+        """Return `name`, numbered if another buffer has it and names are to be unique."""
+        if not self._unique:
+            return name
         unused, count = name, 0
         while unused in self._names:
             count += 1

@@ -43,7 +43,11 @@ Threads = dict[IterVar, Var]
 
 @recursive
 def lower_schedule(
-    schedule: Schedule, tensors: Sequence[Tensor], name: str = "main", *, initialise: bool = True
+    schedule: Schedule,
+    tensors: Sequence[Tensor],
+    name: str = "main",
+    *,
+    for_autotvm08: bool = False,
 ) -> Function:
     """Return the loops of a schedule, knobs still symbolic.
 
@@ -55,9 +59,10 @@ def lower_schedule(
         Parameters of the function: inputs, then outputs.
     name : str
         Name of the function.
-    initialise : bool
-        Whether reductions set their accumulators first. Without that the loops are those that
-        AutoTVM v0.8 reads features from, and compute nothing.
+    for_autotvm08 : bool
+        Return the loops that AutoTVM v0.8 reads features from, which compute nothing: reductions
+        do not set their accumulators first, buffers are named as their tensors, which may be
+        alike, and nothing is computed ahead.
     """
     if not isinstance(schedule, Schedule):
         raise LoweringError(
@@ -68,21 +73,21 @@ def lower_schedule(
             f"lower: expected a list of tensors, got {tensors!r}; give inputs, then outputs, as in "
             "[A, B]"
         )
-    return _Lowering(schedule, tensors, name, initialise).function()
+    return _Lowering(schedule, tensors, name, for_autotvm08).function()
 
 
 class _Lowering:
     def __init__(
-        self, schedule: Schedule, tensors: Sequence[Tensor], name: str, initialise: bool
+        self, schedule: Schedule, tensors: Sequence[Tensor], name: str, for_autotvm08: bool
     ) -> None:
         self.schedule = schedule
-        self.initialise = initialise
+        self.for_autotvm08 = for_autotvm08
         self.tensors = list(tensors)
         self.parameters = set(tensors)
         self.name = name
         self.bounds = Bounds(schedule)
         self.stages = list(self.bounds.bodies)
-        self.layout = Layout(schedule, self.bounds, tensors)
+        self.layout = Layout(schedule, self.bounds, tensors, unique=not for_autotvm08)
         self.buffers = self.layout.buffers
         self.unrolling: dict[Var, Mapping[str, Expr]] = {}
         self.requirements: list[tuple[Expr, str]] = []
@@ -94,7 +99,8 @@ class _Lowering:
         body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
         if self.threads:
             body = _Threads(self.threads).stmt(body)
-        body = self._double_buffered(body)
+        if not self.for_autotvm08:
+            body = self._double_buffered(body)
         params = tuple(self.buffers[t] for t in self.tensors)
         outputs = frozenset(
             self.buffers[t] for t in self.tensors if not isinstance(t.op, PlaceholderOp)
@@ -158,7 +164,7 @@ class _Lowering:
         first = next(i for i, leaf in enumerate(leaves) if leaf.kind is AxisKind.REDUCE)
         update = self._update(stage, values, spatial, threads)
         inner = self._loops(stage, leaves[first:], update, threads, opened)
-        if self.initialise:
+        if not self.for_autotvm08:
             inner = seq(self._init(stage, values, spatial, leaves[first:], threads, opened), inner)
         return self._loops(stage, leaves[:first], inner, threads, opened)
 
@@ -212,7 +218,9 @@ class _Lowering:
     def _stores(self, places: Sequence[tuple[Buffer, Expr]], values: Sequence[Expr]) -> Stmt:
         """Return the stores of the results of a reduction, which may depend on one another."""
         stores = [Store(*place, value) for place, value in zip(places, values, strict=True)]
-        return store_together(stores, self.layout.unused) if self.initialise else seq(*stores)
+        if self.for_autotvm08:
+            return seq(*stores)
+        return store_together(stores, self.layout.unused)
 
     def _across_threads(
         self,

@@ -25,7 +25,7 @@ from autotune.ir.expr import (
 from autotune.ir.intervals import interval
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, ThreadReduce, seq
-from autotune.ir.visitor import child_stmts
+from autotune.ir.visitor import child_stmts, walk_expr
 from autotune.lowering.index_table import IndexTable, Lookup
 from autotune.lowering.strides import ABSENT, Amount, Analysis, TextAnalysis, Touch
 from autotune.lowering.symbolic_strides import SymbolicAnalysis
@@ -61,13 +61,18 @@ def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> Lo
     LoweringError
         If a knob has no value.
     """
+    text = _Canonical({knob: (value, value) for knob, value in (knobs or {}).items()})
+    return text_nest(function.with_body(text.stmt(function.body)))
+
+
+def text_nest(function: Function) -> LoopNest:
+    """Return the loop nest of a function without knobs, read off its text as it stands."""
 
     def number(value: Amount) -> Number:
         assert isinstance(value, int)
         return value
 
-    text = _Canonical({knob: (value, value) for knob, value in (knobs or {}).items()})
-    return NestWalk(function.with_body(text.stmt(function.body)), TextAnalysis()).nest(number)
+    return NestWalk(function, TextAnalysis()).nest(number)
 
 
 class _Canonical(Simplifier):
@@ -248,12 +253,21 @@ class NestWalk:
             self._access(node.buffer, node.index, is_store=True)
             self._expr(node.value)
             self._expr(node.index)
+        elif isinstance(node, If):
+            self._condition(node.condition)
+            for child in child_stmts(node):
+                self._stmt(child)
         elif isinstance(node, ThreadReduce):
             for operand in node.operands:
                 self._expr(operand)
         else:
             for child in child_stmts(node):
                 self._stmt(child)
+
+    def _condition(self, condition: Expr) -> None:
+        """Walk a condition on data; guards on loops do not count."""
+        if any(isinstance(part, Load) for part in walk_expr(condition)):
+            self._expr(condition)
 
     def _loop(self, loop: For) -> None:
         if not self._has_row(loop):

@@ -20,6 +20,7 @@ from autotune.feature import get_itervar_feature
 from autotune.ir.stmt import For, LoopKind, Produce, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import Rewriter, walk
+from autotune.lowering.autotvm08 import autotvm08_loops
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.kernels import finalise_kernels
 from autotune.lowering.nest import lower_schedule
@@ -57,11 +58,10 @@ class _AsRecorded(Rewriter):
 
 def ours(name: str) -> str:
     schedule, tensors = scheduled(name)
-    analysed = verify(analyse(verify(lower_schedule(schedule, tensors, initialise=False))))
+    analysed = verify(autotvm08_loops(schedule, tensors))
     text = str(_AsRecorded().stmt(analysed.body))
-    # One notation for storage; and we keep a division that TVM turned into a multiplication.
-    text = re.sub(r'// attr \[\S+\] storage_scope = "(\w+)"\n( *allocate .*)', r"\2 \1", text)
-    return text.replace("/3f)", "*0.333333f)")
+    # One notation for storage.
+    return re.sub(r'// attr \[\S+\] storage_scope = "(\w+)"\n( *allocate .*)', r"\2 \1", text)
 
 
 def recorded(name: str) -> str:
