@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -55,10 +55,14 @@ class _Share(StmtRewriter):
         return rebuilt
 
     def visit_ThreadReduce(self, node: ThreadReduce) -> Stmt:
-        over = {x: Var(f"{x.name}.all") for x in node.threads if isinstance(x, Var)}
-        for var in over:
-            if var not in self._threads:
-                raise LoweringError(f"a reduction across {var.name} stands in no loop over it")
+        over: dict[Var, Expr] = {}
+        for thread in node.threads:
+            assert isinstance(thread, Var)
+            if thread not in self._threads:
+                raise LoweringError(f"a reduction across {thread.name} stands in no loop over it")
+            extent = self._threads[thread]
+            alone = isinstance(extent, Const) and extent.value == 1
+            over[thread] = const(0) if alone else Var(f"{thread.name}.all")
         size: Expr = const(1)
         for extent in self._threads.values():
             size = binary("*", size, extent)
@@ -81,7 +85,8 @@ class _Share(StmtRewriter):
             self._unused,
         )
         for thread, var in over.items():
-            body = For(var, self._threads[thread], LoopKind.SERIAL, body)
+            if isinstance(var, Var):
+                body = For(var, self._threads[thread], LoopKind.SERIAL, body)
         body = seq(*share, *start, body)
         for buffer in together:
             body = Allocate(buffer, body)

@@ -179,8 +179,49 @@ def _rows(plan: _Plan) -> Scheduled:
     return Scheduled(s, [A, O])
 
 
+def _across_threads(plan: _Plan) -> Scheduled:
+    """Sums of rows, each by several threads together, as one reduction or by partial sums."""
+    m, n = plan.size(), plan.size()
+    A = te.placeholder((m, n), name="A")
+    k = te.reduce_axis((0, n), name="k")
+    R = te.compute((m,), lambda i: te.sum(A[i, k], axis=k), name="R")
+    s = te.create_schedule(R.op)
+    threads = te.thread_axis("threadIdx.x")
+    outer, inner = s[R].split(s[R].op.reduce_axis[0], factor=plan.factor())
+    own = outer if plan.chance() else inner
+    if plan.chance():
+        parts = s.rfactor(R, own)
+        own = s[R].op.reduce_axis[0]
+        s[parts].compute_at(s[R], own)
+    s[R].bind(own, threads)
+    block, row = s[R].split(s[R].op.axis[0], factor=plan.factor())
+    s[R].bind(block, te.thread_axis("blockIdx.x"))
+    if plan.chance(70):
+        s[R].bind(row, te.thread_axis("threadIdx.y"))
+    return Scheduled(s, [A, R])
+
+
+def _padded(plan: _Plan) -> Scheduled:
+    """A convolution whose border is added where it is read, through shared memory."""
+    n, width = plan.size(), plan.number(1, 3)
+    A, W = te.placeholder((n,), name="A"), te.placeholder((3, width), name="W")
+    left = width // 2
+    P = te.compute(
+        (n + width - 1,),
+        lambda i: te.if_then_else(te.all(i >= left, i < n + left), A[i - left], 0.0),
+        name="P",
+    )
+    r = te.reduce_axis((0, width), name="r")
+    C = te.compute((3, n), lambda f, i: te.sum(P[i + r] * W[f, r], axis=r), name="C")
+    s = te.create_schedule(C.op)
+    s[P].compute_inline()
+    plan.reduction(s, C, [P, W])
+    return Scheduled(s, [A, W, C])
+
+
 @st.composite
 def gpu_schedules(draw: Draw) -> Scheduled:
     """Strategy of random programs under GPU schedules."""
-    kind = draw(st.sampled_from((_matmul, _matmul, _transpose, _stencil, _rows)))
+    kinds = (_matmul, _matmul, _transpose, _stencil, _rows, _across_threads, _padded)
+    kind = draw(st.sampled_from(kinds))
     return kind(_Plan(draw))

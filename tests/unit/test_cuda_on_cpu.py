@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import autotune
+from autotune import te
+from autotune.errors import InstantiationError
 from autotune.ir.printer import stmt_text
 from autotune.target import Target
 from autotune.task import Task
@@ -50,3 +53,26 @@ def test_the_processor_runs_llvm_and_cuda_on_cpu() -> None:
     ]
     assert Target.of("llvm -threads=1").host == Target.of("llvm -threads=1")
     assert Target.of("cuda -on=cpu").host == Target.of("llvm")
+
+
+def test_a_reduction_across_one_thread_is_one_of_any_length() -> None:
+    A = te.placeholder((5, 1), name="A")
+    k = te.reduce_axis((0, 1), name="k")
+    R = te.compute((5,), lambda i: te.sum(A[i, k], axis=k), name="R")
+    s = te.create_schedule(R.op)
+    s[R].bind(s[R].op.axis[0], te.thread_axis("blockIdx.x"))
+    s[R].bind(k, te.thread_axis("threadIdx.x"))
+    values, result = np.arange(5, dtype=np.float32).reshape(5, 1), np.empty(5, np.float32)
+    autotune.build(s, [A, R], "cuda -on=cpu")(values, result)
+    np.testing.assert_array_equal(result, values[:, 0])
+
+
+def test_a_block_of_more_threads_than_a_gpu_has_is_refused() -> None:
+    A = te.placeholder((4096,), name="A")
+    B = te.compute((4096,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    block, thread = s[B].split(s[B].op.axis[0], factor=2048)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    with pytest.raises(InstantiationError, match="a block has at most 1024 threads"):
+        autotune.build(s, [A, B], "cuda -on=cpu")
