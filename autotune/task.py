@@ -30,7 +30,8 @@ from autotune.trace.explore import classify, explore
 from autotune.trace.identity import code_hash, digest, schedule_lines
 from autotune.trace.probe import TRACE_TIMEOUT_S
 from autotune.trace.silence import silenced
-from autotune.trace.structures import Structure, Structures
+from autotune.trace.structure import Structure
+from autotune.trace.structures import Structures
 from search_spaces import IntArray, RuleCount, Space, SpaceError, Tally
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]

@@ -93,6 +93,11 @@ class StageCore:
         return self.op.name
 
     @property
+    def schedule(self) -> Schedule:
+        """The schedule that it is a stage of."""
+        return self._schedule
+
+    @property
     def outputs(self) -> tuple[Tensor, ...]:
         """Tensors the operation defines."""
         return self.op.outputs

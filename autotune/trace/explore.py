@@ -27,6 +27,9 @@ SAMPLE = 1 << 16
 MOST_STRUCTURES = 256
 """Structures found in advance."""
 
+CHECKED = 8
+"""Configurations that are held against the template run on plain numbers."""
+
 CHUNK = 1 << 15
 
 UNKNOWN = -1
@@ -48,9 +51,18 @@ def explore(structures: Structures) -> Space:
         complete = _follow(structures, space)
         if len(structures.knobs) == len(space.knobs):
             break
+    if not structures.untraceable:
+        _check(structures, space)
     if structures.untraceable:
         return space
     return Space(space.knobs, _constraints(structures, complete))
+
+
+def _check(structures: Structures, space: Space) -> None:
+    """Compare some configurations with the template run on their plain numbers."""
+    drawn = np.random.default_rng(1).integers(len(space), size=CHECKED, dtype=np.int64)
+    for index in np.unique(drawn):
+        structures.check(space.config(int(index)).values)
 
 
 def classify(structures: Structures, space: Space, indices: IntArray) -> npt.NDArray[np.int32]:

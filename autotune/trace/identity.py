@@ -6,7 +6,7 @@ Names of variables do not count, but those of knobs; types, sizes and every bit 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from autotune.ir.expr import (
     Binary,
@@ -21,6 +21,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.itervar import Combiner
 from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Produce, Seq, Stmt, Store
+from autotune.ir.visitor import substitute
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, Tensor
 
@@ -42,11 +43,15 @@ def code_hash(function: Function) -> str:
 
 
 class _Lines:
-    """Numbers every distinct expression, variable, tensor and buffer in order of appearance."""
+    """Numbers every distinct expression, variable, tensor and buffer in order of appearance.
 
-    def __init__(self) -> None:
+    Knobs that have a value count as the number.
+    """
+
+    def __init__(self, values: Mapping[Knob, int] | None = None) -> None:
         self.lines: list[str] = []
         self._numbers: dict[object, int] = {}
+        self._values = {knob: Const(value, knob.dtype) for knob, value in (values or {}).items()}
 
     def _number(self, key: object, line: str) -> int:
         number = self._numbers[key] = len(self._numbers)
@@ -71,6 +76,7 @@ class _Lines:
 
     def expr(self, node: Expr) -> int:
         """Return the number of an expression."""
+        node = substitute(node, self._values)
         found = self._numbers.get(node)
         if found is not None:
             return found
@@ -92,16 +98,17 @@ class _Lines:
                 what += f" {self.tensor(node.tensor)}"
             case Reduce():
                 axes = [self.expr(axis.var) for axis in node.axes]
-                what += f" {_combiner_text(node.combiner)} over {axes} value {node.index}"
+                what += f" {self._combiner(node.combiner)} over {axes} value {node.index}"
         return self._number(node, f"{what} {node.dtype}x{node.lanes} {children}")
 
 
-def _combiner_text(combiner: Combiner) -> str:
-    """Return what a combiner does, whatever object it is."""
-    own = _Lines()
-    parts = combiner.lhs, combiner.rhs, combiner.result, combiner.identity
-    numbers = [[own.expr(node) for node in part] for part in parts]
-    return f"({'; '.join(own.lines)}; {numbers})"
+    def _combiner(self, combiner: Combiner) -> str:
+        """Return what a combiner does, whatever object it is."""
+        own = _Lines()
+        own._values = self._values
+        parts = combiner.lhs, combiner.rhs, combiner.result, combiner.identity
+        numbers = [[own.expr(node) for node in part] for part in parts]
+        return f"({'; '.join(own.lines)}; {numbers})"
 
 
 class _Code(_Lines):
@@ -153,14 +160,23 @@ class _Code(_Lines):
         self.lines.append("}")
 
 
-def schedule_lines(schedule: Schedule | None) -> list[str]:
+def schedule_lines(
+    schedule: Schedule | None, values: Mapping[Knob, int] | None = None
+) -> list[str]:
     """Return the compute definitions and the steps of a schedule, before any simplification.
 
     There are none where a template failed, which is a schedule of None.
+
+    Parameters
+    ----------
+    schedule : Schedule or None
+    values : mapping of Knob to int, optional
+        Numbers to put in the place of knobs: the lines are then those of the template run with
+        these numbers.
     """
     if schedule is None:
         return []
-    code = _Lines()
+    code = _Lines(values)
     for stage in schedule.stages:
         op = stage.op
         outputs = [code.tensor(tensor) for tensor in op.outputs]
@@ -171,4 +187,10 @@ def schedule_lines(schedule: Schedule | None) -> list[str]:
                 first, extent = code.expr(axis.dom.min), code.expr(axis.dom.extent)
                 code.lines.append(f"axis {code.expr(axis.var)} {axis.kind} {first} {extent}")
             code.lines.append(f"is {[code.expr(body) for body in op.body]}")
-    return code.lines + [str(step) for step in schedule.steps]
+    return code.lines + step_lines(schedule, values)
+
+
+def step_lines(schedule: Schedule, values: Mapping[Knob, int] | None = None) -> list[str]:
+    """Return the steps of a schedule; `values` as of `schedule_lines`."""
+    named = {knob.name: value for knob, value in (values or {}).items()}
+    return [str(step.with_knobs(named)) for step in schedule.steps]

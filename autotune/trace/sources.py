@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -157,6 +157,14 @@ class ConcreteValues(ValueSource):
             raise InstantiationError(message)
 
 
+class PlainValues(ConcreteValues):
+    """Plain values, of a configuration that may be one to leave out."""
+
+    def require(self, condition: Any, message: str) -> None:
+        """Only check that it is a condition."""
+        checked_condition(condition, message)
+
+
 class SymbolicValues(ValueSource):
     """Symbols, guided by one configuration: what the template asks for is recorded.
 
@@ -175,6 +183,8 @@ class SymbolicValues(ValueSource):
         Constraints with their messages.
     symbols : dict of str to ir.Knob
         Symbols in use, by column.
+    refused : TracingError or None
+        What the template first did that has no meaning for symbols, even if it caught the error.
     """
 
     def __init__(
@@ -188,7 +198,9 @@ class SymbolicValues(ValueSource):
         self.decisions: list[Decision] = []
         self.requirements: list[tuple[Expr, str]] = []
         self.symbols: dict[str, Knob] = {}
+        self.refused: TracingError | None = None
         self._decided: dict[Expr, int] = {}
+        self._over = False
 
     def numbers(self, knob: SpaceKnob) -> tuple[Any, ...]:
         """Return a symbol for each column; the plain value of a knob that cannot be one."""
@@ -215,6 +227,11 @@ class SymbolicValues(ValueSource):
 
     def decide(self, expr: Expr, value: int | bool) -> None:
         """Record a decision, unless it follows from the knobs' ranges or from earlier ones."""
+        if self._over:
+            raise TracingError(
+                f"`{expr}` is used that an earlier run has kept: the values of knobs are those of "
+                "one run"
+            )
         if expr in self._decided:
             return
         low, high = self.table.intervals.bounds(expr)
@@ -223,14 +240,25 @@ class SymbolicValues(ValueSource):
         ):
             return
         if len(self.decisions) == MOST_DECISIONS:
-            raise TracingError(
+            self.refuse(TracingError(
                 f"more than {MOST_DECISIONS} decisions on knobs in one run: a loop over a knob "
                 "does not end; loop over int(knob)"
-            )
+            ))
         self._decided[expr] = int(value)
         self.decisions.append(Decision(expr, int(value)))
         if self._on_decision is not None:
             self._on_decision()
+
+    def refuse(self, error: TracingError) -> NoReturn:
+        """Raise the error, and take note of the first one."""
+        self.refused = self.refused or error
+        raise error
+
+    def end(self) -> None:
+        """Refuse further decisions, of a run that is over, and raise what was refused in it."""
+        self._over = True
+        if self.refused is not None:
+            raise self.refused
 
     def _symbol(self, column: str, low: int, high: int, value: int) -> SymbolicInt | int:
         if low == high:

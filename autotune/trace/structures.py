@@ -12,24 +12,30 @@ import inspect
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, told
-from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.stmt import Function
 from autotune.lowering.feasibility import target_rules
-from autotune.lowering.finalise import analyse, refusal
 from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
+from autotune.trace.divergence import parting_line
+from autotune.trace.identity import schedule_lines, step_lines
 from autotune.trace.knobs import Knobs
 from autotune.trace.probe import TRACE_TIMEOUT_S, Fault, probe
 from autotune.trace.rules import schedule_rules
 from autotune.trace.silence import contained
-from autotune.trace.sources import ConcreteValues, Decision, KnobTable, SymbolicValues, ValueSource
-from autotune.trace.tree import DecisionTree, KnobColumns
+from autotune.trace.sources import (
+    ConcreteValues,
+    KnobTable,
+    PlainValues,
+    SymbolicValues,
+    ValueSource,
+)
+from autotune.trace.structure import Structure, distinct, failed
+from autotune.trace.tree import UNSTEADY, DecisionTree, KnobColumns
 from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]]]
@@ -37,78 +43,6 @@ Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]]]
 
 class TracingWarning(UserWarning):
     """A template cannot be traced and runs for one configuration at a time."""
-
-
-@dataclass(frozen=True, eq=False)
-class Structure:
-    """One way through a template.
-
-    Attributes
-    ----------
-    number : int
-        Position in order of discovery; -1 for a run of a single configuration.
-    decisions : tuple of Decision
-        Where the template goes this way, each to be evaluated only where the earlier ones hold.
-    symbols : dict of str to ir.Knob
-        Symbols of the knobs that it uses, by column.
-    schedule, tensors, function
-        What the template returned and its loops, knobs still symbolic; None if it failed.
-        ``function.attrs["requirements"]`` holds the conditions on knobs, with messages.
-    error : str
-        Why the template refused; empty if it did not.
-    fault : str
-        How the template ended the process that tried it out; empty if it did not. Its
-        configurations are legal, so that they are measured, and fail, where that does no harm.
-    cause : Exception or None
-        The exception behind `error`.
-    """
-
-    number: int
-    decisions: tuple[Decision, ...] = ()
-    symbols: Mapping[str, Knob] = field(default_factory=dict)
-    schedule: Schedule | None = None
-    tensors: tuple[Tensor, ...] = ()
-    function: Function | None = None
-    error: str = ""
-    fault: str = ""
-    cause: Exception | None = None
-
-    @property
-    def requirements(self) -> tuple[tuple[Expr, str], ...]:
-        """Conditions on knobs beside the decisions, with messages."""
-        if self.function is None:
-            return ()
-        found: tuple[tuple[Expr, str], ...] = self.function.attrs["requirements"]
-        return found
-
-    def instantiate(self, columns: Mapping[str, Any]) -> Function:
-        """Return the analysed function of one configuration.
-
-        Parameters
-        ----------
-        columns : mapping of str to int
-            Value of each column of `symbols`.
-
-        Raises
-        ------
-        InstantiationError
-            If the template refuses this configuration.
-        """
-        if self.function is None:
-            raise InstantiationError(self.error or self.fault) from self.cause
-        return analyse(self.function, self._knobs(columns))
-
-    def refusal(self, columns: Mapping[str, Any]) -> str:
-        """Return why the template refuses a configuration; empty if it does not.
-
-        One that ends the process is not refused: it is tried where that does no harm.
-        """
-        if self.function is None:
-            return self.error
-        return refusal(self.function, self._knobs(columns))
-
-    def _knobs(self, columns: Mapping[str, Any]) -> dict[Knob, int]:
-        return {knob: int(columns[name]) for name, knob in self.symbols.items()}
 
 
 class Structures:
@@ -159,6 +93,7 @@ class Structures:
         self.untraceable = ""
         self._run = run
         self._source_file = source_file
+        self._compared: Mapping[str, object] | None = None
         self._latest: tuple[Mapping[str, object], Structure] | None = None
 
     @property
@@ -186,7 +121,28 @@ class Structures:
             If the template refuses this configuration.
         """
         structure = self.of(values)
+        if structure.number >= 0 and not self._guarded:
+            self.check(values)
+            structure = self.of(values)
         return structure.instantiate(self._numbers(structure, values))
+
+    def check(self, values: Mapping[str, object]) -> None:
+        """Compare what is known of a configuration with the template run on its plain numbers.
+
+        If they differ the template cannot be traced.
+        """
+        if self.untraceable:
+            return
+        for node, _ in self.tree.walk(self.columns_of(values), 1):
+            if node.structure is None or self._compared == values:
+                return
+            structure = self.known[node.structure]
+            if self._guarded and self._probe(lambda _: self._plain(values)):
+                return
+            try:
+                self._compare(structure, values)
+            except TracingError as error:
+                self._give_up(str(error), self._parting(structure, values))
 
     def refusal(self, values: Mapping[str, object]) -> str:
         """Return why the template refuses one configuration, tracing it if it is new, or ""."""
@@ -216,26 +172,92 @@ class Structures:
         """
         source = SymbolicValues(self.table, values)
         try:
-            structure = (self._faulty(values) if self._guarded else None) or self._attempt(source)
+            structure = (self._faulty(values) if self._guarded else None) or self._traced(source)
         except TracingError as error:
-            self._give_up(str(error), error)
+            self._give_up(str(error), self._place(error))
             return
         if structure.error and not isinstance(structure.cause, InstantiationError):
             # Symbols may be to blame: an error counts only if plain numbers meet it too.
             plain = self._attempt(ConcreteValues(self.table, values))
             if not plain.error:
-                self._give_up(structure.error, structure.cause)
+                self._give_up(structure.error, self._place(structure.cause))
                 return
-            structure = _failed(source, len(self.known), plain.error, plain.cause)
-        self.tree.insert(structure.decisions, structure.number)
+            structure = failed(source, len(self.known), plain.error, plain.cause)
+        try:
+            self._compare(structure, values)
+            self.tree.insert(structure.decisions, structure.number)
+        except TracingError as error:
+            self._give_up(str(error), self._parting(structure, values))
+            return
         self.known.append(structure)
+
+    def _traced(self, source: SymbolicValues) -> Structure:
+        """Return the structure of a run with symbols.
+
+        Raises
+        ------
+        TracingError
+            If it did what has no meaning for symbols.
+        """
+        try:
+            return self._attempt(source)
+        finally:
+            source.end()
+
+    def _plain(self, values: Mapping[str, object]) -> Schedule | None:
+        """Return the schedule that plain numbers lead to; None if the template refuses them."""
+        try:
+            return self.run(PlainValues(self.table, values))[0]
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except BaseException:
+            # Rules that these numbers break show in the structure, as conditions on symbols.
+            return None
+
+    def _compare(self, structure: Structure, values: Mapping[str, object]) -> None:
+        """Raise TracingError if plain numbers lead to another schedule than symbols did."""
+        if structure.schedule is None:
+            return
+        self._compared = values
+        plain = self._plain(values)
+        if plain is None:
+            return
+        knobs = structure.knobs(self._numbers(structure, values))
+        if schedule_lines(structure.schedule, knobs) == schedule_lines(plain):
+            return
+        again = self._plain(values)
+        if schedule_lines(again) != schedule_lines(plain):
+            raise TracingError(UNSTEADY)
+        raise TracingError(
+            "plain numbers lead to another schedule than symbols, which stand for them; it may "
+            "not ask for the type, the identity or the repr of a knob"
+        )
+
+    def _parting(self, structure: Structure, values: Mapping[str, object]) -> str:
+        """Return the place at which plain numbers part from symbols, or from one another."""
+        steps: list[list[str]] = []
+        if structure.schedule is not None and (plain := self._plain(values)) is not None:
+            knobs = structure.knobs(self._numbers(structure, values))
+            steps = [step_lines(structure.schedule, knobs), step_lines(plain)]
+        line = parting_line(
+            lambda: self.run(SymbolicValues(self.table, values)),
+            lambda: self.run(PlainValues(self.table, values)),
+            self._source_file,
+            (steps[0], steps[1]) if steps else ((), ()),
+        )
+        return f"{self._source_file}:{line}" if line else self._place(None)
 
     def _faulty(self, values: Mapping[str, object]) -> Structure | None:
         """Return the structure of a way that ends the process it is tried in; None if it does not.
 
         The way is followed here only to the last decision before its end.
         """
-        fault = self._probe(lambda tell: self._attempt(SymbolicValues(self.table, values, tell)))
+
+        def both(tell: Callable[[], object]) -> None:
+            self._traced(SymbolicValues(self.table, values, tell))
+            self._plain(values)
+
+        fault = self._probe(both)
         if fault is None:
             return None
         source = SymbolicValues(self.table, values, lambda: _stop_at(source, fault.decisions))
@@ -296,13 +318,15 @@ class Structures:
             schedule, tensors = self.run(source)
             lowered = lower_schedule(schedule, tensors, self.name)
             rules = [*schedule_rules(schedule), *target_rules(lowered, self.target)]
-        except (TracingError, UsageError, MemoryError, KeyboardInterrupt):
+        except (UsageError, MemoryError, KeyboardInterrupt):
             raise
         except BaseException as error:  # a template may raise whatever it likes
+            if isinstance(error, TracingError) and isinstance(source, SymbolicValues):
+                raise
             cause = error if isinstance(error, Exception) else None
-            return _failed(source, len(self.known), self._message(error), cause)
+            return failed(source, len(self.known), self._message(error), cause)
         own = source.requirements if isinstance(source, SymbolicValues) else []
-        requirements = _distinct([*own, *rules, *lowered.attrs["requirements"]])
+        requirements = distinct([*own, *rules, *lowered.attrs["requirements"]])
         function = Function(
             lowered.name,
             lowered.params,
@@ -338,9 +362,8 @@ class Structures:
             return f"{own[-1].filename}:{own[-1].lineno}"
         return self._source_file or inspect.getfile(type(self))
 
-    def _give_up(self, reason: str, error: BaseException | None) -> None:
+    def _give_up(self, reason: str, place: str) -> None:
         self.untraceable = reason
-        place = self._place(error)
         warnings.warn(
             f"template {self.name!r} cannot be traced, so each configuration is lowered on its "
             f"own, which is slower: {reason.removeprefix('template: ')} [{place}]",
@@ -356,22 +379,3 @@ class _Stop(BaseException):
 def _stop_at(source: SymbolicValues, decisions: int) -> None:
     if len(source.decisions) >= decisions:
         raise _Stop
-
-
-def _failed(
-    source: ValueSource, number: int, error: str, cause: Exception | None
-) -> Structure:
-    if isinstance(source, SymbolicValues):
-        symbols = dict(source.symbols)
-        return Structure(number, tuple(source.decisions), symbols, error=error, cause=cause)
-    return Structure(-1, error=error, cause=cause)
-
-
-def _distinct(requirements: Sequence[tuple[Expr, str]]) -> tuple[tuple[Expr, str], ...]:
-    """Drop repetitions and conditions that are plainly true."""
-    found = {
-        (id(condition), message): (condition, message)
-        for condition, message in requirements
-        if not (isinstance(condition, Const) and condition.value)
-    }
-    return tuple(found.values())

@@ -6,6 +6,7 @@ trace. Arithmetic stays symbolic; a branch asks for the value and is recorded as
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -21,10 +22,21 @@ class Decisions(Protocol):
     def decide(self, expr: Expr, value: int | bool) -> None:
         """Take note that the template goes on as it does only where `expr` is `value`."""
 
+    def refuse(self, error: TracingError) -> NoReturn:
+        """Raise the error, and take note of it, as the template may catch it."""
 
-def refuse(what: str, advice: str) -> NoReturn:
-    """Raise the error of an operation that has no meaning before a configuration is chosen."""
-    raise TracingError(f"{what} has no value before a configuration is chosen: {advice}")
+
+_OURS = ("autotune.", "features.", "search_spaces.")
+_TEMPLATES = "autotune.templates."
+
+
+def _seen_as(own: type, plain: type) -> type:
+    """Return what the caller's caller is to see as the class of a symbol.
+
+    To a template a symbol is the plain number it stands for; we tell them apart.
+    """
+    asking = str(sys._getframe(2).f_globals.get("__name__", ""))
+    return own if asking.startswith(_OURS) and not asking.startswith(_TEMPLATES) else plain
 
 
 class SymbolicInt(Operators):
@@ -48,16 +60,42 @@ class SymbolicInt(Operators):
         self._value = value
         self._decisions = decisions
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What `isinstance` asks for where `type` does not settle it."""
+        return _seen_as(SymbolicInt, int)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else integers have, such as `bit_length`, of the value."""
+        if name.startswith("_") or not hasattr(int, name):
+            raise AttributeError(f"'int' object has no attribute {name!r}")
+        return getattr(int(self), name)
+
+    def __copy__(self) -> SymbolicInt:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SymbolicInt:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        self._refuse(f"`{self.expr}`, pickled,", "use int(knob)")
+
+    def _refuse(self, what: str, advice: str) -> NoReturn:
+        """Raise the error of an operation that has no meaning before a configuration is chosen."""
+        message = f"{what} has no value before a configuration is chosen: {advice}"
+        self._decisions.refuse(TracingError(message))
+
     def __expr__(self) -> Expr:
         return self.expr
 
     def _binary(self, op: str, other: object, swap: bool = False) -> Any:
         if isinstance(other, (SymbolicInt, int, np.integer)):
             if op == "/":
-                refuse(f"`{self.expr}` divided with /", "use // (or te.ceildiv) between knobs")
+                advice = "use // (or te.ceildiv) between knobs"
+                self._refuse(f"`{self.expr}` divided with /", advice)
             return self._combined(op, other, swap)
         if isinstance(other, (float, np.floating)):
-            refuse(
+            self._refuse(
                 f"`{self.expr}` combined with the float {other!r}",
                 "scale by integers, as in knob * 3 // 2, or convert with .astype in a compute",
             )
@@ -144,13 +182,14 @@ class SymbolicInt(Operators):
         return bool(self != 0)
 
     def __float__(self) -> float:
-        refuse(f"float(`{self.expr}`)", "compute with integers (//, %, te.min, te.max), or int()")
+        advice = "compute with integers (//, %, te.min, te.max), or int()"
+        self._refuse(f"float(`{self.expr}`)", advice)
 
     def __hash__(self) -> int:
-        refuse(f"hash(`{self.expr}`)", "use int(knob) as the key of a set or dict")
+        self._refuse(f"hash(`{self.expr}`)", "use int(knob) as the key of a set or dict")
 
     def __str__(self) -> str:
-        refuse(f"the text of `{self.expr}`", "use int(knob) in names, or names without knobs")
+        self._refuse(f"the text of `{self.expr}`", "use int(knob) in names, or names without knobs")
 
     def __format__(self, spec: str) -> str:
         return str(self)
@@ -178,6 +217,17 @@ class SymbolicBool:
         self.expr = expr
         self._value = value
         self._decisions = decisions
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What `isinstance` asks for where `type` does not settle it."""
+        return _seen_as(SymbolicBool, bool)
+
+    def __copy__(self) -> SymbolicBool:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SymbolicBool:
+        return self
 
     def __expr__(self) -> Expr:
         return self.expr

@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import UsageError
+from autotune.errors import TracingError
 from autotune.ir import dtypes
 from autotune.ir.columns import ColumnProgram
 from autotune.ir.expr import Expr
 from autotune.ir.ops import binary, logical_not, select
 from autotune.trace.sources import Decision, KnobTable
 from search_spaces import IntArray, Space
+
+UNSTEADY = (
+    "it does not do the same twice for the same knobs; it may depend on its arguments and knobs "
+    "only, not on time, chance or earlier calls, else its records are of no use"
+)
+"""What is wrong with a template whose runs are not consistent."""
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -72,7 +78,7 @@ class DecisionTree:
 
         Raises
         ------
-        UsageError
+        TracingError
             If an earlier run took the same decisions and then asked another one.
         """
         node = self.root
@@ -86,10 +92,7 @@ class DecisionTree:
         node.structure = structure
 
     def _differs(self) -> None:
-        raise UsageError(
-            f"template {self.template!r} does not do the same twice for the same knobs: it may "
-            "depend on its arguments and knobs only, not on time, chance or earlier calls"
-        )
+        raise TracingError(UNSTEADY)
 
     def walk(self, columns: Columns, rows: int) -> Iterator[tuple[Node, IntArray]]:
         """Yield leaves and unexplored nodes, each with the rows that come there.

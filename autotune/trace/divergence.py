@@ -1,0 +1,99 @@
+"""Where two runs of a template part: the line at which numbers go another way than symbols."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Stage
+
+MOST_EVENTS = 1_000_000
+"""Instructions of a template that are followed."""
+
+Run = Callable[[], object]
+
+
+def parting_line(
+    one: Run, other: Run, file: str, steps: tuple[Sequence[str], Sequence[str]]
+) -> int:
+    """Return the line of `file` after which two runs differ; 0 if it is not found.
+
+    That is the last instruction that both carry out before they part. If they never do, it is the
+    line that applies the first step in which their schedules differ.
+
+    Parameters
+    ----------
+    one, other : callable
+        The runs; what they raise ends them.
+    file : str
+        The template's.
+    steps : two sequences of str
+        Steps of the schedules that they make.
+    """
+    ways = [_Way(file), _Way(file)]
+    for way, run in zip(ways, (one, other), strict=True):
+        way.follow(run)
+    first, second = ways
+    line = 0
+    for here, there in zip(first.instructions, second.instructions, strict=False):
+        if here != there:
+            return line
+        line = here[2]
+    if len(first.instructions) != len(second.instructions):
+        return line
+    pairs = itertools.zip_longest(*steps)
+    number = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
+    return 0 if number is None else first.line_of_step(number)
+
+
+class _Way:
+    """What of a file is carried out in a run.
+
+    Attributes
+    ----------
+    instructions : list of (str, int, int)
+        Function, place in it, and line.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.instructions: list[tuple[str, int, int]] = []
+        self._steps: list[tuple[int, int]] = []
+
+    def follow(self, run: Run) -> None:
+        """Carry out a run under the eyes of the interpreter."""
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            with contextlib.suppress(Exception, SystemExit):
+                run()
+        finally:
+            sys.settrace(before)
+
+    def line_of_step(self, number: int) -> int:
+        """Return the line that applied the step of a number; 0 if no line is seen to have."""
+        applied = [line for line, count in self._steps if count <= number]
+        return applied[-1] if applied and self._steps[-1][1] > number else 0
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename != self._file or len(self.instructions) >= MOST_EVENTS:
+            return None
+        frame.f_trace_opcodes = True
+        return self._within
+
+    def _within(self, frame: FrameType, event: str, argument: Any) -> Any:
+        line = frame.f_lineno
+        if event == "opcode":
+            self.instructions.append((frame.f_code.co_name, frame.f_lasti, line))
+        else:
+            for value in frame.f_locals.values():
+                schedule = value.schedule if type(value) is Stage else value
+                if type(schedule) is Schedule:
+                    self._steps.append((line, len(schedule.steps)))
+                    break
+        return self._within

@@ -1,0 +1,106 @@
+"""One way through a template: its schedule lowered with symbols, and what leads there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.errors import InstantiationError
+from autotune.ir.expr import Const, Expr, Knob
+from autotune.ir.stmt import Function
+from autotune.lowering.finalise import analyse, refusal
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
+from autotune.trace.sources import Decision, SymbolicValues, ValueSource
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """One way through a template.
+
+    Attributes
+    ----------
+    number : int
+        Position in order of discovery; -1 for a run of a single configuration.
+    decisions : tuple of Decision
+        Where the template goes this way, each to be evaluated only where the earlier ones hold.
+    symbols : dict of str to ir.Knob
+        Symbols of the knobs that it uses, by column.
+    schedule, tensors, function
+        What the template returned and its loops, knobs still symbolic; None if it failed.
+        ``function.attrs["requirements"]`` holds the conditions on knobs, with messages.
+    error : str
+        Why the template refused; empty if it did not.
+    fault : str
+        How the template ended the process that tried it out; empty if it did not. Its
+        configurations are legal, so that they are measured, and fail, where that does no harm.
+    cause : Exception or None
+        The exception behind `error`.
+    """
+
+    number: int
+    decisions: tuple[Decision, ...] = ()
+    symbols: Mapping[str, Knob] = field(default_factory=dict)
+    schedule: Schedule | None = None
+    tensors: tuple[Tensor, ...] = ()
+    function: Function | None = None
+    error: str = ""
+    fault: str = ""
+    cause: Exception | None = None
+
+    @property
+    def requirements(self) -> tuple[tuple[Expr, str], ...]:
+        """Conditions on knobs beside the decisions, with messages."""
+        if self.function is None:
+            return ()
+        found: tuple[tuple[Expr, str], ...] = self.function.attrs["requirements"]
+        return found
+
+    def instantiate(self, columns: Mapping[str, Any]) -> Function:
+        """Return the analysed function of one configuration.
+
+        Parameters
+        ----------
+        columns : mapping of str to int
+            Value of each column of `symbols`.
+
+        Raises
+        ------
+        InstantiationError
+            If the template refuses this configuration.
+        """
+        if self.function is None:
+            raise InstantiationError(self.error or self.fault) from self.cause
+        return analyse(self.function, self.knobs(columns))
+
+    def refusal(self, columns: Mapping[str, Any]) -> str:
+        """Return why the template refuses a configuration; empty if it does not.
+
+        One that ends the process is not refused: it is tried where that does no harm.
+        """
+        if self.function is None:
+            return self.error
+        return refusal(self.function, self.knobs(columns))
+
+    def knobs(self, columns: Mapping[str, Any]) -> dict[Knob, int]:
+        """Return the value of each symbol, from those of the columns."""
+        return {knob: int(columns[name]) for name, knob in self.symbols.items()}
+
+
+def failed(source: ValueSource, number: int, error: str, cause: Exception | None) -> Structure:
+    """Return the structure of a run that raised."""
+    if isinstance(source, SymbolicValues):
+        symbols = dict(source.symbols)
+        return Structure(number, tuple(source.decisions), symbols, error=error, cause=cause)
+    return Structure(-1, error=error, cause=cause)
+
+
+def distinct(requirements: Sequence[tuple[Expr, str]]) -> tuple[tuple[Expr, str], ...]:
+    """Drop repetitions and conditions that are plainly true."""
+    found = {
+        (id(condition), message): (condition, message)
+        for condition, message in requirements
+        if not (isinstance(condition, Const) and condition.value)
+    }
+    return tuple(found.values())
