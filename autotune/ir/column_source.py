@@ -6,7 +6,7 @@ again after its last use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from autotune.ir.column_ops import LIMIT
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
 from autotune.ir.intervals import Intervals
 from autotune.ir.printer import excerpt
+from autotune.ir.visitor import operands_first
 
 
 class ColumnSource:
@@ -42,7 +43,7 @@ class ColumnSource:
 
     def root(self, expr: Expr) -> int | bool | None:
         """Write the evaluation of an expression; return its value if that is constant."""
-        for node in _operands_first(expr, lambda node: node.children):
+        for node in operands_first(expr, lambda node: node.children):
             self.intervals.bounds(node)
             self._undefined(node)
         value = self._constant(expr)
@@ -50,7 +51,7 @@ class ColumnSource:
             return bool(value) if expr.dtype == dtypes.BOOL else value
         if not self.names:
             raise IRError(f"`{excerpt(expr)}` divides by zero")
-        for node in _operands_first(expr, self._operands):
+        for node in operands_first(expr, self._operands):
             self._value(node)
         name = self._value(expr)
         target = f"o{self.targets}"
@@ -225,20 +226,6 @@ class ColumnSource:
         exec(compile(text, "<columns>", "exec"), self.space)
         kinds = [np.bool_ if name[0] == "m" else np.float64 for name in registers.names]
         return self.space["run"], kinds
-
-
-def _operands_first(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Expr]:
-    """Yield the nodes that `root` needs, each once and after its operands, however deep."""
-    seen: set[int] = set()
-    stack = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((operand, False) for operand in reversed(operands(node)))
 
 
 class _Registers:

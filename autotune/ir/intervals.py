@@ -23,6 +23,7 @@ from autotune.ir.expr import (
     Select,
 )
 from autotune.ir.printer import excerpt
+from autotune.ir.visitor import operands_first
 
 Bounds = tuple[int, int]
 _FLIP = {">": "<", ">=": "<="}
@@ -48,11 +49,15 @@ class Intervals:
         self._memo: dict[Expr, Bounds] = {}
 
     def bounds(self, node: Expr) -> Bounds:
-        """Return the bounds of `node`."""
-        found = self._memo.get(node)
-        if found is None:
-            found = self._memo[node] = _in_type(self._of(node), node.dtype)
-        return found
+        """Return the bounds of `node`, however deep it is."""
+        if node not in self._memo:
+            for part in operands_first(node, self._unknown):
+                if part not in self._memo:
+                    self._memo[part] = _in_type(self._of(part), part.dtype)
+        return self._memo[node]
+
+    def _unknown(self, node: Expr) -> tuple[Expr, ...]:
+        return tuple(child for child in node.children if child not in self._memo)
 
     def _of(self, node: Expr) -> Bounds:
         if node.lanes != 1 or dtypes.is_float(node.dtype):

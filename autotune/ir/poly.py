@@ -115,3 +115,32 @@ def split_multiple(poly: Poly, divisor: Poly) -> tuple[Poly, Poly]:
                 continue
         rest[monomial] = coefficient
     return quotient, rest
+
+
+def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
+    """Return node / divisor if the division is exact for all knob values, as polynomials show."""
+    if divisor is node:
+        return const(1, node.dtype)
+    by = to_poly(divisor)
+    leading = max(by, key=_degree)
+    quotient: Poly = {}
+    rest = to_poly(node)
+    while rest:
+        monomial = max(rest, key=_degree)
+        left = list(monomial)
+        for atom in leading:
+            place = next((i for i, other in enumerate(left) if other is atom), None)
+            if place is None:
+                return None
+            del left[place]
+        if rest[monomial] % by[leading]:
+            return None
+        term: Poly = {tuple(left): rest[monomial] // by[leading]}
+        quotient = add(quotient, term)
+        rest = add(rest, multiply(term, by), -1)
+    return to_expr(quotient, node.dtype)
+
+
+def _degree(monomial: Monomial) -> tuple[int, list[int]]:
+    """Order monomials by degree, then by their atoms: in an order that products keep."""
+    return len(monomial), sorted((id(atom) for atom in monomial), reverse=True)

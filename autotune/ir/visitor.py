@@ -8,8 +8,8 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Binary, Buffer, Expr, Load, Read, Var
-from autotune.ir.ops import fold
+from autotune.ir.expr import Binary, Buffer, Call, Cast, Expr, Load, Not, Read, Select, Var
+from autotune.ir.ops import cast, fold, gcd, if_then_else, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
     Barrier,
@@ -56,6 +56,20 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
         seen.add(id(node))
         yield node
         stack.extend(reversed(node.children))
+
+
+def operands_first(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Expr]:
+    """Yield the nodes that `root` needs, each once and after its operands, however deep."""
+    seen: set[int] = set()
+    stack = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in reversed(operands(node)))
 
 
 def free_vars(expr: Expr) -> list[Var]:
@@ -224,9 +238,28 @@ class _Substitute(Rewriter):
         if isinstance(node, Binary):
             a, b = self.expr(node.a), self.expr(node.b)
             return node if a is node.a and b is node.b else fold(node.op, a, b)
-        return super().rebuild(node)
+        rebuilt = super().rebuild(node)
+        if rebuilt is node:
+            return node
+        match rebuilt:
+            case Select():
+                return select(*rebuilt.children)
+            case Cast():
+                return cast(rebuilt.dtype, rebuilt.a)
+            case Not():
+                return logical_not(rebuilt.a)
+            case Call(name="if_then_else"):
+                return if_then_else(*rebuilt.children)
+            case Call(name="gcd"):
+                return gcd(*rebuilt.children)
+        return rebuilt
 
 
 def substitute(expr: Expr, mapping: Mapping[Any, Expr]) -> Expr:
     """Replace variables by expressions, folding constants that this creates."""
     return _Substitute(mapping).expr(expr) if mapping else expr
+
+
+def substitute_stmt(stmt: Stmt, mapping: Mapping[Any, Expr]) -> Stmt:
+    """Replace variables by expressions in a statement, folding constants that this creates."""
+    return _Substitute(mapping).stmt(stmt) if mapping else stmt

@@ -1,28 +1,35 @@
-"""Strides of loop variables in the flat index of an access, as AutoTVM reads them off the text.
+"""Strides of loop variables in the flat index of an access, as AutoTVM reads them off a text.
 
 The text is walked depth first, left to right, with a pending factor of 1. A product of a bare
 variable and a constant sets the pending factor; a variable met for the first time takes it, and it
 goes back to 1; a variable met again takes nothing. Divisions, remainders and outer factors are
-transparent.
+transparent. The text is the simplified index, or its normal form for all knob values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from autotune.errors import LoweringError
-from autotune.ir.expr import Binary, Const, Expr, Knob, Var
-from autotune.ir.visitor import walk_expr
-
-if TYPE_CHECKING:
-    from autotune.lowering.index_table import Lookup
+from autotune.ir.expr import Binary, Const, Expr, Var
+from autotune.ir.ops import binary, const, select
+from autotune.lowering.index_forms import (
+    FALSE,
+    TRUE,
+    ZERO,
+    Division,
+    Form,
+    Forms,
+    Opaque,
+    is_knob_only,
+)
 
 NO_MODULUS = -1
+_NO_MODULUS = const(NO_MODULUS)
 UNKNOWN_LENGTH = -1
 
 
-Amount: TypeAlias = "int | Expr | Lookup"
+Amount: TypeAlias = "int | Expr"
 """A number, or what gives it for knob values."""
 
 
@@ -55,6 +62,88 @@ class Analysis(Protocol):
         """Return the truth of a condition that always or never holds, else None."""
 
 
+class FormAnalysis:
+    """Reads a function as it is lowered, for all values of its knobs."""
+
+    def __init__(self) -> None:
+        self._forms = Forms()
+        self._known: dict[Expr, dict[Var, Touch]] = {}
+
+    def enter(self, var: Var, extent: Expr) -> None:
+        """Take note of a loop that opens here."""
+        if self._forms.enter(var, extent):
+            self._known.clear()
+
+    def length(self, extent: Expr) -> int | Expr:
+        """Return the number of iterations over knobs, `UNKNOWN_LENGTH` if more decides it."""
+        return _amount(extent) if is_knob_only(extent) else UNKNOWN_LENGTH
+
+    def touches(self, index: Expr) -> Mapping[Var, Touch]:
+        """Return the touches in the normal form of an index."""
+        found = self._known.get(index)
+        if found is None:
+            walk = _FormWalk(self._forms)
+            walk.visit(self._forms.of(index), TRUE, _NO_MODULUS)
+            found = {var: walk.touch(var) for var in walk.places}
+            self._known[index] = found
+        return found
+
+    def value(self, node: Expr) -> Expr:
+        """Return the integer itself."""
+        return node
+
+    def verdict(self, condition: Expr) -> bool | None:
+        """Return the value of a constant."""
+        return bool(condition.value) if isinstance(condition, Const) else None
+
+
+def _amount(number: Expr) -> int | Expr:
+    return int(number.value) if isinstance(number, Const) else number
+
+
+class _FormWalk:
+    """The walk over a normal form, whose text has a factor at every variable, be it 1.
+
+    Attributes
+    ----------
+    places : dict of Var to list of (condition, factor, modulus)
+        Where each variable may stand, in the order of the text.
+    """
+
+    def __init__(self, forms: Forms) -> None:
+        self.places: dict[Var, list[tuple[Expr, Expr, Expr]]] = {}
+        self._forms = forms
+
+    def visit(self, form: Form, here: Expr, mod: Expr) -> None:
+        """Walk a form that stands in the text under the condition `here`, under a modulus."""
+        for atom, scale in form.scales.items():
+            written = binary("and", here, self._forms.logic.is_nonzero(scale))
+            if written is FALSE:
+                continue
+            match atom:
+                case Var():
+                    self.places.setdefault(atom, []).append((written, scale, mod))
+                case Division():
+                    self.visit(atom.inside, written, atom.divisor if atom.op == "%" else mod)
+                case Opaque():
+                    for part in atom.parts:
+                        self.visit(part, written, mod if atom.modulus is None else atom.modulus)
+
+    def touch(self, var: Var) -> Touch:
+        """Return the size of a variable's factor, and its modulus, where it stands first."""
+        stride: Expr = ZERO
+        mod: Expr = _NO_MODULUS
+        for here, scale, modulus in reversed(self.places[var]):
+            factor = scale
+            if not self._forms.logic.is_nonnegative(scale):
+                factor = binary("max", scale, binary("-", ZERO, scale))
+            stride, mod = select(here, factor, stride), select(here, modulus, mod)
+        moves = self._forms.moves(var)
+        return Touch(
+            _amount(select(moves, stride, ZERO)), _amount(select(moves, mod, _NO_MODULUS))
+        )
+
+
 class TextAnalysis:
     """Reads a simplified function, in which every knob has its value, as it stands."""
 
@@ -63,11 +152,6 @@ class TextAnalysis:
 
     def length(self, extent: Expr) -> int | Expr:
         """Return a constant extent."""
-        knobs = [node for node in walk_expr(extent) if isinstance(node, Knob)]
-        if knobs:
-            raise LoweringError(
-                f"a loop's extent `{extent}` depends on knob {knobs[0].name!r}, which has no value"
-            )
         return int(extent.value) if isinstance(extent, Const) else UNKNOWN_LENGTH
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from autotune.errors import LoweringError
 from autotune.ir import dtypes
 from autotune.ir.columns import ColumnProgram
 from autotune.ir.expr import (
@@ -23,12 +24,18 @@ from autotune.ir.expr import (
     Var,
 )
 from autotune.ir.intervals import interval
-from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, ThreadReduce, seq
-from autotune.ir.visitor import child_stmts, walk_expr
-from autotune.lowering.index_table import IndexTable, Lookup
-from autotune.lowering.strides import ABSENT, Amount, Analysis, TextAnalysis, Touch
-from autotune.lowering.symbolic_strides import SymbolicAnalysis
+from autotune.ir.ops import const
+from autotune.ir.printer import excerpt
+from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, ThreadReduce
+from autotune.ir.visitor import child_stmts, substitute_stmt, walk_expr
+from autotune.lowering.strides import (
+    ABSENT,
+    Amount,
+    Analysis,
+    FormAnalysis,
+    TextAnalysis,
+    Touch,
+)
 from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number, Scratch
 
 _ANNOTATIONS = {
@@ -61,38 +68,27 @@ def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> Lo
     LoweringError
         If a knob has no value.
     """
-    text = _Canonical({knob: (value, value) for knob, value in (knobs or {}).items()})
-    return text_nest(function.with_body(text.stmt(function.body)))
+    values = {knob: const(value, knob.dtype) for knob, value in (knobs or {}).items()}
+    return NestWalk(substitute_stmt(function.body, values), FormAnalysis()).nest(_number)
 
 
 def text_nest(function: Function) -> LoopNest:
     """Return the loop nest of a function without knobs, read off its text as it stands."""
+    return NestWalk(function.body, TextAnalysis()).nest(_number)
 
-    def number(value: Amount) -> Number:
-        assert isinstance(value, int)
+
+def _number(value: Amount) -> Number:
+    if isinstance(value, int):
         return value
-
-    return NestWalk(function, TextAnalysis()).nest(number)
-
-
-class _Canonical(Simplifier):
-    """Simplifies indices as `analyse` does, but keeps every statement, for the rows it makes."""
-
-    def visit_For(self, node: For) -> Stmt:
-        extent = self.expr(node.extent)
-        self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
-        return For(node.var, extent, node.kind, self.stmt(node.body), node.thread_tag)
-
-    def visit_If(self, node: If) -> Stmt:
-        parts = (node.then,) if node.orelse is None else (node.then, node.orelse)
-        return seq(*map(self.stmt, parts))
+    names = [repr(node.name) for node in walk_expr(value) if isinstance(node, Knob)]
+    raise LoweringError(f"`{excerpt(value)}` depends on knob {names[0]}, which has no value")
 
 
 class LoopNestPlan:
     """The loop nests of all candidates of a structure, as one program over knob columns.
 
     A candidate's nest is what `loop_nest` returns for its knobs' values. Only accesses in a branch
-    of an expression that some knob values rule out stay here, for the rows are the same for all.
+    of an expression that knobs alone rule out stay here, for the rows are the same for all.
 
     Parameters
     ----------
@@ -106,31 +102,23 @@ class LoopNestPlan:
     """
 
     def __init__(self, function: Function) -> None:
-        self._walk = NestWalk(function, SymbolicAnalysis())
-        self._constants: dict[Amount, int] = {}
-        self._exprs: dict[Expr, None] = {}
-        tables: dict[IndexTable, None] = {}
+        self._walk = NestWalk(function.body, FormAnalysis())
+        self._constants: dict[Expr, Number] = {}
+        exprs: dict[Expr, None] = {}
         for amount in self._walk.amounts():
-            if isinstance(amount, Lookup):
-                tables[amount.table] = None
-            elif isinstance(amount, Expr):
+            if isinstance(amount, Expr):
                 low, high = interval(amount)
                 if low == high:
                     self._constants[amount] = low
                 else:
-                    self._exprs[amount] = None
-        self._tables = tuple(tables)
-        self._program = ColumnProgram(tuple(self._exprs))
-        names = (*self._program.knobs, *(k.name for table in tables for k in table.knobs))
-        self.knobs = tuple(dict.fromkeys(names))
+                    exprs[amount] = None
+        self._exprs = tuple(exprs)
+        self._program = ColumnProgram(self._exprs)
+        self.knobs = self._program.knobs
 
     def outline(self) -> LoopNest:
         """Return the loop nest with an array of one element wherever candidates differ."""
-        varying: dict[Amount, Number] = {expr: np.ones(1) for expr in self._exprs}
-        for table in self._tables:
-            for touch in table.touches.values():
-                varying.update((lookup, np.ones(1)) for lookup in touch)
-        return self._nest(varying)
+        return self._nest({expr: np.ones(1) for expr in self._exprs})
 
     def nest(
         self,
@@ -154,18 +142,14 @@ class LoopNestPlan:
         """
         columns = columns or {}
         out: list[npt.NDArray[np.float64]] | None = None
-        if scratch is not None and self._program.knobs:
+        if scratch is not None and self.knobs:
             scratch.reset()
-            n = len(columns[self._program.knobs[0]])
+            n = len(columns[self.knobs[0]])
             out = [scratch.take(n) for _ in self._exprs]
-        varying: dict[Amount, Number] = {}
-        varying.update(zip(self._exprs, self._program(columns, out), strict=True))
-        for table in self._tables:
-            varying.update(table.lookup(columns))
-        return self._nest(varying)
+        return self._nest(dict(zip(self._exprs, self._program(columns, out), strict=True)))
 
-    def _nest(self, varying: Mapping[Amount, Number]) -> LoopNest:
-        known: dict[Amount, Number] = {**self._constants, **varying}
+    def _nest(self, varying: Mapping[Expr, Number]) -> LoopNest:
+        known = {**self._constants, **varying}
         return self._walk.nest(lambda a: a if isinstance(a, int) else known[a])
 
 
@@ -200,20 +184,20 @@ class NestWalk:
 
     Parameters
     ----------
-    function : Function
+    body : Stmt
         What to walk.
     analysis : Analysis
         Knows lengths, strides and which conditions are decided.
     """
 
-    def __init__(self, function: Function, analysis: Analysis) -> None:
+    def __init__(self, body: Stmt, analysis: Analysis) -> None:
         self._analysis = analysis
         self._rows: list[_Row] = []
         self._accesses: list[_Access] = []
         self._open: list[int] = []
         self._numbers: dict[str, int] = {}
         self._virtual: set[Var] = set()
-        self._stmt(function.body)
+        self._stmt(body)
 
     def amounts(self) -> list[Amount]:
         """Return every length, stride and modulus."""
