@@ -16,7 +16,7 @@ from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
-from autotune.lowering.conditions import is_knob_only
+from autotune.lowering.index_forms import is_knob_only
 from autotune.lowering.storage import elements
 from autotune.target import GpuLimits, Target
 
