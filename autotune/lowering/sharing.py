@@ -115,7 +115,7 @@ class Conflicts:
         return found
 
     def _between(self, a: Access, b: Access) -> bool:
-        first, second = self._apart(a, b)
+        first, second = self._apart(*self._alone(a, b))
         cases = self._cases(first, second)
         if cases is None:
             return True
@@ -124,6 +124,18 @@ class Conflicts:
             if points[0] is None or points[1] is None or _meet(*points[0], *points[1]):
                 return True
         return False
+
+    def _alone(self, a: Access, b: Access) -> tuple[Access, Access]:
+        """Return the accesses with the variables that only one of them has as loops around it."""
+        used = [{v for e in (x.index, *x.conditions) for v in free_vars(e)} for x in (a, b)]
+        own = {var for var, _ in (*self.threads, *a.free, *b.free)}
+        found = []
+        for access, mine, theirs in zip((a, b), used, reversed(used), strict=True):
+            for var in mine - theirs - own:
+                if var in self.ranges:
+                    access = access.anywhere_in(var, const(self.ranges[var]))
+            found.append(access)
+        return found[0], found[1]
 
     def _apart(self, a: Access, b: Access) -> tuple[Access, Access]:
         """Return the accesses without what both indices add for all threads alike."""

@@ -1,0 +1,167 @@
+"""Vectors lane by lane: the expression of one lane, and which elements move together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from autotune.ir import dtypes
+from autotune.ir.expr import (
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+)
+from autotune.ir.ops import binary, const, fold
+from autotune.ir.stmt import Store
+from autotune.ir.visitor import Rewriter, walk_expr
+
+#: Most bytes that one instruction loads or stores.
+PACK_BYTES = 16
+
+
+class OneLane(Rewriter):
+    """Rewrites vector expressions to those of one lane.
+
+    Parameters
+    ----------
+    lane : Expr
+        Its number.
+    """
+
+    def __init__(self, lane: Expr) -> None:
+        super().__init__()
+        self.lane = lane
+
+    def visit_Ramp(self, node: Ramp) -> Expr:
+        """Return the value in the lane."""
+        return binary("+", self.expr(node.base), binary("*", self.lane, self.expr(node.stride)))
+
+    def visit_Broadcast(self, node: Broadcast) -> Expr:
+        """Return the value that all lanes have."""
+        return self.expr(node.value)
+
+
+def straightened(expr: Expr) -> Expr:
+    """Return a vector expression with loads and indices as ramps where lanes have one distance."""
+    return _Straight().expr(expr)
+
+
+class _Straight(Rewriter):
+    def visit_Load(self, node: Load) -> Expr:
+        index = self.expr(node.index)
+        return Load(node.buffer, straight(index))
+
+
+def straight(index: Expr) -> Expr:
+    """Return an index as a ramp if its lanes are known to have one constant distance."""
+    found = _progression(index) if index.lanes > 1 and not isinstance(index, Ramp) else None
+    if found is None or found[1] == 0:
+        return index
+    return Ramp(found[0], const(found[1], found[0].dtype), index.lanes)
+
+
+def _progression(node: Expr) -> tuple[Expr, int] | None:
+    """Return the first lane of an index and the distance between lanes, if that is one."""
+    match node:
+        case Ramp() if isinstance(node.stride, Const):
+            return node.base, int(node.stride.value)
+        case Broadcast():
+            return node.value, 0
+        case Binary():
+            a, b = _progression(node.a), _progression(node.b)
+            return None if a is None or b is None else _combined(node.op, a, b, node.lanes)
+        case _:
+            return None
+
+
+def _combined(
+    op: str, a: tuple[Expr, int], b: tuple[Expr, int], lanes: int
+) -> tuple[Expr, int] | None:
+    (first, step), (other, further) = a, b
+    if op in ("+", "-"):
+        return fold(op, first, other), step + further if op == "+" else step - further
+    if further or not isinstance(other, Const):
+        return None
+    by = int(other.value)
+    if op == "*":
+        return fold(op, first, other), step * by
+    if op not in ("//", "%") or by < 1:
+        return None
+    base = fold(op, first, other)
+    if step % by == 0:
+        return base, step // by if op == "//" else 0
+    # The first lane is a multiple of something that the others do not reach beyond.
+    if 0 <= step * (lanes - 1) < math.gcd(divisor(first), by):
+        return base, 0 if op == "//" else step
+    return None
+
+
+def eager_loads(expr: Expr) -> Iterator[Load]:
+    """Yield the loads of vectors that an expression makes in any case, each once."""
+    seen: set[Expr] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Load) and node.lanes > 1:
+            yield node
+        lazy = (isinstance(node, Call) and node.name == "if_then_else") or (
+            isinstance(node, Binary) and node.op in ("and", "or")
+        )
+        stack.extend(node.children[:1] if lazy else reversed(node.children))
+
+
+def packed_lanes(buffer: Buffer, index: Expr) -> int:
+    """Return how many lanes of an access may move together, from the first on; 1 if none.
+
+    They lie side by side, and the first of them is known to lie at a multiple of their size from
+    the start of the buffer. Local storage is registers, which do not move.
+    """
+    if not isinstance(index, Ramp) or buffer.scope == "local":
+        return 1
+    if not (isinstance(index.stride, Const) and index.stride.value == 1):
+        return 1
+    most = PACK_BYTES // dtypes.itemsize(buffer.dtype)
+    return math.gcd(most, index.lanes, divisor(index.base))
+
+
+def divisor(expr: Expr) -> int:
+    """Return a number that divides an index in any case: 0 for a constant 0."""
+    match expr:
+        case Const():
+            return abs(int(expr.value))
+        case Binary(op="+" | "-" | "min" | "max"):
+            return math.gcd(divisor(expr.a), divisor(expr.b))
+        case Binary(op="*"):
+            return divisor(expr.a) * divisor(expr.b)
+        case Binary(op="//") if isinstance(expr.b, Const) and expr.b.value > 0:
+            whole, by = divisor(expr.a), int(expr.b.value)
+            return whole // by if whole % by == 0 else 1
+        case Binary(op="%"):
+            return math.gcd(divisor(expr.a), divisor(expr.b))
+        case Select():
+            return math.gcd(divisor(expr.true), divisor(expr.false))
+        case _:
+            return 1
+
+
+def overlaps(store: Store) -> bool:
+    """Whether a value may read in one lane what the store of it writes in another."""
+    return any(
+        isinstance(node, Load) and node.buffer is store.buffer and node.index is not store.index
+        for node in walk_expr(store.value)
+    )
+
+
+def one_lane(store: Store, lane: Expr) -> Store:
+    """Return what a store does in one lane."""
+    rewrite = OneLane(lane)
+    return Store(store.buffer, rewrite.expr(store.index), rewrite.expr(store.value))

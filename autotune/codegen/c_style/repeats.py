@@ -1,0 +1,55 @@
+"""Indices that statements compute in several places, which deserve a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from autotune.ir import dtypes
+from autotune.ir.expr import Binary, Broadcast, Const, Expr, Load, Ramp, Var
+from autotune.ir.stmt import Stmt
+from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
+
+#: Operations from which on an index without divisions is worth a name.
+LEAST_OPERATIONS = 3
+
+
+def repeated(stmt: Stmt, variables: Set[Var]) -> Iterator[Expr]:
+    """Yield indices of some of the variables that are part of several others, inner ones first.
+
+    They read no memory and divide by constants only, so that they may be computed where nothing
+    needs them.
+    """
+    uses: dict[Expr, int] = {}
+    for inner in walk(stmt):
+        for root in stmt_exprs(inner):
+            _count(root, uses)
+    for expr, count in uses.items():
+        if count > 1 and _is_worth_it(expr) and not variables.isdisjoint(free_vars(expr)):
+            yield expr
+
+
+def _count(expr: Expr, uses: dict[Expr, int]) -> None:
+    """Count a use of an expression, and once those of its operands, which come before it.
+
+    Vectors of indices are written as what they begin with.
+    """
+    if isinstance(expr, (Ramp, Broadcast)):
+        _count(expr.children[0], uses)
+        return
+    if expr not in uses:
+        for child in expr.children:
+            _count(child, uses)
+        uses[expr] = 0
+    uses[expr] += 1
+
+
+def _is_worth_it(expr: Expr) -> bool:
+    if not isinstance(expr, Binary) or not dtypes.is_index(expr.dtype) or expr.lanes > 1:
+        return False
+    nodes = list(walk_expr(expr))
+    divisions = [n for n in nodes if isinstance(n, Binary) and n.op in ("//", "%")]
+    if any(isinstance(node, Load) for node in nodes):
+        return False
+    if not all(isinstance(node.b, Const) and node.b.value for node in divisions):
+        return False
+    return bool(divisions) or sum(isinstance(n, Binary) for n in nodes) >= LEAST_OPERATIONS

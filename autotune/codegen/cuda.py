@@ -1,0 +1,244 @@
+"""CUDA C++ from the final form of functions for GPUs: one text with all kernels of a function."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from autotune.codegen.c_style import Statements
+from autotune.codegen.c_style.expressions import Text
+from autotune.codegen.c_style.lanes import PACK_BYTES
+from autotune.codegen.c_style.names import Names
+from autotune.codegen.c_style.statements import constant_elements
+from autotune.codegen.c_style.types import C_TYPES
+from autotune.codegen.cuda_helpers import HEADERS, HELPERS, NAMES, needed
+from autotune.errors import CodegenError
+from autotune.ir import dtypes
+from autotune.ir.expr import Buffer, Const, Expr, Var
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt
+from autotune.ir.visitor import recursive, stmt_exprs, walk, walk_expr
+from autotune.lowering.kernels import Kernel, split_kernels, workspace
+
+#: Most bytes of shared storage that a kernel declares; more is asked for at the launch.
+STATIC_SHARED_BYTES = 48 * 1024
+
+_FUNCTIONS = {
+    "abs": "fabs", "round": "rint", "pow": "pow",
+    "popcount": "__popc", "isnan": "isnan", "sigmoid": "sigmoid",
+}  # fmt: skip
+_SHORT = {"blockIdx": "b", "threadIdx": "t"}
+
+
+@dataclass(frozen=True, eq=False)
+class CUDAKernel:
+    """How one kernel of a source is launched.
+
+    Attributes
+    ----------
+    entry : str
+        Its symbol: `void entry(array pointers..., int64 sizes...)`.
+    kernel : Kernel
+        Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
+    dynamic_shared_bytes : int
+        Shared storage to be asked for at the launch.
+    alignment : int
+        What the addresses of its arrays are multiples of.
+    """
+
+    entry: str
+    kernel: Kernel
+    dynamic_shared_bytes: int
+    alignment: int = PACK_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class CUDASource:
+    """CUDA C++ of one function.
+
+    Attributes
+    ----------
+    text : str
+        The whole text.
+    kernels : tuple of CUDAKernel
+        Its kernels, in the order in which they run.
+    workspace : tuple of Buffer
+        Temporaries that kernels hand on, which the caller allocates.
+    """
+
+    text: str
+    kernels: tuple[CUDAKernel, ...]
+    workspace: tuple[Buffer, ...]
+
+
+@recursive
+def emit(function: Function) -> CUDASource:
+    """Write a function in its final form for GPUs as CUDA C++.
+
+    Arrays are promised not to overlap and to begin at multiples of 16 bytes.
+
+    Raises
+    ------
+    CodegenError
+        If the function holds something that has no meaning in a kernel.
+    """
+    kernels, texts = [], []
+    helpers: dict[str, None] = {}
+    types: set[str] = set()
+    for kernel in split_kernels(function):
+        body = _Body(kernel)
+        texts.append(body.text())
+        kernels.append(CUDAKernel(body.entry, kernel, body.dynamic_bytes))
+        helpers.update(body.helpers)
+        types |= body.types
+    headers = [HEADERS[dtype] for dtype in sorted(types) if dtype in HEADERS]
+    parts = [*headers, *(HELPERS[name].strip("\n") for name in needed(helpers)), *texts]
+    text = "\n".join(headers) + "\n\n" * bool(headers)
+    text += "\n\n".join(parts[len(headers) :]) + "\n"
+    return CUDASource(text, tuple(kernels), workspace(function))
+
+
+class _Body(Statements):
+    """One kernel under construction."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(Names(frozenset(NAMES)))
+        self.kernel = kernel
+        self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.name)}_kernel"
+        self.names.fresh(self.entry)
+        self.types: set[str] = set()
+        self.dynamic_bytes = 0
+
+    # -- the kernel as a whole ---------------------------------------------------------------------
+
+    def text(self) -> str:
+        """Return the text of the kernel."""
+        function = self.kernel.function
+        parameters = [self._parameter(buffer) for buffer in function.params]
+        for size in function.sizes:
+            name = self.names.fresh(size.name)
+            self.texts[size] = Text(name, is_long=True)
+            parameters.append(f"long long {name}")
+        self._nest(function.body)
+        head = f'extern "C" __global__ void {self._bounds()}{self.entry}('
+        together = f"{head}{', '.join(parameters)}) {{"
+        if len(together) > 100:
+            together = ",\n".join([head, *(f"    {p}" for p in parameters)]).replace("(,", "(")
+            together += ") {"
+        return "\n".join([together, *self.lines, "}"])
+
+    def _parameter(self, buffer: Buffer) -> str:
+        self.types.add(buffer.dtype)
+        name = self.buffers[buffer] = self.names.fresh(buffer.name)
+        constant = "" if buffer in self.kernel.function.outputs else "const "
+        return f"{constant}{C_TYPES[buffer.dtype]}* __restrict__ {name}"
+
+    def _bounds(self) -> str:
+        if not all(isinstance(extent, Const) for extent in self.kernel.block):
+            return ""
+        threads = math.prod(int(e.value) for e in self.kernel.block if isinstance(e, Const))
+        return f"__launch_bounds__({threads}) "
+
+    def _nest(self, stmt: Stmt) -> None:
+        """Name blocks and threads, lay out shared storage, then write what one thread does."""
+        used = {id(node) for node in _variables(stmt)}
+        loops: list[For] = []
+        shared: list[Buffer] = []
+        while isinstance(stmt, (For, Allocate)):
+            if isinstance(stmt, For):
+                if stmt.kind is not LoopKind.THREAD:
+                    break
+                loops.append(stmt)
+            elif stmt.buffer.scope == "shared":
+                shared.append(stmt.buffer)
+            else:
+                break
+            stmt = stmt.body
+        for axes in _SHORT:
+            own = [loop for loop in reversed(loops) if loop.thread_tag.startswith(axes)]
+            names = [self._axis(loop) for loop in own if id(loop.var) in used]
+            if names:
+                self.line(f"const int {', '.join(names)};")
+        self._share(shared)
+        self.body(stmt, {loop.var for loop in loops})
+
+    def _axis(self, loop: For) -> str:
+        """Return the definition of a variable for an axis of blocks or threads."""
+        self.simplifier.bind(loop.var, 0, max(0.0, self.simplifier.bounds(loop.extent)[1] - 1))
+        axes, axis = loop.thread_tag.split(".")
+        name = self.names.fresh(f"{_SHORT[axes]}{axis}")
+        self.texts[loop.var] = Text(name)
+        return f"{name} = {loop.thread_tag}"
+
+    # -- storage -----------------------------------------------------------------------------------
+
+    def _share(self, buffers: list[Buffer]) -> None:
+        """Declare shared storage: arrays, or parts of what is asked for at the launch."""
+        sizes = [self._size(buffer) * dtypes.itemsize(buffer.dtype) for buffer in buffers]
+        is_dynamic = sum(sizes) > STATIC_SHARED_BYTES
+        whole = ""
+        if is_dynamic:
+            whole = self.names.fresh("shared")
+            self.line(f"extern __shared__ __align__({PACK_BYTES}) unsigned char {whole}[];")
+        for buffer, size in zip(buffers, sizes, strict=True):
+            self.types.add(buffer.dtype)
+            name = self.buffers[buffer] = self.names.fresh(buffer.name)
+            kind = C_TYPES[buffer.dtype]
+            if is_dynamic:
+                at = f"{whole} + {self.dynamic_bytes}" if self.dynamic_bytes else whole
+                self.line(f"{kind}* {name} = reinterpret_cast<{kind}*>({at});")
+                self.dynamic_bytes += -(-size // PACK_BYTES) * PACK_BYTES
+            else:
+                count = size // dtypes.itemsize(buffer.dtype)
+                self.line(f"__shared__ __align__({PACK_BYTES}) {kind} {name}[{count}];")
+
+    def declare(self, buffer: Buffer, name: str) -> None:
+        """Write the declaration of local storage."""
+        if buffer.scope != "local":
+            raise CodegenError(f"{buffer.scope} storage of {buffer.name!r} inside threads")
+        self.types.add(buffer.dtype)
+        count = "" if buffer in self.scalars else f"[{self._size(buffer)}]"
+        self.line(f"{C_TYPES[buffer.dtype]} {name}{count};")
+
+    def _size(self, buffer: Buffer) -> int:
+        size = constant_elements(buffer)
+        if size is None:
+            raise CodegenError(
+                f"{buffer.scope} storage of {buffer.name!r} has a size that is not known when the "
+                "kernel is compiled; give it a constant one"
+            )
+        return max(1, size)
+
+    # -- CUDA --------------------------------------------------------------------------------------
+
+    def barrier(self) -> str:
+        """Return the statement that lets the threads of a block wait for one another."""
+        return "__syncthreads();"
+
+    def function(self, name: str, dtype: str) -> str:
+        """Return what an intrinsic is called for operands of a type."""
+        spelled = _FUNCTIONS.get(name, name)
+        if name == "sigmoid":
+            return self.helper(name)
+        if name == "popcount":
+            return f"{spelled}ll" if dtypes.bits(dtype) == 64 else spelled
+        return spelled if name == "isnan" or dtype == "float64" else f"{spelled}f"
+
+    def widened(self, text: str, dtype: str) -> str:
+        """Return a half float as float."""
+        return f"{'__half2float' if dtype == 'float16' else '__bfloat162float'}({text})"
+
+    def narrowed(self, text: str, dtype: str) -> str:
+        """Return a float rounded to a half type."""
+        self.types.add(dtype)
+        return f"{'__float2half_rn' if dtype == 'float16' else '__float2bfloat16_rn'}({text})"
+
+
+def _variables(stmt: Stmt) -> list[Expr]:
+    return [
+        node
+        for inner in walk(stmt)
+        for expr in stmt_exprs(inner)
+        for node in walk_expr(expr)
+        if isinstance(node, Var)
+    ]

@@ -1,0 +1,78 @@
+"""Functions that CUDA sources bring along: only those that a kernel calls are written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+HEADERS = {"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}
+
+HELPERS = {
+    "pack": """
+// N elements that move together.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T lanes[N];
+  __device__ T& operator[](int lane) { return lanes[lane]; }
+  __device__ const T& operator[](int lane) const { return lanes[lane]; }
+};
+
+template <int N, typename T>
+__device__ Pack<T, N>& pack(T* first) {
+  return *reinterpret_cast<Pack<T, N>*>(first);
+}
+
+template <int N, typename T>
+__device__ const Pack<T, N>& pack(const T* first) {
+  return *reinterpret_cast<const Pack<T, N>*>(first);
+}
+""",
+    "minimum": """
+// The smaller one, or a NaN if there is one.
+template <typename T>
+__device__ T minimum(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+""",
+    "maximum": """
+// The larger one, or a NaN if there is one.
+template <typename T>
+__device__ T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+""",
+    "sigmoid": """
+__device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+""",
+    "floor_divide": """
+// The quotient rounded down; 0 for a division by 0.
+template <typename T>
+__device__ T floor_divide(T a, T b) {
+  if (b == 0) return 0;
+  if (T(-1) < 0 && b == T(-1)) return T(0) - a;
+  T quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+""",
+    "floor_modulo": """
+// The remainder with the sign of the divisor; 0 for a division by 0.
+template <typename T>
+__device__ T floor_modulo(T a, T b) {
+  if (b == 0 || (T(-1) < 0 && b == T(-1))) return 0;
+  T rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+""",
+}
+
+#: Names that kernels must not give to anything else.
+NAMES = (
+    *HELPERS, "Pack", "min", "max", "abs", "threadIdx", "blockIdx", "blockDim", "gridDim",
+    "warpSize", "exp", "log", "sin", "cos", "pow", "sqrt", "floor", "ceil", "round", "trunc",
+)  # fmt: skip
+
+
+def needed(helpers: Iterable[str]) -> list[str]:
+    """Return the helpers in the order in which they are written out."""
+    wanted = set(helpers)
+    return [name for name in HELPERS if name in wanted]
