@@ -55,6 +55,9 @@ class _Plan:
     def size(self) -> int:
         return int(self.draw(st.sampled_from((1, 2, 3, 4, 5, 6, 7, 8, 9, 12))))
 
+    def dtype(self) -> str:
+        return str(self.draw(st.sampled_from(("float32", "float32", "float16", "int32", "int8"))))
+
     def factor(self) -> int:
         return int(self.draw(st.sampled_from((1, 2, 2, 3, 4, 4, 5))))
 
@@ -128,7 +131,8 @@ class _Plan:
 
 def _matmul(plan: _Plan) -> Scheduled:
     m, n, k = (plan.size() for _ in range(3))
-    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    dtype = plan.dtype()
+    A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     r = te.reduce_axis((0, k), name="k")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
     s = te.create_schedule(C.op)
@@ -138,8 +142,8 @@ def _matmul(plan: _Plan) -> Scheduled:
 
 def _transpose(plan: _Plan) -> Scheduled:
     m, n = plan.size(), plan.size()
-    A = te.placeholder((m, n), name="A")
-    O = te.compute((n, m), lambda i, j: A[j, i] + 1.0, name="O")  # noqa: E741
+    A = te.placeholder((m, n), plan.dtype(), name="A")
+    O = te.compute((n, m), lambda i, j: A[j, i] + 1, name="O")  # noqa: E741
     s = te.create_schedule(O.op)
     cache = s.cache_read(A, "shared", [O])
     block, _ = plan.tile(s[O], s[O].op.axis, inner=plan.chance())
