@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from autotune.errors import CodegenError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
 from autotune.ir.ops import binary, const
+from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
     Allocate,
     Barrier,
@@ -128,12 +129,12 @@ class _Threads:
                     )
                 )
             case For(var, extent, kind, body):
-                _require_uniform(extent, axes, f"in loop {var.name!r} of `{extent}` rounds")
+                _require_uniform(extent, axes, f"in loop {var.name!r} of length")
                 if kind is LoopKind.THREAD:
                     return self._whole(body, (*axes, stmt))
                 return For(var, extent, LoopKind.SERIAL, self._whole(body, axes))
             case If(condition, then, orelse):
-                _require_uniform(condition, axes, f"under the condition `{condition}`")
+                _require_uniform(condition, axes, "under the condition")
                 sides = (then, Seq(()) if orelse is None else orelse)
                 yes, no = (
                     self._whole(side, axes) if _waits(side) else self._part(side, axes)
@@ -150,7 +151,7 @@ class _Threads:
     def _allocation(self, buffer: Buffer, body: Stmt, axes: tuple[For, ...]) -> Stmt:
         """Return an allocation of one block, of one thread if no barrier is crossed, or of all."""
         for extent in buffer.shape:
-            _require_uniform(extent, axes, f"where {buffer.name!r} has the size `{extent}`")
+            _require_uniform(extent, axes, f"where {buffer.name!r} has the size")
         if buffer.scope == "shared":
             return Allocate(buffer, self._whole(body, axes))
         uses = [looped for part, looped in _pieces(body, False) if buffer in _all_accessed(part)]
@@ -173,8 +174,9 @@ def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
     """Refuse what differs from thread to thread around a barrier."""
     if not is_uniform(expr, {axis.var for axis in axes}):
         raise CodegenError(
-            f"a barrier stands {where}, which differs between the threads of a block: all of them "
-            "must come to it; put the condition around what is between barriers instead"
+            f"a barrier stands {where} `{excerpt(expr)}`, which differs between the threads of a "
+            "block: all of them must come to it; put the condition around what is between barriers "
+            "instead"
         )
 
 

@@ -29,6 +29,7 @@ from autotune.ir.expr import (
 )
 from autotune.ir.intrinsics import INTRINSICS, Intrinsic
 from autotune.ir.ops import const
+from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
     Allocate,
     Barrier,
@@ -116,10 +117,11 @@ class _Verifier:
                 self.expr(condition)
                 if condition.dtype != dtypes.BOOL:
                     self.fail(f"the condition `{condition}` is {_type(condition)}, not a bool")
-                self.under_mask(condition.lanes, f"the condition `{condition}`")
+                what = f"the condition `{excerpt(condition)}`"
+                self.under_mask(condition.lanes, what)
                 outer = self.mask
                 self.mask = max(outer, condition.lanes)
-                with self.where(condition, f"the condition `{condition}`"):
+                with self.where(condition, what):
                     self.inside(child_stmts(stmt))
                 self.mask = outer
             case Allocate(buffer, body):

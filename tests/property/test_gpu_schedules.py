@@ -56,6 +56,7 @@ def test_threads_compute_what_the_program_says_in_every_way(plan: Scheduled) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @examples(2000)
 @given(gpu_schedules())
 def test_many_schedules_of_threads_compute_what_the_program_says(plan: Scheduled) -> None:
