@@ -81,6 +81,7 @@ def _run(options: RunOptions, begin: float) -> None:
             measurers[0].start()  # it starts up while the template is traced here
             for plan in plans:
                 _require_feasible(plan.task)
+            _load_trees(plans)
             around.enter_context(display)
             sessions = []
             for plan, measurer in zip(plans, measurers, strict=True):
@@ -118,6 +119,15 @@ def _require_feasible(task: Task) -> None:
         _ = task.default_index
     except SpaceError as error:
         raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
+
+
+def _load_trees(plans: Sequence[Plan]) -> None:
+    """Load what trees are grown by, if a search will be long enough, while workers start up."""
+    from autotune.cost_model.xgb import load_alone
+    from autotune.tuner.session import is_long
+
+    if any(p.options.tuner == "model" and is_long(p.options.limits.trials) for p in plans):
+        load_alone()
 
 
 def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:

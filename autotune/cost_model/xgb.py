@@ -6,6 +6,7 @@ XGBoost is loaded by the first fit, and used through ``DMatrix``, ``train``, ``g
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,21 @@ from autotune.cost_model.base import (
     IndexVector,
     check_training_data,
 )
+
+
+def load_alone() -> None:
+    """Load XGBoost without scikit-learn: for a process in which nobody else uses it.
+
+    XGBoost imports it where it is installed, for estimators that are not used here, which takes
+    several times as long as all the rest.
+    """
+    if "xgboost" in sys.modules or "sklearn" in sys.modules:
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]
+    try:
+        import xgboost  # noqa: F401
+    finally:
+        del sys.modules["sklearn"]
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,12 @@ class Structures:
 
     def of(self, values: Mapping[str, object]) -> Structure:
         """Return the structure of one configuration, tracing it if it is new."""
+        if self._latest is None or self._latest[0] != values:
+            found = self._find(values)
+            self._latest = dict(values), found
+        return self._latest[1]
+
+    def _find(self, values: Mapping[str, object]) -> Structure:
         if not self.untraceable:
             for node, _ in self.tree.walk(self.columns_of(values), 1):
                 if node.structure is not None:
@@ -110,7 +116,7 @@ class Structures:
                 self.trace(values)
                 if self.untraceable:
                     break
-        return self._single(values)
+        return self._single_run(values)
 
     def instantiate(self, values: Mapping[str, object]) -> Function:
         """Return the analysed function of one configuration.
@@ -274,12 +280,6 @@ class Structures:
     def _probe(self, run: Callable[[Callable[[], object]], object]) -> Fault | None:
         return probe(run, self._trace_timeout_s)
 
-    def _single(self, values: Mapping[str, object]) -> Structure:
-        """Run the template for one configuration, unless it was the last one, too."""
-        if self._latest is None or self._latest[0] != values:
-            self._latest = dict(values), self._single_run(values)
-        return self._latest[1]
-
     def _single_run(self, values: Mapping[str, object]) -> Structure:
         source = ConcreteValues(self.table, values)
         fault = self._probe(lambda _: self._attempt(source)) if self._guarded else None
@@ -363,7 +363,7 @@ class Structures:
         return self._source_file or inspect.getfile(type(self))
 
     def _give_up(self, reason: str, place: str) -> None:
-        self.untraceable = reason
+        self.untraceable, self._latest = reason, None
         warnings.warn(
             f"template {self.name!r} cannot be traced, so each configuration is lowered on its "
             f"own, which is slower: {reason.removeprefix('template: ')} [{place}]",

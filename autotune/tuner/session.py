@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -43,7 +42,7 @@ AT_A_TIME = 16
 """Candidates that are claimed and built before the first of them runs, at most."""
 
 LONG_RUN = 24
-"""Trials of a run that is long enough for its tuner to need everything it has."""
+"""With more trials a run is long: its tuner will need everything it has."""
 
 MOST_REFUSED = 1000
 """Proposals refused in a row after which no legal one is expected any more."""
@@ -262,8 +261,7 @@ class Session:
     def _measure_some(self, indices: Sequence[int], rest: int) -> None:
         """Measure a few candidates, the first of those that are still to be measured now."""
         # What is traced is traced now: that is for one thread at a time.
-        indices = [index for index in indices if not self._refuses(index)]
-        self.trials.draft(indices)
+        indices = [index for index in indices if self._drafts(index)]
         with (
             meanwhile(functools.partial(self._think, rest)) as alone,
             contextlib.closing(self._results(indices, alone)) as results,
@@ -281,11 +279,11 @@ class Session:
     def _think(self, rest: int) -> None:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
         trials = self.limits.trials
-        left = math.inf if trials is None else trials - len(self.trials)
-        if not self._prepared and left > LONG_RUN:
+        left = None if trials is None else trials - len(self.trials)
+        if not self._prepared and is_long(left):
             self._tuner.prepare()
             self._prepared = True
-        if left > rest:
+        if left is None or left > rest:
             self._tuner.think()
 
     def _results(
@@ -313,10 +311,10 @@ class Session:
             elif index not in self.trials.by_index:
                 self._deferred.append(index)
 
-    def _refuses(self, index: int) -> bool:
-        """Whether a configuration may not be built, which is known of some only when they come.
+    def _drafts(self, index: int) -> bool:
+        """Draft the record of a configuration, unless the template refuses it; return whether.
 
-        It is told to the tuner, and no trial.
+        That is known of some only when they come: it is told to the tuner, and no trial.
         """
         rule = self.task.refusal(index)
         if rule:
@@ -324,7 +322,9 @@ class Session:
             self.refused[index] = rule
             self._refused_since += 1
             self._untold.append(Observation(index, None, MeasureErrorNo.INSTANTIATION_ERROR))
-        return bool(rule)
+        else:
+            self.trials.draft(index)
+        return not rule
 
     def _still_wanted(self, candidate: MeasureInput) -> bool:
         self._recall()
@@ -403,6 +403,11 @@ class Session:
             refused=dict(Counter(self.refused.values()).most_common()),
         )
         self.on_event(Finished(self.summary, self.job))
+
+
+def is_long(trials: int | None) -> bool:
+    """Whether a run of so many trials, None for any number, is long."""
+    return trials is None or trials > LONG_RUN
 
 
 def _observation(index: int, record: Record) -> Observation:

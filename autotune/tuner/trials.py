@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -120,10 +119,9 @@ class Trials:
         self._claimed.clear()
         self._drafts.clear()
 
-    def draft(self, indices: Iterable[int]) -> None:
-        """Work out ahead what records of these configurations say beside their results."""
-        for index in indices:
-            self._draft(index)
+    def draft(self, index: int) -> None:
+        """Work out ahead what a record of this configuration says beside its result."""
+        self._draft(index)
 
     def add(self, index: int, result: MeasureResult) -> Record | None:
         """Log a measurement; None if somebody else has logged that configuration meanwhile."""

@@ -110,3 +110,14 @@ def test_importing_tuners_and_models_does_not_load_xgboost():
         "assert not {'xgboost', 'pandas', 'scipy'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_xgboost_is_loaded_without_scikit_learn_and_works():
+    code = (
+        "import sys; import numpy as np; from autotune.cost_model.xgb import *\n"
+        "load_alone(); assert 'sklearn' not in sys.modules\n"
+        "model = XGBCostModel(); rows = np.arange(8, dtype=np.float32)[:, None]\n"
+        "model.fit(rows, np.arange(8.0)); assert np.argmax(model.predict(rows)) == 7\n"
+        "assert 'sklearn' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
