@@ -184,6 +184,8 @@ class TaskFeatures:
         Its space is explored.
     sample : int
         Candidates looked at to see which columns vary; always the same ones.
+    repeats : bool
+        Keep columns that repeat another one.
 
     Attributes
     ----------
@@ -191,7 +193,7 @@ class TaskFeatures:
         Names of the columns: ``knob/NAME`` and those of `get_flatten_name`.
     """
 
-    def __init__(self, task: Task, sample: int = 2048) -> None:
+    def __init__(self, task: Task, sample: int = 2048, repeats: bool = False) -> None:
         self._task = task
         self._knobs = _KnobColumns(task.space)
         self._structures: dict[int, _StructureColumns | None] = {}
@@ -200,9 +202,14 @@ class TaskFeatures:
         sources = (self._structure(number) for number in np.unique(task.classify(looked_at)))
         own = dict.fromkeys(name for source in sources if source for name in source.names)
         self.names: tuple[str, ...] = (*self._knobs.names, *own)
-        self.names = tuple(_distinct(self.names, self.matrix(looked_at)))
+        self.names = tuple(_varying(self.names, self.matrix(looked_at), repeats))
 
-    def matrix(self, indices: IntArray, names: Sequence[str] | None = None) -> FloatMatrix:
+    def matrix(
+        self,
+        indices: IntArray,
+        names: Sequence[str] | None = None,
+        out: FloatMatrix | None = None,
+    ) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names)).
 
         Columns are contiguous. Safe to call from several threads.
@@ -212,11 +219,13 @@ class TaskFeatures:
         indices : int64 (n,)
         names : sequence of str, optional
             Only these columns, in this order; by default all. Nothing else is evaluated.
+        out : float32 (n, len(names)), optional
+            What to fill and return; fresh memory takes longer.
         """
         rows = np.asarray(indices, np.int64)
         wanted = self.names if names is None else tuple(names)
         places = {name: place for place, name in enumerate(wanted)}
-        out = np.zeros((len(rows), len(wanted)), np.float32, order="F")
+        out = np.empty((len(rows), len(wanted)), np.float32, order="F") if out is None else out
         jobs = [partial(self._knobs.fill, rows, part, places, out) for part in _parts(len(rows))]
         numbers = self._task.classify(rows)
         for number in np.unique(numbers):
@@ -243,12 +252,15 @@ class TaskFeatures:
         out: FloatMatrix,
     ) -> None:
         """Write the loops' features of the candidates ``rows[where]``, all of one structure."""
-        wanted = [name for name in places if name in structure.names]
-        if not wanted:
-            return
         # Neighbours in one structure are written as a block, which is far faster.
         block = where[-1] - where[0] + 1 == len(where)
         target: slice | IntArray = slice(where[0], where[-1] + 1) if block else where
+        wanted = [name for name in places if name in structure.names]
+        for name, place in places.items():
+            if name not in structure.names and name not in self._knobs.names:
+                out[target, place] = 0.0
+        if not wanted:
+            return
         columns = self._task.space.columns(rows[target], structure.knobs)
         try:
             memory = self._memories.pop()
@@ -349,12 +361,12 @@ class _KnobColumns:
             yield from ((f"knob/{own}", values) for own, values in zip(*found, strict=True))
 
 
-def _distinct(names: Sequence[str], matrix: FloatMatrix) -> Iterator[str]:
-    """Yield the names of the columns that vary, each of several equal ones once."""
+def _varying(names: Sequence[str], matrix: FloatMatrix, repeats: bool) -> Iterator[str]:
+    """Yield the names of the columns that vary, of several equal ones the first or all."""
     seen: set[bytes] = set()
     for place, name in enumerate(names):
         column = matrix[:, place]
         text = column.tobytes()
-        if text not in seen and np.any(column != column[:1]):
+        if (repeats or text not in seen) and np.any(column != column[:1]):
             seen.add(text)
             yield name

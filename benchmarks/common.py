@@ -79,22 +79,30 @@ def paired(
 def parser(description: str) -> argparse.ArgumentParser:
     """Return an argument parser with the options all benchmarks take."""
     found = argparse.ArgumentParser(description=description)
-    found.add_argument("--json", action="store_true", help="print the report as JSON")
+    found.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="print the report as JSON, or write it to a file",
+    )
     found.add_argument("--save", action="store_true", help="write it to benchmarks/results too")
     return found
 
 
-def report(name: str, rows: Sequence[Row], as_json: bool, save: bool) -> None:
-    """Print the rows, as a table or as JSON, and save them if asked to."""
+def report(name: str, rows: Sequence[Row], as_json: str | None, save: bool) -> None:
+    """Print the rows, as a table or (to the file `as_json`, "-" is here) as JSON; save them."""
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     device = environment.device(Target.of("llvm"))
     result = {"device": device, "date": date, "rows": [asdict(r) for r in rows]}
     if save:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    if as_json:
+    if as_json == "-":
         print(json.dumps(result))
         return
+    if as_json is not None:
+        Path(as_json).write_text(json.dumps(result) + "\n")
     print(f"{result['device']}\n{date}")
     for r in rows:
         aim = "" if r.aim is None else f"aim {r.aim:g}: {'met' if r.met else 'missed'}"
