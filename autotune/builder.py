@@ -7,21 +7,26 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autotune.errors import InstantiationError, UsageError
+from autotune.errors import InstantiationError, SaveError, UsageError
 from autotune.history import valid_records
 from autotune.ir.stmt import Function
+from autotune.ir.visitor import is_raw
 from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
+from autotune.rtc.raw import RawFunction
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
 from autotune.te.tensor import Tensor
 from records import Record, RecordStore
 from search_spaces import Config
+
+if TYPE_CHECKING:
+    from autotune.runtime.llvm import CompiledFunction
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +75,7 @@ class BuiltFunction:
         config: Config | None = None,
         record: Record | None = None,
     ) -> None:
-        # Imported here, so that listings and search spaces need no compiler.
-        from autotune.runtime.llvm import compile_function
-
-        self._compiled = compile_function(function, target)
+        self._compiled = _compiled(function, target)
         self.function = function
         self.target = target
         self.workload = workload
@@ -89,7 +91,7 @@ class BuiltFunction:
         """Run on arrays of the CPU, inputs then outputs, which are written in place.
 
         Arrays are NumPy's or offer their memory through ``__array_interface__`` or DLPack, and
-        are never copied.
+        are never copied. A kernel as text takes arrays of a GPU, and is not waited for.
 
         Raises
         ------
@@ -126,6 +128,11 @@ class BuiltFunction:
         """
         from autotune.runtime.save import save
 
+        if isinstance(self._compiled, RawFunction):
+            raise SaveError(
+                f"{self.function.name} is a kernel as text, which is not saved: build it where it "
+                "is used"
+            )
         save(
             self._compiled,
             path,
@@ -137,6 +144,15 @@ class BuiltFunction:
     def __repr__(self) -> str:
         what = self.function.name if self.workload is None else self.workload.key
         return f"<built {what} for {self.target}>"
+
+
+def _compiled(function: Function, target: Target) -> CompiledFunction | RawFunction:
+    if is_raw(function):
+        return RawFunction(function, target)
+    # Imported here, so that listings and search spaces need no compiler.
+    from autotune.runtime.llvm import compile_function
+
+    return compile_function(function, target)
 
 
 def build(

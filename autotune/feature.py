@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir.stmt import Function
+from autotune.ir.visitor import is_raw
 from autotune.lowering.autotvm08 import autotvm08_loops
 from autotune.lowering.nest import lower_schedule
 from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest, text_nest
@@ -275,7 +276,9 @@ class TaskFeatures:
         if number not in self._structures:
             structure = self._task.structures[number] if number >= 0 else None
             function = None if structure is None else structure.function
-            self._structures[number] = None if function is None else _StructureColumns(function)
+            self._structures[number] = (
+                None if function is None or is_raw(function) else _StructureColumns(function)
+            )
         return self._structures[number]
 
 

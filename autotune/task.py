@@ -27,7 +27,7 @@ from autotune.target import Target
 from autotune.template import Template
 from autotune.templates import find_template
 from autotune.trace.explore import classify, explore
-from autotune.trace.identity import code_hash, digest, schedule_lines
+from autotune.trace.identity import code_hash, digest, function_lines, schedule_lines
 from autotune.trace.probe import TRACE_TIMEOUT_S
 from autotune.trace.silence import silenced
 from autotune.trace.structure import Structure
@@ -414,6 +414,8 @@ class Task:
         found = self._digests.get(structure)
         if found is None:
             lines = [self.workload.key, *schedule_lines(structure.schedule)]
+            if structure.schedule is None and structure.function is not None:
+                lines += function_lines(structure.function)  # a kernel as text
             found = self._digests[structure] = digest(lines)
         return {"space": self._space_fingerprint, "template": found}
 

@@ -28,6 +28,7 @@ from autotune.ir.stmt import (
     If,
     LoopKind,
     Produce,
+    Raw,
     Seq,
     Stmt,
     Store,
@@ -147,5 +148,8 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             return f"{pad}{into} = thread_reduce({combiner.name}, {given}, over=[{over}])\n"
         case Barrier():
             return f"{pad}barrier()\n"
+        case Raw(_, text, defines, values):
+            macros = [f"#define {n} {expr_text(v)}" for n, v in zip(defines, values, strict=True)]
+            return "".join(f"{line}\n" for line in [*macros, *text.strip("\n").splitlines()])
         case _:
             raise TypeError(f"unknown statement {type(node).__name__}")

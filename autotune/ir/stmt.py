@@ -127,6 +127,28 @@ class ThreadReduce(Stmt):
     threads: tuple[Expr, ...]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Raw(Stmt):
+    """Source text that only a GPU's compiler understands: all that the threads around it do.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel in the text. It takes the function's parameters, as pointers.
+    text : str
+        The kernel, and what goes with it.
+    defines : tuple of str
+        Macros that stand before the text, ...
+    values : tuple of Expr
+        ... and their values.
+    """
+
+    name: str
+    text: str
+    defines: tuple[str, ...]
+    values: tuple[Expr, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Function:
     """A lowered function.

@@ -37,6 +37,7 @@ from autotune.ir.stmt import (
     Function,
     If,
     LoopKind,
+    Raw,
     Stmt,
     Store,
     ThreadReduce,
@@ -132,6 +133,9 @@ class _Verifier:
                 self.buffers.discard(id(buffer))
             case ThreadReduce():
                 self.thread_reduce(stmt)
+            case Raw(values=values):
+                for value in values:
+                    self.expr(value)
             case Barrier():
                 if self.alone:
                     self.fail(f"not all threads of a block come to a barrier: {self.alone} differs")

@@ -14,8 +14,10 @@ from autotune.ir.stmt import (
     Allocate,
     Barrier,
     For,
+    Function,
     If,
     Produce,
+    Raw,
     Seq,
     Stmt,
     Store,
@@ -108,6 +110,8 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return stmt.buffer.shape
         case ThreadReduce():
             return (*stmt.operands, *stmt.threads)
+        case Raw():
+            return stmt.values
         case _:
             return ()
 
@@ -129,6 +133,11 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
         node = stack.pop()
         yield node
         stack.extend(reversed(child_stmts(node)))
+
+
+def is_raw(function: Function) -> bool:
+    """Whether a function is a kernel as text."""
+    return any(isinstance(stmt, Raw) for stmt in walk(function.body))
 
 
 class Rewriter:
@@ -215,6 +224,11 @@ class Rewriter:
                 if all(new is old for new, old in same):
                     return node
                 return ThreadReduce(combiner, values, results, axes)
+            case Raw(name, text, defines, values):
+                new_values = tuple(map(self.expr, values))
+                if all(new is old for new, old in zip(new_values, values, strict=True)):
+                    return node
+                return Raw(name, text, defines, new_values)
             case Barrier():
                 return node
             case _:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
-from autotune.ir.visitor import free_vars, recursive, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import free_vars, is_raw, recursive, stmt_exprs, walk, walk_expr
 from autotune.lowering.facts import has_conditions
 from autotune.lowering.finalise import drop_marks, finalise, listing
 from autotune.lowering.gpu_nest import gather_threads, lift_shared
@@ -47,12 +47,16 @@ def finalise_kernels(function: Function) -> Function:
 def final_form(function: Function, target: Target) -> Function:
     """Return an analysed function in the form that backends of `target` take.
 
+    A kernel as text is left as it is: its compiler does the rest.
+
     Raises
     ------
     LoweringError
         If it cannot be carried out there.
     """
-    return finalise(function) if target.gpu is None else finalise_kernels(function)
+    if target.gpu is None:
+        return finalise(function)
+    return function if is_raw(function) else finalise_kernels(function)
 
 
 def finalising_kernels(function: Function) -> Iterator[Function]:

@@ -17,7 +17,7 @@ from autotune.rtc.header import IndexType, device_text
 from autotune.rtc.operators import UnaryOperator, accumulation, find_unary
 from autotune.rtc.vectors import VectorPlan, plan_vectors
 from autotune.runtime import cuda
-from autotune.runtime.gpu_arrays import GpuArray, gpu_array
+from autotune.runtime.gpu_arrays import GpuArray, device_of, gpu_array
 
 Request = Literal["null", "write", "add"]
 
@@ -149,7 +149,7 @@ class Unary:
             If there is no GPU that can be used.
         """
         _request(request)
-        device = _device_of(x)
+        device = device_of(x)
         handle = cuda.stream_handle(stream, device)
         source = self._array("x", x, device, handle)
         if out is None:
@@ -262,15 +262,3 @@ def _request(request: str) -> str:
     if request not in REQUESTS:
         raise UsageError(f"request must be one of {', '.join(REQUESTS)}, got {request!r}")
     return REQUESTS[request]
-
-
-def _device_of(x: Any) -> int:
-    """Return the number of the GPU that an array is on; 0 if it is on none, which is told later."""
-    if isinstance(x, GpuArray):
-        return x.device
-    if hasattr(x, "__dlpack_device__"):
-        where, number = x.__dlpack_device__()
-        return int(number) if int(where) in (2, 13) else 0
-    interface = getattr(x, "__cuda_array_interface__", None)
-    found = cuda.device_of_address(interface["data"][0]) if interface else None
-    return found or 0

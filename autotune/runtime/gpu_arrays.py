@@ -61,6 +61,18 @@ def is_array(value: object) -> bool:
     )
 
 
+def device_of(array: Any) -> int:
+    """Return the number of the GPU that an array is on; 0 if it is on none."""
+    if isinstance(array, GpuArray):
+        return array.device
+    if hasattr(array, "__dlpack_device__"):
+        where, number = array.__dlpack_device__()
+        return int(number) if int(where) in _CUDA_DEVICES else 0
+    interface = getattr(array, "__cuda_array_interface__", None)
+    found = device_of_address(interface["data"][0]) if interface else None
+    return found or 0
+
+
 def gpu_array(array: Any, device: int, stream: int) -> GpuArray:
     """Return any array in a GPU's memory as an address on the same memory.
 

@@ -20,7 +20,18 @@ from autotune.ir.expr import (
     Reduce,
 )
 from autotune.ir.itervar import Combiner
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Produce, Seq, Stmt, Store
+from autotune.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    Produce,
+    Raw,
+    Seq,
+    Stmt,
+    Store,
+)
 from autotune.ir.visitor import substitute
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, Tensor
@@ -39,7 +50,7 @@ def code_hash(function: Function) -> str:
     function : Function
         In final form, as backends take it.
     """
-    return digest(_Code(function).lines)
+    return digest(function_lines(function))
 
 
 class _Lines:
@@ -144,6 +155,9 @@ class _Code(_Lines):
             case Seq(stmts):
                 for stmt in stmts:
                     self.stmt(stmt)
+            case Raw(name, text, defines, values):
+                macros = dict(zip(defines, map(self.expr, values), strict=True))
+                self.lines.append(f"raw {name!r} {macros} {text!r}")
             case Allocate(buffer, body):
                 self.lines.append(f"allocate {self.buffer(buffer)}")
                 self._block(body)
@@ -158,6 +172,11 @@ class _Code(_Lines):
         self.lines.append("{")
         self.stmt(body)
         self.lines.append("}")
+
+
+def function_lines(function: Function) -> list[str]:
+    """Return what a function does, line by line, knobs by their names."""
+    return _Code(function).lines
 
 
 def schedule_lines(

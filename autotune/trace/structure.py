@@ -28,7 +28,8 @@ class Structure:
     symbols : dict of str to ir.Knob
         Symbols of the knobs that it uses, by column.
     schedule, tensors, function
-        What the template returned and its loops, knobs still symbolic; None if it failed.
+        What the template returned and its loops, knobs still symbolic; None if it failed. A kernel
+        as text has no schedule.
         ``function.attrs["requirements"]`` holds the conditions on knobs, with messages.
     error : str
         Why the template refused; empty if it did not.

@@ -18,6 +18,7 @@ from autotune.errors import AutotuneError, InstantiationError, TracingError, Usa
 from autotune.ir.stmt import Function
 from autotune.lowering.feasibility import target_rules
 from autotune.lowering.nest import lower_schedule
+from autotune.rtc.raw import RawKernel
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -38,7 +39,7 @@ from autotune.trace.structure import Structure, distinct, failed
 from autotune.trace.tree import UNSTEADY, DecisionTree, KnobColumns
 from search_spaces import Knob as SpaceKnob
 
-Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]]]
+Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]
 
 
 class TracingWarning(UserWarning):
@@ -213,7 +214,8 @@ class Structures:
     def _plain(self, values: Mapping[str, object]) -> Schedule | None:
         """Return the schedule that plain numbers lead to; None if the template refuses them."""
         try:
-            return self.run(PlainValues(self.table, values))[0]
+            made = self.run(PlainValues(self.table, values))
+            return None if isinstance(made, RawKernel) else made[0]
         except (MemoryError, KeyboardInterrupt):
             raise
         except BaseException:
@@ -287,17 +289,19 @@ class Structures:
             return Structure(-1, fault=f"template: {fault.message}")
         return self._attempt(source)
 
-    def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]]:
+    def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | RawKernel:
         """Run the template with values from `source`."""
         with contained() if self._guarded else contextlib.nullcontext():
             result = self._run(Knobs(source, self.target))
+        if isinstance(result, RawKernel):
+            return result
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
             schedule, tensors = result
             if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
                 return schedule, tuple(tensors)
         raise UsageError(
             f"template {self.name!r} must return its schedule and a list of tensors, as in "
-            f"`return s, [A, B]`; it returned {result!r}"
+            f"`return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
         )
 
     def meet_knobs(self, values: Mapping[str, object]) -> None:
@@ -315,9 +319,9 @@ class Structures:
     def _attempt(self, source: ValueSource) -> Structure:
         """Run the template and lower what it returns; its own errors become a failed structure."""
         try:
-            schedule, tensors = self.run(source)
-            lowered = lower_schedule(schedule, tensors, self.name)
-            rules = [*schedule_rules(schedule), *target_rules(lowered, self.target)]
+            schedule, tensors, lowered = self._lowered(self.run(source))
+            rules = [] if schedule is None else schedule_rules(schedule)
+            rules += target_rules(lowered, self.target)
         except (UsageError, MemoryError, KeyboardInterrupt):
             raise
         except BaseException as error:  # a template may raise whatever it likes
@@ -345,6 +349,19 @@ class Structures:
             tensors,
             function,
         )
+
+    def _lowered(
+        self, made: tuple[Schedule, tuple[Tensor, ...]] | RawKernel
+    ) -> tuple[Schedule | None, tuple[Tensor, ...], Function]:
+        """Return schedule (none of a kernel as text), tensors and function of a run's result."""
+        if not isinstance(made, RawKernel):
+            return *made, lower_schedule(*made, self.name)
+        if self.target.on_cpu:
+            raise UsageError(
+                f"template {self.name!r} returns a kernel as text, which runs on GPUs only, not on "
+                f"{str(self.target)!r}: use a target such as 'cuda -arch=sm_90'"
+            )
+        return None, (*made.inputs, *made.outputs), made.lowered(self.name)
 
     def _message(self, error: BaseException) -> str:
         text = told(error).strip().split("\n")[0]

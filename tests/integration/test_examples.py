@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cuda_compiler import needs_nvrtc
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -17,6 +19,7 @@ ROOT = Path(__file__).parents[2]
         ("tune_and_build.py", ["24", "3"], "the answers agree"),
         ("own_template.py", ["30", "50", "3"], "3 trials"),
         ("deploy.py", ["16"], "the answers agree, and LLVM is not loaded"),
+        pytest.param("raw_kernel.py", ["5000"], "registers, 0 bytes spilled", marks=needs_nvrtc),
     ],
 )
 def test_example_runs(script, words, said, tmp_path):
@@ -35,7 +38,7 @@ def test_example_runs(script, words, said, tmp_path):
 
 def test_every_example_is_run_here():
     scripts = {path.name for path in (ROOT / "examples").glob("*.py")}
-    assert scripts == {"tune_and_build.py", "own_template.py", "deploy.py"}
+    assert scripts == {"tune_and_build.py", "own_template.py", "deploy.py", "raw_kernel.py"}
 
 
 def readme_block(part: str) -> str:

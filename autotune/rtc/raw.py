@@ -1,0 +1,304 @@
+"""Templates of kernels as text: what one returns, and its form between tracing and launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from autotune.errors import ArgumentError, TargetError, UsageError
+from autotune.ir.expr import Buffer, Const, Expr, Var
+from autotune.ir.intervals import interval
+from autotune.ir.ops import binary, convert, is_convertible
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Stmt
+from autotune.ir.visitor import walk
+from autotune.rtc.functions import RTCFunction, get_function, launch
+from autotune.runtime import cuda
+from autotune.runtime.gpu_arrays import device_of, gpu_array
+from autotune.runtime.launch import LaunchSizes
+from autotune.runtime.signature import Signature
+from autotune.target import Target
+from autotune.te.tensor import Tensor
+
+Rule = tuple[Expr, str]
+
+ALIGNED_TO = 16
+"""Bytes of which every array's address is a multiple, so that kernels may move vectors."""
+
+
+@dataclass(frozen=True)
+class RawKernel:
+    """A kernel as text whose knobs are macros, and how it is launched: what a template may return.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel in the text. Its parameters are pointers: inputs, then outputs, all at
+        multiples of 16 bytes.
+    text : str
+        The kernel. The device header stands before it.
+    inputs, outputs : sequence of Tensor
+        Made by `te.placeholder`.
+    grid, block : int, or sequence of up to three
+        Blocks, and threads of a block: numbers, or expressions of knobs and sizes.
+    shared_memory : int
+        Bytes of dynamic shared memory, likewise.
+    defines : mapping of str to int, float, bool or str
+        Macros with their values, likewise.
+    """
+
+    name: str
+    text: str
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    grid: Any
+    block: Any
+    shared_memory: Any = 0
+    defines: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tensors = [*self.inputs, *self.outputs]
+        if not all(isinstance(tensor, Tensor) for tensor in tensors) or not self.outputs:
+            raise UsageError(
+                f"raw kernel {self.name!r}: inputs and outputs must be lists of tensors from "
+                "te.placeholder, with one output at least"
+            )
+        for macro in self.defines:
+            if not isinstance(macro, str) or not macro.isidentifier():
+                raise UsageError(
+                    f"raw kernel {self.name!r}: a macro must be letters, digits and _, "
+                    f"got {macro!r}"
+                )
+
+    def lowered(self, name: str) -> Function:
+        """Return the kernel as a function: loops over its threads, and inside of them its text.
+
+        Parameters
+        ----------
+        name : str
+            Of the function.
+        """
+        params = [Buffer(t.name, t.dtype, t.extents) for t in (*self.inputs, *self.outputs)]
+        grid, block = (self._extents(what) for what in ("grid", "block"))
+        shared = self._expr("shared_memory", self.shared_memory)
+        sizes = {n: self._expr(n, v) for n, v in self.defines.items() if _is_size(v)}
+        body: Stmt = Raw(self.name, self._text(), tuple(sizes), tuple(sizes.values()))
+        if not (isinstance(shared, Const) and shared.value == 0):
+            body = Allocate(Buffer("dynamic", "uint8", (shared,), "shared"), body)
+        tags = [*_tags("blockIdx", grid), *_tags("threadIdx", block)]
+        for tag, extent in reversed(tags):
+            body = For(Var(tag, "int32"), extent, LoopKind.THREAD, body, tag)
+        return Function(
+            name,
+            tuple(params),
+            frozenset(params[len(self.inputs) :]),
+            body,
+            attrs={"requirements": tuple(self._rules(tags, shared))},
+        )
+
+    def _rules(self, tags: Sequence[tuple[str, Expr]], shared: Expr) -> list[Rule]:
+        least = [(extent, 1, f"{tag} has at least one") for tag, extent in tags]
+        least.append((shared, 0, "shared memory is not negative"))
+        return [(binary(">=", x, n), rule) for x, n, rule in least if interval(x)[0] < n]
+
+    def _text(self) -> str:
+        """Return the text, below those macros that do not depend on knobs."""
+        fixed = {n: v for n, v in self.defines.items() if not _is_size(v)}
+        lines = [f"#define {n} {_literal(self.name, n, v)}" for n, v in fixed.items()]
+        return "\n".join([*lines, self.text.strip("\n"), ""])
+
+    def _extents(self, what: str) -> tuple[Expr, ...]:
+        given = getattr(self, what)
+        extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        if not 1 <= len(extents) <= 3:
+            raise UsageError(f"raw kernel {self.name!r}: {what} must be 1 to 3 sizes")
+        return tuple(self._expr(what, extent) for extent in extents)
+
+    def _expr(self, what: str, value: Any) -> Expr:
+        expr = convert(value) if is_convertible(value) else None
+        if expr is None or expr.dtype not in ("int32", "int64"):
+            raise UsageError(
+                f"raw kernel {self.name!r}: {what} must be a whole number, or an expression of "
+                f"knobs and sizes, got {value!r}"
+            )
+        return expr
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a macro's value is a whole number, which may depend on knobs."""
+    return not isinstance(value, (bool, float, str)) and is_convertible(value)
+
+
+def _literal(kernel: str, name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (float, str)):
+        return str(value)
+    raise UsageError(
+        f"raw kernel {kernel!r}: macro {name} must be a number, a flag or a text, got {value!r}"
+    )
+
+
+def _tags(level: str, extents: Sequence[Expr]) -> list[tuple[str, Expr]]:
+    return [(f"{level}.{axis}", extent) for axis, extent in zip("xyz", extents, strict=False)]
+
+
+# -- one configuration -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RawLaunch:
+    """One configuration of a kernel as text: what is compiled, and how it is launched.
+
+    Attributes
+    ----------
+    name : str
+        The kernel's name.
+    macros : str
+        Its knobs, as ``#define``s.
+    text : str
+        The kernel.
+    sizes : LaunchSizes
+    """
+
+    name: str
+    macros: str
+    text: str
+    sizes: LaunchSizes
+
+    @classmethod
+    def of(cls, function: Function) -> RawLaunch:
+        """Return what an analysed function of a kernel as text says."""
+        extents: dict[str, int] = {}
+        shared = 0
+        for stmt in walk(function.body):
+            match stmt:
+                case For(extent=extent, thread_tag=tag):
+                    extents[tag] = _value(extent)
+                case Allocate(buffer):
+                    shared = _value(buffer.shape[0])
+                case Raw() as raw:
+                    break
+        else:
+            raise TypeError(f"{function.name} is no kernel as text")
+        values = map(_value, raw.values)
+        macros = "".join(f"#define {n} {v}\n" for n, v in zip(raw.defines, values, strict=True))
+        grid, block = (
+            [extents.get(f"{level}.{axis}", 1) for axis in "xyz"]
+            for level in ("blockIdx", "threadIdx")
+        )
+        sizes = LaunchSizes.of(raw.name, grid, block, shared)
+        return cls(raw.name, macros, raw.text, sizes)
+
+    def compiled(self, device: int | str) -> RTCFunction:
+        """Return the compiled kernel, whose launch is checked.
+
+        Raises
+        ------
+        CompileError, LaunchError, TargetError
+            If the compiler refuses it, or the device the launch; or either is missing.
+        """
+        made = get_function(self.macros, self.name, self.text, device)
+        made.check(self.sizes.grid, self.sizes.block, self.sizes.shared_bytes)
+        return made
+
+
+def _value(expr: Expr) -> int:
+    if not isinstance(expr, Const):
+        raise UsageError(f"`{expr}` depends on more than knobs and the template's arguments")
+    return int(expr.value)
+
+
+class RawFunction:
+    """A configuration of a kernel as text, compiled, called with its arrays in order.
+
+    Parameters
+    ----------
+    function : Function
+        Analysed.
+    target : Target
+        Of kind "cuda"; without -arch the first GPU's.
+
+    Attributes
+    ----------
+    signature : Signature
+    launch : RawLaunch
+    kernel : RTCFunction
+        Compiled for the target's architecture.
+
+    Raises
+    ------
+    CompileError, LaunchError, TargetError
+        As `RawLaunch.compiled`.
+    """
+
+    def __init__(self, function: Function, target: Target) -> None:
+        self.signature = Signature.of(function)
+        self.launch = RawLaunch.of(function)
+        arch = target.options.get("arch")
+        self.kernel = self.launch.compiled(cuda.arch_of(0) if arch is None else arch)
+        self._loaded: dict[int, RTCFunction] = {}
+
+    @property
+    def source(self) -> str:
+        """Text that was compiled, without the device header."""
+        return f"{self.launch.macros}{self.launch.text}"
+
+    def _on(self, device: int) -> RTCFunction:
+        arch, there = self.kernel.cubin.arch, cuda.arch_of(device)
+        if arch.rstrip("af") != there:
+            raise TargetError(
+                f"{self.launch.name} was compiled for {arch}, and cuda:{device} is {there}: "
+                f"build it for -arch={there}"
+            )
+        made = self._loaded.get(device)
+        if made is None:
+            made = self._loaded[device] = self.launch.compiled(device)
+        return made
+
+    def bind(self, *arrays: Any) -> Callable[[], None]:
+        """Return a call without arguments, for calls in a row."""
+        return partial(self, *arrays)
+
+    def __call__(self, *arrays: Any) -> None:
+        """Launch on arrays of one GPU, inputs then outputs, on CuPy's current stream.
+
+        Raises
+        ------
+        ArgumentError
+            If an array does not have the dtype, shape, layout or place that is needed.
+        TargetError
+            If there is no GPU that can be used, or it is another than the kernel is compiled for.
+        """
+        expected = self.signature.parameters
+        if len(arrays) != len(expected):
+            names = ", ".join(p.name for p in expected)
+            raise ArgumentError(
+                f"{self.signature.name} takes {len(expected)} arrays ({names}), got {len(arrays)}"
+            )
+        cuda.device_count()  # what is missing is told before what is wrong with arrays
+        device = device_of(arrays[0])
+        stream = cuda.stream_handle(None, device)
+        held = []
+        for number, (array, parameter) in enumerate(zip(arrays, expected, strict=True), start=1):
+            label = f"{self.signature.name}: argument {number}, {parameter.name!r},"
+            try:
+                found = gpu_array(array, device, stream)
+            except ArgumentError as error:
+                raise ArgumentError(f"{label} {error}") from None
+            if (found.dtype, found.shape) != (parameter.dtype, parameter.fixed):
+                raise ArgumentError(
+                    f"{label} must be {parameter.dtype} {parameter.fixed}, got {found.dtype} "
+                    f"{found.shape}"
+                )
+            if found.address % ALIGNED_TO and found.size:
+                raise ArgumentError(
+                    f"{label} must begin at a multiple of {ALIGNED_TO} bytes, got address "
+                    f"{found.address:#x}: a new array does"
+                )
+            if parameter.is_output and not found.writeable:
+                raise ArgumentError(f"{label} is written, so it must be writeable")
+            held.append(found)
+        sizes = self.launch.sizes
+        launch(self._on(device), sizes.grid, sizes.block, sizes.shared_bytes, stream, held)
