@@ -76,3 +76,24 @@ def test_a_block_of_more_threads_than_a_gpu_has_is_refused() -> None:
     s[B].bind(thread, te.thread_axis("threadIdx.x"))
     with pytest.raises(InstantiationError, match="a block has at most 1024 threads"):
         autotune.build(s, [A, B], "cuda -on=cpu")
+
+
+def test_a_schedule_of_symbolic_size_runs_at_every_size() -> None:
+    n = te.var("n")
+    A = te.placeholder((n, n), name="A")
+    B = te.compute((n, n), lambda i, j: A[j, i] * 2.0, name="B")
+    s = te.create_schedule(B.op)
+    cache = s.cache_read(A, "shared", [B])
+    y, x, *inner = s[B].tile(*s[B].op.axis, 8, 8)
+    s[B].bind(y, te.thread_axis("blockIdx.y"))
+    s[B].bind(x, te.thread_axis("blockIdx.x"))
+    s[cache].compute_at(s[B], x)
+    for stage, axes in ((s[B], inner), (s[cache], s[cache].op.axis)):
+        for axis, tag in zip(axes, ("threadIdx.y", "threadIdx.x"), strict=True):
+            stage.bind(axis, te.thread_axis(tag))
+    built = autotune.build(s, [A, B], "cuda -on=cpu")
+    for size in (0, 1, 7, 8, 17):
+        values = np.random.default_rng(size).random((size, size), np.float32)
+        result = np.full((size, size), 77, np.float32)
+        built(values, result)
+        np.testing.assert_array_equal(result, 2 * values.T)
