@@ -16,6 +16,7 @@ from autotune.ir import column_ops, dtypes
 from autotune.ir.column_ops import LIMIT
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
 from autotune.ir.intervals import Intervals
+from autotune.ir.ops import binary, logical_not
 from autotune.ir.printer import excerpt
 from autotune.ir.visitor import operands_first
 
@@ -193,8 +194,27 @@ class ColumnSource:
         test = node.children[0]
         if self._constant(test) is not None:
             return self._value(self._operands(node)[0])
-        choose = "maybe_where" if self._undefined(test) else "where"
-        return self._step(node, f"{{r}} = {choose}({{0}}, {{1}}, {{2}})", *node.children)
+        if any(self._undefined(child) for child in node.children):
+            choose = "maybe_where" if self._undefined(test) else "where"
+            return self._step(node, f"{{r}} = {choose}({{0}}, {{1}}, {{2}})", *node.children)
+        _, true, false = node.children
+        if node.dtype == dtypes.BOOL:
+            either = binary("and", test, true), binary("and", logical_not(test), false)
+            return self._value(binary("or", *either))
+        return self._chosen_number(node, test, true, false)
+
+    def _chosen_number(self, node: Expr, test: Expr, true: Expr, false: Expr) -> str:
+        """Select whole numbers by arithmetic, far faster than branching on a mixed condition."""
+        if self._constant(true) == 0:
+            test, true, false = logical_not(test), false, true
+        if self._constant(false) == 0 and self.intervals.bounds(true)[0] >= 0:
+            for operand in (test, true):
+                self._value(operand)
+            return self._step(node, "multiply({1}, {0}, out={r})", test, true)
+        for operand in (test, true, false):
+            self._value(operand)
+        line = "subtract({1}, {2}, out={r}); multiply({r}, {0}, out={r}); add({r}, {2}, out={r})"
+        return self._step(node, line, test, true, false)
 
     def _cast(self, node: Cast) -> str:
         if node.dtype == dtypes.BOOL:
