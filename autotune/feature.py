@@ -55,6 +55,9 @@ CHUNK = 1 << 15
 """Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
 the interpreter to each other at every operation."""
 
+MANY = 1 << 16
+"""After so many candidates a program for the features that are asked for is compiled."""
+
 MOST_THREADS = 2
 """Threads that evaluate at a time; more would only wait for the interpreter."""
 
@@ -237,6 +240,7 @@ class TaskFeatures:
                 for place in own:
                     out[where, place] = np.nan
                 continue
+            structure.prepare(tuple(n for n in places if n in structure.names), len(where))
             jobs += [
                 partial(self._fill, structure, rows, where[part], places, out)
                 for part in _parts(len(where))
@@ -256,7 +260,7 @@ class TaskFeatures:
         # Neighbours in one structure are written as a block, which is far faster.
         block = where[-1] - where[0] + 1 == len(where)
         target: slice | IntArray = slice(where[0], where[-1] + 1) if block else where
-        wanted = [name for name in places if name in structure.names]
+        wanted = tuple(name for name in places if name in structure.names)
         for name, place in places.items():
             if name not in structure.names and name not in self._knobs.names:
                 out[target, place] = 0.0
@@ -308,14 +312,30 @@ class _StructureColumns:
 
     def __init__(self, function: Function) -> None:
         self._plan = LoopNestPlan(function)
+        self._part: tuple[tuple[str, ...], LoopNestPlan] = (), self._plan
+        self._asked: tuple[tuple[str, ...], int] = (), 0
         self.knobs = self._plan.knobs
         self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
 
+    def prepare(self, names: tuple[str, ...], n: int) -> None:
+        """Take note that the named features of `n` more candidates will be asked for.
+
+        If they are many and the features few, a plan of what these are made of pays.
+        """
+        before, count = self._asked
+        self._asked = names, (count if names == before else 0) + n
+        if self._asked[1] >= MANY and self._part[0] != names and len(names) < len(self.names):
+            plan = self._plan.only(lambda nest: itervar_columns(nest, names=names))
+            self._part = names, plan
+
     def evaluate(
-        self, columns: Mapping[str, Column], names: Sequence[str], memory: _Memory
+        self, columns: Mapping[str, Column], names: tuple[str, ...], memory: _Memory
     ) -> list[Number]:
         """Return the named features of the candidates; they hold until `memory` is used again."""
-        nest = self._plan.nest(columns, memory.nest)
+        made_for, plan = self._part
+        if made_for != names:
+            plan = self._plan
+        nest = plan.nest(columns, memory.nest)
         return itervar_columns(nest, names=names, scratch=memory.columns)[1]
 
 

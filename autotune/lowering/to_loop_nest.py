@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -112,9 +114,39 @@ class LoopNestPlan:
                     self._constants[amount] = low
                 else:
                     exprs[amount] = None
-        self._exprs = tuple(exprs)
-        self._program = ColumnProgram(self._exprs)
+        self._compile(tuple(exprs))
+
+    def _compile(self, exprs: tuple[Expr, ...]) -> None:
+        self._exprs = exprs
+        self._program = ColumnProgram(exprs)
         self.knobs = self._program.knobs
+
+    def only(self, read: Callable[[LoopNest], object]) -> LoopNestPlan:
+        """Return a plan of the strides and moduli alone that `read` reads from a nest.
+
+        The other ones are 1 in its nests. What `read` reads must not depend on values.
+        """
+        outline = self.outline()
+        used = dict.fromkeys(self._walk.lengths())
+
+        def noted(numbers: tuple[Number, ...], amounts: Iterable[Amount]) -> _Noted:
+            found = tuple(amounts)
+            return _Noted(numbers, lambda place: used.setdefault(found[place]))
+
+        accesses = tuple(
+            replace(
+                access,
+                strides=noted(access.strides, (touch.stride for touch in touches)),
+                mods=noted(access.mods, (touch.mod for touch in touches)),
+            )
+            for access, touches in zip(outline.accesses, self._walk.touches(), strict=True)
+        )
+        read(LoopNest(outline.loops, accesses))
+        part = copy(self)
+        part._constants = {expr: 1 for expr in self._exprs if expr not in used}
+        part._constants.update(self._constants)
+        part._compile(tuple(expr for expr in self._exprs if expr in used))
+        return part
 
     def outline(self) -> LoopNest:
         """Return the loop nest with an array of one element wherever candidates differ."""
@@ -151,6 +183,21 @@ class LoopNestPlan:
     def _nest(self, varying: Mapping[Expr, Number]) -> LoopNest:
         known = {**self._constants, **varying}
         return self._walk.nest(lambda a: a if isinstance(a, int) else known[a])
+
+
+class _Noted(tuple[Number, ...]):
+    """Numbers that tell which of them are read."""
+
+    note: Callable[[int], object]
+
+    def __new__(cls, numbers: Iterable[Number], note: Callable[[int], object]) -> _Noted:
+        made = super().__new__(cls, numbers)
+        made.note = note
+        return made
+
+    def __getitem__(self, place: Any) -> Any:
+        self.note(place)
+        return super().__getitem__(place)
 
 
 @dataclass
@@ -201,11 +248,19 @@ class NestWalk:
 
     def amounts(self) -> list[Amount]:
         """Return every length, stride and modulus."""
-        found: list[Amount] = [row.length for row in self._rows]
-        for access in self._accesses:
-            for touch in access.touches:
+        found = self.lengths()
+        for touches in self.touches():
+            for touch in touches:
                 found += touch
         return found
+
+    def lengths(self) -> list[Amount]:
+        """Return the length of every loop."""
+        return [row.length for row in self._rows]
+
+    def touches(self) -> list[tuple[Touch, ...]]:
+        """Return for every access its touch of each loop around it."""
+        return [access.touches for access in self._accesses]
 
     def nest(self, number: Callable[[Amount], Number]) -> LoopNest:
         """Return the loop nest, each length, stride and modulus turned into a number."""

@@ -76,3 +76,17 @@ def test_some_columns_are_those_of_the_whole_matrix_in_the_order_asked_for():
 def test_no_candidates_give_no_rows():
     source = TaskFeatures(task_of("softmax", {"m": 4, "n": 8}))
     assert source.matrix(np.zeros(0, np.int64)).shape == (0, len(source.names))
+
+
+def test_few_columns_of_many_candidates_are_those_of_the_whole_matrix(monkeypatch):
+    """A program for these columns alone works them out, once enough candidates are asked for."""
+    monkeypatch.setattr("autotune.feature.MANY", 100)
+    task = task_of(*MATMUL)
+    features = TaskFeatures(task)
+    indices = task.space.sample(300, np.random.default_rng(1))
+    whole = features.matrix(indices)
+    rng = np.random.default_rng(2)
+    for width in (1, 3, 12):
+        places = rng.choice(len(features.names), width, replace=False)
+        names = [features.names[place] for place in places]
+        assert np.array_equal(features.matrix(indices, names), whole[:, places])
