@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autotune.codegen.c_style import Statements
@@ -15,8 +16,9 @@ from autotune.codegen.c_style.types import C_TYPES
 from autotune.codegen.cuda_helpers import HEADERS, HELPERS, NAMES, needed
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Const, Expr, Var
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt
+from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Var
+from autotune.ir.itervar import Combiner
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, WarpReduce
 from autotune.ir.visitor import recursive, stmt_exprs, walk, walk_expr
 from autotune.lowering.kernels import Kernel, split_kernels, workspace
 
@@ -27,6 +29,7 @@ _FUNCTIONS = {
     "abs": "fabs", "round": "rint", "pow": "pow",
     "popcount": "__popc", "isnan": "isnan", "sigmoid": "sigmoid",
 }  # fmt: skip
+_ALL = "0xffffffff"
 _SHORT = {"blockIdx": "b", "threadIdx": "t"}
 
 
@@ -215,6 +218,55 @@ class _Body(Statements):
         """Return the statement that lets the threads of a block wait for one another."""
         return "__syncthreads();"
 
+    def warp_reduce(self, reduction: WarpReduce) -> None:
+        """Let threads of a warp exchange their values and combine them.
+
+        With an operation whose operands may change places each gets the result; else the first of
+        the group combines all in their order and hands it on.
+        """
+        for result, operand in zip(reduction.results, reduction.operands, strict=True):
+            self.assign(Store(result, reduction.index, operand))
+        width, own = reduction.width, [Load(b, reduction.index) for b in reduction.results]
+        symmetric = _is_symmetric(reduction.combiner)
+        self.names.open()
+        name = self.names.fresh("offset")
+        self.line("#pragma unroll")
+        steps = f"int {name} = {width // 2}; {name} > 0; {name} /= 2"
+        if not symmetric:
+            steps = f"int {name} = 1; {name} < {width}; {name} *= 2"
+        with self.block(f"for ({steps})"):
+            how = f"xor_sync({_ALL}, {{}}, {name})" if symmetric else (
+                f"down_sync({_ALL}, {{}}, {name}, {width})"
+            )
+            others: list[Expr] = []
+            for load in own:
+                others.append(Var("other", load.dtype))
+                self.texts[others[-1]] = Text(f"__shfl_{how.format(self.value(load).text)}")
+            self._combine(reduction, others)
+        self.names.close()
+        if not symmetric:
+            for load in own:
+                place = self.value(load).text
+                self.line(f"{place} = __shfl_sync({_ALL}, {place}, 0, {width});")
+
+    def _combine(self, reduction: WarpReduce, others: list[Expr]) -> None:
+        """Write the combination of a thread's own values with those of another one."""
+        results, index = reduction.results, reduction.index
+        values = reduction.combiner.combine([Load(b, index) for b in results], others)
+        if len(results) == 1 and sum(n is others[0] for n in _uses(values[0])) == 1:
+            self.assign(Store(results[0], index, values[0]))
+            return
+        for other in others:
+            name = self.names.fresh("other")
+            self.line(f"const auto {name} = {self.texts[other].text};")
+            self.texts[other] = Text(name)
+        names = [self.names.fresh(f"{result.name}.new") for result in results]
+        for name, result, value in zip(names, results, values, strict=True):
+            kind = f"const {C_TYPES[result.dtype]} {name}"
+            self.assign(Store(result, index, value), kind)
+        for name, result in zip(names, results, strict=True):
+            self.line(f"{self.element(result, index).text} = {name};")
+
     def function(self, name: str, dtype: str) -> str:
         """Return what an intrinsic is called for operands of a type."""
         spelled = _FUNCTIONS.get(name, name)
@@ -232,6 +284,20 @@ class _Body(Statements):
         """Return a float rounded to a half type."""
         self.types.add(dtype)
         return f"{'__float2half_rn' if dtype == 'float16' else '__float2bfloat16_rn'}({text})"
+
+
+def _is_symmetric(combiner: Combiner) -> bool:
+    """Whether a reduction is one operation whose operands may change places."""
+    (value, *more), pair = combiner.result, {combiner.lhs[0], combiner.rhs[0]}
+    symmetric = isinstance(value, Binary) and value.op in ("+", "*", "min", "max")
+    return not more and symmetric and set(value.children) == pair
+
+
+def _uses(expr: Expr) -> Iterator[Expr]:
+    """Yield the parts of an expression as often as they are written."""
+    yield expr
+    for child in expr.children:
+        yield from _uses(child)
 
 
 def _variables(stmt: Stmt) -> list[Expr]:

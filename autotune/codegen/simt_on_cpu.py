@@ -38,6 +38,7 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, walk
+from autotune.ir.warps import without_warps
 
 #: Most iterations, those of loops inside counted, of a loop that is unrolled where this is hinted
 #: at.
@@ -56,7 +57,7 @@ def simt_on_cpu(function: Function) -> Function:
     CodegenError
         If not all threads of a block come to a barrier, as far as can be told without running it.
     """
-    return function.with_body(_Blocks().stmt(function.body))
+    return function.with_body(_Blocks().stmt(without_warps(function).body))
 
 
 class _Blocks(StmtRewriter):

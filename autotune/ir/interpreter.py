@@ -32,6 +32,7 @@ from autotune.ir.python_source import PythonSource
 from autotune.ir.stmt import Function
 from autotune.ir.threads import Block, Watched
 from autotune.ir.visitor import walk_expr
+from autotune.ir.warps import without_warps
 
 
 def interpret(
@@ -129,7 +130,7 @@ def compile_function(function: Function, races: bool = False) -> Callable[..., N
     arguments = [source.bind(var) for var in function.sizes]
     for buffer in function.params:
         source.add_buffer(buffer)
-    source.write(function.body)
+    source.write(without_warps(function).body)
     lists = [source.buffers[id(buffer)][0] for buffer in function.params]
     return source.compile(["block", *lists, *arguments])
 

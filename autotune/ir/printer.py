@@ -33,6 +33,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    WarpReduce,
 )
 
 _INFIX = {"*": "{}*{}", "/": "{}/{}", "and": "{} && {}", "or": "{} || {}"}
@@ -146,6 +147,10 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             into = ", ".join(buffer.name for buffer in results)
             over = ", ".join(map(expr_text, threads))
             return f"{pad}{into} = thread_reduce({combiner.name}, {given}, over=[{over}])\n"
+        case WarpReduce(combiner, operands, results, index, width):
+            given = ", ".join(map(expr_text, operands))
+            into = ", ".join(f"{buffer.name}[{expr_text(index)}]" for buffer in results)
+            return f"{pad}{into} = warp_reduce({combiner.name}, {given}, width={width})\n"
         case Barrier():
             return f"{pad}barrier()\n"
         case Raw(_, text, defines, values):

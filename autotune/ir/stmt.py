@@ -149,6 +149,34 @@ class Raw(Stmt):
     values: tuple[Expr, ...]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class WarpReduce(Stmt):
+    """Combine one value of each thread among some threads that run in step, for all of these.
+
+    Stands where all threads of a block come or none.
+
+    Attributes
+    ----------
+    combiner : Combiner
+        How values combine.
+    operands : tuple of Expr
+        This thread's values, one for each result of the combiner.
+    results : tuple of Buffer
+        Where each thread gets the results: local arrays.
+    index : Expr
+        The element of these.
+    width : int
+        How many threads combine their values: each `width` that follow one another in a block,
+        those along x first. A power of two, at most 32.
+    """
+
+    combiner: Combiner
+    operands: tuple[Expr, ...]
+    results: tuple[Buffer, ...]
+    index: Expr
+    width: int
+
+
 @dataclass(frozen=True, eq=False)
 class Function:
     """A lowered function.

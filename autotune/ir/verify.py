@@ -41,6 +41,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    WarpReduce,
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import child_stmts, stmt_exprs, walk_expr
@@ -136,9 +137,10 @@ class _Verifier:
             case Raw(values=values):
                 for value in values:
                     self.expr(value)
+            case WarpReduce():
+                self.warp_reduce(stmt)
             case Barrier():
-                if self.alone:
-                    self.fail(f"not all threads of a block come to a barrier: {self.alone} differs")
+                self.together("a barrier")
             case _:
                 self.inside(child_stmts(stmt))
 
@@ -197,15 +199,33 @@ class _Verifier:
             self.fail(f"the parameter {buffer.name!r} is written but is no output")
 
     def thread_reduce(self, reduction: ThreadReduce) -> None:
-        operands, results = reduction.operands, reduction.results
         for expr in stmt_exprs(reduction):
+            self.expr(expr)
+        self.reduced(reduction.operands, reduction.results, const(0))
+
+    def reduced(
+        self, operands: tuple[Expr, ...], results: tuple[Buffer, ...], index: Expr
+    ) -> None:
+        for expr in operands:
             self.expr(expr)
         if len(operands) != len(results):
             self.fail(f"{len(operands)} values are reduced across threads to {len(results)}")
         for operand, result in zip(operands, results, strict=True):
-            self.access(result, const(0))
+            self.access(result, index)
             if operand.dtype != result.dtype or operand.lanes != 1:
                 self.fail(f"{result.name!r} takes a {result.dtype}, `{operand}` is another type")
+
+    def warp_reduce(self, reduction: WarpReduce) -> None:
+        self.together("a reduction of a warp")
+        self.integer(reduction.index, "the place of a reduction of a warp")
+        if reduction.width not in (1, 2, 4, 8, 16, 32):
+            self.fail(f"a reduction of {reduction.width} threads of a warp")
+        self.reduced(reduction.operands, reduction.results, reduction.index)
+
+    def together(self, what: str) -> None:
+        """Check that all threads of a block come here."""
+        if self.alone:
+            self.fail(f"not all threads of a block come to {what}: {self.alone} differs")
 
     # Expressions.
 

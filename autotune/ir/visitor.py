@@ -22,6 +22,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    WarpReduce,
     seq,
 )
 
@@ -112,18 +113,35 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return (*stmt.operands, *stmt.threads)
         case Raw():
             return stmt.values
+        case WarpReduce():
+            return (*stmt.operands, stmt.index)
         case _:
             return ()
 
 
 def accessed(stmt: Stmt) -> Iterator[Buffer]:
     """Yield the buffers that `stmt` itself reads or writes, some of them repeatedly."""
-    if isinstance(stmt, Store):
-        yield stmt.buffer
+    yield from written(stmt)
     for expr in stmt_exprs(stmt):
         for node in walk_expr(expr):
             if isinstance(node, Load):
                 yield node.buffer
+
+
+def written(stmt: Stmt) -> tuple[Buffer, ...]:
+    """Buffers that `stmt` itself writes."""
+    match stmt:
+        case Store():
+            return (stmt.buffer,)
+        case ThreadReduce() | WarpReduce():
+            return stmt.results
+        case _:
+            return ()
+
+
+def all_written(stmt: Stmt) -> set[Buffer]:
+    """Buffers that something in `stmt` writes."""
+    return {buffer for inner in walk(stmt) for buffer in written(inner)}
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
@@ -229,6 +247,12 @@ class Rewriter:
                 if all(new is old for new, old in zip(new_values, values, strict=True)):
                     return node
                 return Raw(name, text, defines, new_values)
+            case WarpReduce(combiner, operands, results, index, width):
+                values, place = tuple(map(self.expr, operands)), self.expr(index)
+                both = zip((*values, place), (*operands, index), strict=True)
+                if all(new is old for new, old in both):
+                    return node
+                return WarpReduce(combiner, values, results, place, width)
             case Barrier():
                 return node
             case _:

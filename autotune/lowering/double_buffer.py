@@ -16,7 +16,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Binary, Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, StmtRewriter, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, stmt_exprs, walk, walk_expr
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -209,7 +209,7 @@ def _parts(body: Stmt) -> Iterator[Stmt]:
 
 
 def _stored(stmt: Stmt) -> set[Buffer]:
-    return {inner.buffer for inner in walk(stmt) if isinstance(inner, Store)}
+    return all_written(stmt)
 
 
 def _loaded(stmt: Stmt) -> Iterator[Buffer]:

@@ -17,19 +17,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Call, Const, Expr, Load, Var
+from autotune.ir.expr import Buffer, Call, Const, Expr, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.uniform import is_thread_loop
-from autotune.ir.visitor import (
-    Rewriter,
-    StmtRewriter,
-    child_stmts,
-    free_vars,
-    stmt_exprs,
-    walk,
-    walk_expr,
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    seq,
 )
+from autotune.ir.uniform import is_thread_loop
+from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, free_vars, walk
+from autotune.lowering.across_threads import write_out
 from autotune.lowering.storage import Moved
 
 #: Axes of blocks and threads, outermost loops first.
@@ -51,7 +56,9 @@ def gather_threads(function: Function) -> Function:
         If blocks would need what other blocks compute in the same kernel, threads what others
         keep in local storage, or numbers of threads differ while a kernel runs.
     """
-    return function.with_body(_kernels(function.body, function))
+    names = {buffer.name for buffer in function.params}
+    names |= {stmt.buffer.name for stmt in walk(function.body) if isinstance(stmt, Allocate)}
+    return function.with_body(_kernels(function.body, function, names))
 
 
 def is_kernel_loop(stmt: Stmt) -> bool:
@@ -59,10 +66,10 @@ def is_kernel_loop(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.THREAD
 
 
-def _kernels(stmt: Stmt, function: Function) -> Stmt:
+def _kernels(stmt: Stmt, function: Function, names: set[str]) -> Stmt:
     match stmt:
         case Seq(stmts):
-            return seq(*(_kernels(inner, function) for inner in stmts))
+            return seq(*(_kernels(inner, function, names) for inner in stmts))
         case Allocate(buffer, body):
             if buffer.scope != "global":
                 raise LoweringError(
@@ -70,17 +77,17 @@ def _kernels(stmt: Stmt, function: Function) -> Stmt:
                     "kernel, but is computed in a kernel of its own; compute it at a loop of its "
                     "reader"
                 )
-            return Allocate(buffer, _kernels(body, function))
+            return Allocate(buffer, _kernels(body, function, names))
         case Produce(name, body):
-            return _nest(name, body)
+            return _nest(name, body, names)
         case _:
-            return _nest(function.name, stmt)
+            return _nest(function.name, stmt, names)
 
 
-def _nest(name: str, body: Stmt) -> Stmt:
+def _nest(name: str, body: Stmt, names: set[str]) -> Stmt:
     """Return the loops of a kernel over its blocks and threads, around what each thread does."""
     axes = _Axes(name, body)
-    body = _Gathered(name, axes).stmt(body)
+    body = _Gathered(name, axes, names).stmt(body)
     for tag in (*reversed(THREADS), *reversed(BLOCKS)):
         if tag in axes.extents:
             body = For(axes.vars[tag], axes.extents[tag], LoopKind.THREAD, body, tag)
@@ -132,11 +139,12 @@ class _Axes:
 class _Gathered(Rewriter):
     """Takes away the loops over blocks and threads, guards what only some of them do."""
 
-    def __init__(self, name: str, axes: _Axes) -> None:
+    def __init__(self, name: str, axes: _Axes, names: set[str]) -> None:
         super().__init__()
         self.name = name
         self.axes = axes
-        self.open: set[str] = set()
+        self.names = names
+        self.open: dict[str, Expr] = {}
         self.tested: set[Var] = set()
         self._memo.update(axes.others)
 
@@ -144,10 +152,10 @@ class _Gathered(Rewriter):
         if node.kind is not LoopKind.THREAD:
             return self.rebuild_stmt(node)
         var, longest = self.axes.vars[node.thread_tag], self.axes.extents[node.thread_tag]
-        added = {node.thread_tag} - self.open
-        self.open |= added
+        around = self.open
+        self.open = {node.thread_tag: node.extent, **around}
         body = self.stmt(node.body)
-        self.open -= added
+        self.open = around
         return body if node.extent is longest else If(binary("<", var, node.extent), body)
 
     def visit_If(self, node: If) -> Stmt:
@@ -171,6 +179,11 @@ class _Gathered(Rewriter):
                 result = If(binary("==", self.axes.vars[tag], 0), result)
         return result
 
+    def visit_ThreadReduce(self, node: ThreadReduce) -> Stmt:
+        reduction = self.rebuild_stmt(node)
+        assert isinstance(reduction, ThreadReduce)
+        return write_out(reduction, self.axes.vars, self.axes.extents, self.open, self.names)
+
     def visit_Allocate(self, node: Allocate) -> Stmt:
         buffer = node.buffer
         if buffer.scope == "global":
@@ -184,7 +197,7 @@ class _Gathered(Rewriter):
     def _later(self, node: Stmt, tags: tuple[str, ...]) -> set[str]:
         """Return the axes of which loops stand inside a statement but not around it."""
         inside = {stmt.thread_tag for stmt in walk(node) if isinstance(stmt, For)}
-        return {tag for tag in self.axes.several(tags) if tag in inside} - self.open
+        return {tag for tag in self.axes.several(tags) if tag in inside} - set(self.open)
 
     def _global(self, node: Allocate) -> Stmt:
         """Give what is computed inside a kernel the storage that it has there."""
@@ -220,13 +233,7 @@ def _thread_loops_using(stmt: Stmt, buffer: Buffer, around: Stmt | None = None) 
     """Yield the outermost loop over threads around each use of a buffer, or the use itself."""
     if around is None and is_thread_loop(stmt):
         around = stmt
-    uses = isinstance(stmt, Store) and stmt.buffer is buffer
-    uses = uses or any(
-        isinstance(node, Load) and node.buffer is buffer
-        for expr in stmt_exprs(stmt)
-        for node in walk_expr(expr)
-    )
-    if uses:
+    if any(used is buffer for used in accessed(stmt)):
         yield stmt if around is None else around
     for child in child_stmts(stmt):
         yield from _thread_loops_using(child, buffer, around)

@@ -12,10 +12,9 @@ from autotune.ir.stmt import (
     Produce,
     Seq,
     Stmt,
-    Store,
     seq,
 )
-from autotune.ir.visitor import StmtRewriter, walk, walk_expr
+from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
 
 
 def hoist_guards(function: Function) -> Function:
@@ -52,7 +51,7 @@ def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
     if not guards:
         return []
     runs = isinstance(loop.extent, Const) and loop.extent.value > 0
-    written = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Store)}
+    written = all_written(loop.body)
     fixed: list[Expr] = []
     for place, guard in enumerate(guards):
         nodes = list(walk_expr(guard))

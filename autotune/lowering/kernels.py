@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, Store
-from autotune.ir.visitor import free_vars, is_raw, recursive, stmt_exprs, walk, walk_expr
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt
+from autotune.ir.visitor import (
+    free_vars,
+    is_raw,
+    recursive,
+    stmt_exprs,
+    walk,
+    walk_expr,
+    written,
+)
 from autotune.lowering.facts import has_conditions
 from autotune.lowering.finalise import drop_marks, finalise, listing
 from autotune.lowering.gpu_nest import gather_threads, lift_shared
@@ -16,7 +24,6 @@ from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
 from autotune.lowering.storage import share_storage
 from autotune.lowering.sync import insert_barriers
-from autotune.lowering.thread_reduce import share_reductions
 from autotune.lowering.threads import unify_threads
 from autotune.lowering.unroll import mark_unrolled
 from autotune.lowering.vectorize import vectorize
@@ -61,8 +68,7 @@ def final_form(function: Function, target: Target) -> Function:
 
 def finalising_kernels(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise_kernels`."""
-    function = share_reductions(unify_threads(function))
-    yield (result := gather_threads(listing(mark_unrolled(function))))
+    yield (result := gather_threads(listing(mark_unrolled(unify_threads(function)))))
     yield (result := drop_marks(spread_virtual_threads(result)))
     yield (result := share_storage(result))
     if has_conditions(result.body):
@@ -142,8 +148,7 @@ def _kernel(function: Function, name: str, nest: Stmt, buffers: list[Buffer]) ->
     used: dict[Buffer, bool] = {}
     sizes: dict[SizeVar, None] = {}
     for stmt in walk(nest):
-        if isinstance(stmt, Store):
-            used[stmt.buffer] = True
+        used.update((buffer, True) for buffer in written(stmt))
         for expr in stmt_exprs(stmt):
             sizes.update((var, None) for var in free_vars(expr) if isinstance(var, SizeVar))
             for node in walk_expr(expr):

@@ -18,7 +18,7 @@ from autotune.ir.expr import (
     Var,
 )
 from autotune.ir.ops import fold
-from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store
+from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store, WarpReduce
 from autotune.ir.visitor import Rewriter, walk_expr
 
 
@@ -113,6 +113,9 @@ class _Lanes(Rewriter):
         shape = (*old.shape, Const(self.lanes, self.lane.dtype))
         self.own[old] = Buffer(old.name + self.suffix, old.dtype, shape, old.scope)
         return Allocate(self.own[old], self.stmt(node.body))
+
+    def visit_WarpReduce(self, node: WarpReduce) -> Stmt:
+        raise Refusal("lanes of a vector do not wait for other threads")
 
     def visit_Barrier(self, node: Barrier) -> Stmt:
         raise Refusal("lanes of a vector do not wait for one another")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Expr, Load
-from autotune.ir.ops import binary, logical_not
-from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import walk, walk_expr
+from autotune.ir.ops import binary, if_then_else, logical_not
+from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, WarpReduce, seq
+from autotune.ir.visitor import all_written, walk_expr
 
 
 def sunk(stmt: If) -> Stmt | None:
@@ -18,14 +18,15 @@ def sunk(stmt: If) -> Stmt | None:
           for i in n:      ->      if c:
             f(i); g(i)               f(i); g(i)
 
-    None if it guards a single store.
+    None if it guards a single store. Threads that a reduction of a warp is not meant for take part
+    in it with a value that changes nothing.
 
     Raises
     ------
     LoweringError
         If the condition reads what the guarded statements write.
     """
-    written = {inner.buffer for inner in walk(stmt) if isinstance(inner, Store)}
+    written = all_written(stmt)
     for node in walk_expr(stmt.condition):
         if isinstance(node, Load) and node.buffer in written:
             raise LoweringError(
@@ -55,5 +56,9 @@ def _inside(condition: Expr, stmt: Stmt) -> Stmt | None:
             assert orelse is not None
             first = If(binary("and", condition, other), then)
             return seq(first, If(binary("and", condition, logical_not(other)), orelse))
+        case WarpReduce(combiner, operands, results, index, width):
+            pairs = zip(operands, combiner.identity, strict=True)
+            values = tuple(if_then_else(condition, value, neutral) for value, neutral in pairs)
+            return WarpReduce(combiner, values, results, index, width)
         case _:
             return None

@@ -22,7 +22,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, logical_not
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Seq, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Seq, Stmt, Store, WarpReduce, seq
 from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import StmtRewriter, stmt_exprs, walk, walk_expr
 from autotune.lowering.gpu_nest import is_kernel_loop
@@ -255,7 +255,7 @@ class _Sync:
     def _uneven(self, loop: For) -> tuple[Stmt, Summary]:
         """Give a loop whose length differs between threads one length, if they wait inside."""
         try:
-            summary = self.check(loop)
+            summary = self.check(loop, True)
         except _Conflict:
             longest = self._longest(loop)
             guard = binary("<", loop.var, loop.extent)
@@ -283,7 +283,7 @@ class _Sync:
             result = stmt if same else If(stmt.condition, then, orelse)
             return result, _either(stmt.condition, summary, other)
         try:
-            return stmt, self.check(stmt)
+            return stmt, self.check(stmt, True)
         except _Conflict:
             inner = sunk(stmt)
             if inner is None:
@@ -295,34 +295,43 @@ class _Sync:
 
     # -- checks ------------------------------------------------------------------------------------
 
-    def check(self, stmt: Stmt) -> Summary:
+    def check(self, stmt: Stmt, alone: bool = False) -> Summary:
         """Return the summary of a statement that has the barriers that it needs.
+
+        Parameters
+        ----------
+        stmt : Stmt
+            Any statement.
+        alone : bool
+            Whether some threads may come to it without the others.
 
         Raises
         ------
         _Conflict
-            If it has not.
+            If it has not, or holds what all threads must come to while some may come alone.
         """
         match stmt:
             case Seq(stmts):
                 total = Summary()
                 for inner in stmts:
-                    summary = self.check(inner)
+                    summary = self.check(inner, alone)
                     if self.clash(total, summary):
                         raise _Conflict
                     total = _then(total, summary)
                 return total
             case Allocate(_, body):
-                return self.check(body)
+                return self.check(body, alone)
             case For(_, _, _, body):
                 with self.inside(stmt):
-                    summary = self.check(body)
+                    summary = self.check(body, alone)
                     if self.clash(self.before(stmt, summary), summary):
                         raise _Conflict
                 return self.outside(stmt, summary)
             case If(condition, then, orelse):
-                other = Summary() if orelse is None else self.check(orelse)
-                return _either(condition, self.check(then), other)
+                other = Summary() if orelse is None else self.check(orelse, alone)
+                return _either(condition, self.check(then, alone), other)
+            case Barrier() | WarpReduce() if alone:
+                raise _Conflict
             case Barrier():
                 return _WAIT
             case _:

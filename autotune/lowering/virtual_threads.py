@@ -15,8 +15,29 @@ from __future__ import annotations
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import binary
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, StmtRewriter, child_stmts, stmt_exprs, walk, walk_expr
+from autotune.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    WarpReduce,
+    seq,
+)
+from autotune.ir.visitor import (
+    Rewriter,
+    StmtRewriter,
+    child_stmts,
+    stmt_exprs,
+    walk,
+    walk_expr,
+    written,
+)
 from autotune.lowering.sinking import sunk
 from autotune.lowering.storage import elements
 
@@ -67,6 +88,12 @@ class _Spread(Rewriter):
     def visit_Store(self, node: Store) -> Stmt:
         buffer = self.wide.get(node.buffer, node.buffer)
         return Store(buffer, self._index(node.buffer, node.index), self.expr(node.value))
+
+    def visit_WarpReduce(self, node: WarpReduce) -> Stmt:
+        index = self._index(node.results[0], node.index)
+        results = tuple(self.wide.get(buffer, buffer) for buffer in node.results)
+        operands = tuple(map(self.expr, node.operands))
+        return WarpReduce(node.combiner, operands, results, index, node.width)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         return Allocate(self.wide.get(node.buffer, node.buffer), self.stmt(node.body))
@@ -122,8 +149,8 @@ def _differing(loop: For) -> set[Buffer]:
 
     def visit(stmt: Stmt, around: bool) -> None:
         around = around or any(map(differs, stmt_exprs(stmt)))
-        if isinstance(stmt, Store) and around and stmt.buffer in own:
-            found.add(stmt.buffer)
+        if around:
+            found.update(own.intersection(written(stmt)))
         for child in child_stmts(stmt):
             visit(child, around)
 
@@ -142,6 +169,7 @@ def _is_simple(stmt: Stmt) -> bool:
     """Whether nothing in a statement is shared by virtual threads."""
     return not any(
         (isinstance(inner, Store) and inner.buffer.scope == "shared")
+        or isinstance(inner, (Barrier, WarpReduce))
         or (isinstance(inner, For) and inner.kind is LoopKind.VTHREAD)
         for inner in walk(stmt)
     )

@@ -31,6 +31,7 @@ from autotune.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    WarpReduce,
 )
 from autotune.ir.visitor import substitute
 from autotune.schedule.schedule import Schedule
@@ -163,6 +164,9 @@ class _Code(_Lines):
                 self._block(body)
             case Produce(_, body):
                 self.stmt(body)
+            case WarpReduce(combiner, operands, results, index, width):
+                parts = [*map(self.expr, (*operands, index)), *map(self.buffer, results)]
+                self.lines.append(f"warp {self._combiner(combiner)} {parts} {width}")
             case Barrier():
                 self.lines.append("barrier")
             case _:

@@ -131,6 +131,80 @@ def test_sizes_known_at_the_call_take_64_bits(tmp_path: Path) -> None:
     assert "long long n" in source.text
 
 
+def row_sums(n: int, m: int, threads: int, rows: int = 1) -> tuple[Schedule, list[Tensor]]:
+    """Sums of rows, each by several threads along x; blocks have several rows along y."""
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), name="k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    _, tx = s[B].split(k, factor=threads)
+    bx, ty = s[B].split(B.op.axis[0], factor=rows)
+    s[B].bind(bx, te.thread_axis("blockIdx.x"))
+    s[B].bind(ty, te.thread_axis("threadIdx.y"))
+    s[B].bind(tx, te.thread_axis("threadIdx.x"))
+    return s, [A, B]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("shape", "threads", "rows", "texts"),
+    [
+        ((2, 20), 8, 1, ["__shfl_xor_sync"]),
+        ((3, 80), 64, 1, ["__shfl_xor_sync", "parts[tx / 32]", "__syncthreads"]),
+        ((5, 24), 12, 2, ["parts[ty * 3 + tx / 4]", "for (int part"]),
+        ((3, 9), 3, 2, ["parts[ty * 3 + tx]"]),
+    ],
+)
+def test_threads_combine_their_parts_in_warps_and_then_through_shared_storage(
+    shape: tuple[int, int], threads: int, rows: int, texts: list[str], tmp_path: Path
+) -> None:
+    source = check(*row_sums(*shape, threads, rows), tmp_path)
+    for text in texts:
+        assert text in source.text
+
+
+@needs_compiler
+def test_a_reduction_of_two_values_keeps_the_order_of_threads(tmp_path: Path) -> None:
+    A = te.placeholder((2, 8), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    first = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
+        lambda index, value: (te.const(-1, index), te.min_value(value)),
+        name="argmax",
+    )
+    where, largest = te.compute((2,), lambda i: first((k.var, A[i, k]), axis=k), name="B")
+    s = te.create_schedule(where.op)
+    s[where].bind(where.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[where].bind(k, te.thread_axis("threadIdx.x"))
+    source = check(s, [A, where, largest], tmp_path)
+    assert "__shfl_down_sync" in source.text
+
+
+@needs_compiler
+def test_rows_of_softmax(tmp_path: Path) -> None:
+    source = check(*softmax_rows(3, 40, 32), tmp_path)
+    assert source.text.count("__global__") == 1
+
+
+def softmax_rows(n: int, m: int, threads: int) -> tuple[Schedule, list[Tensor]]:
+    """Each row in one block: its largest element and its sum are shared by all threads."""
+    A = te.placeholder((n, m), name="A")
+    k, r = te.reduce_axis((0, m), name="k"), te.reduce_axis((0, m), name="r")
+    largest = te.compute((n,), lambda i: te.max(A[i, k], axis=k), name="M")
+    total = te.compute((n,), lambda i: te.sum(te.exp(A[i, r] - largest[i]), axis=r), name="S")
+    B = te.compute((n, m), lambda i, j: te.exp(A[i, j] - largest[i]) / total[i], name="B")
+    s = te.create_schedule(B.op)
+    i, j = B.op.axis
+    _, tx = s[B].split(j, factor=threads)
+    s[B].bind(i, te.thread_axis("blockIdx.x"))
+    s[B].bind(tx, te.thread_axis("threadIdx.x"))
+    for stage, axis in ((s[largest], k), (s[total], r)):
+        stage.set_scope("shared")
+        stage.compute_at(s[B], i)
+        stage.bind(stage.split(axis, factor=threads)[1], te.thread_axis("threadIdx.x"))
+    return s, [A, B]
+
+
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["matmul_cuda", "conv2d_cuda", "broadcast_add_cuda"])

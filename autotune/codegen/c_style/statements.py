@@ -25,7 +25,18 @@ from autotune.codegen.c_style.types import C_TYPES
 from autotune.errors import CodegenError
 from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Produce, Seq, Stmt, Store
+from autotune.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    WarpReduce,
+)
 from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 
 #: Elements of the largest local array that is expected to stay in registers, and iterations of
@@ -64,6 +75,10 @@ class Statements(Expressions):
     @abstractmethod
     def barrier(self) -> str:
         """Return the statement that lets threads wait for one another."""
+
+    @abstractmethod
+    def warp_reduce(self, reduction: WarpReduce) -> None:
+        """Write a reduction of values among threads that run in step."""
 
     @abstractmethod
     def declare(self, buffer: Buffer, name: str) -> None:
@@ -146,6 +161,8 @@ class Statements(Expressions):
                 self.stmt(body)
             case Barrier():
                 self.line(self.barrier())
+            case WarpReduce():
+                self.warp_reduce(stmt)
             case _:
                 raise CodegenError(f"cannot write a {type(stmt).__name__}")
 
@@ -211,7 +228,7 @@ class Statements(Expressions):
 
     def _store(self, store: Store) -> None:
         if store.index.lanes == 1:
-            self._assign(store)
+            self.assign(store)
             return
         store = Store(store.buffer, straight(store.index), straightened(store.value))
         width = 1 if self.masks else _width(store)
@@ -225,7 +242,7 @@ class Statements(Expressions):
             with self._counting(part, const(store.index.lanes), width):
                 self._packed(store, width, part)
 
-    def _assign(self, store: Store, place: str = "") -> None:
+    def assign(self, store: Store, place: str = "") -> None:
         """Write the assignment of a scalar value to an element, or to what `place` names."""
         value, dtype = store.value, store.buffer.dtype
         place = place or self.element(store.buffer, store.index).text
@@ -243,12 +260,12 @@ class Statements(Expressions):
         lanes = store.index.lanes
         if not overlaps(store):
             with self._lanes(lanes) as lane:
-                self._assign(one_lane(store, lane))
+                self.assign(one_lane(store, lane))
             return
         new = self.names.fresh(f"{store.buffer.name}.new")
         self.line(f"{C_TYPES[store.buffer.dtype]} {new}[{lanes}];")
         with self._lanes(lanes) as lane:
-            self._assign(one_lane(store, lane), f"{new}[{self.index(lane)}]")
+            self.assign(one_lane(store, lane), f"{new}[{self.index(lane)}]")
         with self._lanes(lanes) as lane:
             element = self.element(store.buffer, one_lane(store, lane).index)
             self.line(f"{element.text} = {new}[{self.index(lane)}];")
@@ -291,7 +308,7 @@ class Statements(Expressions):
         with self._counting(lane, const(width)) as counter:
             for load, name in names.items():
                 self.texts[OneLane(number).expr(load)] = Text(f"{name}[{counter}]")
-            self._assign(one_lane(store, number), f"{result}[{counter}]" if to_pack else "")
+            self.assign(one_lane(store, number), f"{result}[{counter}]" if to_pack else "")
         if to_pack:
             self.line(f"{target} = {result};")
 
