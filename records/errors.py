@@ -11,3 +11,7 @@ class NewerSchemaError(RecordError):
 
 class RecordWarning(UserWarning):
     """Part of a log could not be read and was skipped."""
+
+
+class TableError(RecordError):
+    """A data set that cannot be written or read as asked."""

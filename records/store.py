@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from records.errors import NewerSchemaError, RecordError, RecordWarning
 from records.record import Record
@@ -22,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 _LINES_NAMED = 5
 _TAIL_BLOCK = 1 << 16
+_BLOCK_LINES = 1024
 
 
 class RecordStore:
@@ -74,6 +77,21 @@ class RecordStore:
         if must_exist:
             raise RecordError(f"there is no record log at {self.path}; check the path")
         return []
+
+    def stream(self) -> Iterator[Record]:
+        """Yield the records one by one, those that are there at the beginning; as `load` else.
+
+        Few are in memory at a time, and writers are not kept waiting.
+        """
+        with self.reading() as fd:
+            end = None if fd is None else os.fstat(fd).st_size
+        if end is None:
+            raise RecordError(f"there is no record log at {self.path}; check the path")
+        try:
+            with self.path.open("rb") as file:
+                yield from self.parse_in_blocks(_lines_until(file, end))
+        except OSError as error:
+            raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
 
     # -- for the other classes of this package ---------------------------------------------
 
@@ -137,6 +155,13 @@ class RecordStore:
             self.warn(f"skipped {count} (number {numbers}{more}) of no record: {corrupt[0][1]}")
         return found
 
+    def parse_in_blocks(self, lines: Iterable[bytes]) -> Iterator[Record]:
+        """Yield what `parse` returns, a few lines at a time."""
+        rest, first = iter(lines), 1
+        while block := list(itertools.islice(rest, _BLOCK_LINES)):
+            yield from self.parse(block, first)
+            first += len(block)
+
     def warn(self, what: str) -> None:
         """Warn of something about the log, by a `RecordWarning` and in the logging."""
         message = f"{self.path}: {what}"
@@ -163,6 +188,12 @@ class RecordStore:
         except FileNotFoundError:
             return False
         return os.path.samestat(os.fstat(fd), now)
+
+
+def _lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
+    """Yield the lines of the first `end` bytes."""
+    while file.tell() < end:
+        yield file.readline(end - file.tell())
 
 
 def encode(records: Iterable[Record]) -> bytes:

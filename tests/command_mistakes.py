@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 SIZE = ["--set", "m=8", "--set", "n=8", "--set", "k=8"]
 MATMUL = ["run", "matmul", *SIZE]
 N = ["--set", "n=4"]
+TWICE = ["templates.py:good", "templates.py:good"]
 
 
 @dataclass(frozen=True)
@@ -447,6 +448,53 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
     (["replay", "compare", "missing"], "missing is no folder"),
     (["replay", "compare", "good.jsonl"], "good.jsonl is no folder"),
     (["replay", "compare", "no_files"], "no_files holds no file of measurements"),
+    # data sets
+    (["features"], "Missing command"),
+    (["features", "exprot"], "exprot.*export"),
+    (["features", "export"], "--log"),
+    (["features", "export", "--log", "good.jsonl"], "--out"),
+    (["features", "export", "--out", "x.csv"], "--log"),
+    *(
+        (["features", "export", "--log", log, "--out", out, *more], said)
+        for log, out, said, *more in (
+            ("good.jsonl", "x.xlsx", r"x\.xlsx: a data set ends in \.parquet, \.csv or \.npz"),
+            ("good.jsonl", "x", r"ends in \.parquet"),
+            ("good.jsonl", "", "--out is empty"),
+            ("good.jsonl", "no_folder/x.csv", "there is no folder no_folder; make it first"),
+            ("good.jsonl", "x.csv", "'curv' is no .*did you mean 'curve'", "--layout", "curv"),
+            ("good.jsonl", "x.csv", "is no layout.*one of itervar", "--layout", "knob", "all"),
+            ("good.jsonl", "x.csv", "twice", "--layout", "knob", "curve", "knob"),
+            ("good.jsonl", "x.csv", "file.py:function", "--template", "matmul"),
+            ("good.jsonl", "x.csv", "'gone.py' does not exist", "--template", "gone.py:f"),
+            ("good.jsonl", "x.csv", "godo.*good", "--template", "templates.py:godo"),
+            ("good.jsonl", "x.csv", "SIGSEGV|Segmentation", "--template", "crashes.py:f"),
+            ("good.jsonl", "x.csv", "'good' for llvm twice", "--template", *TWICE),
+            ("good.jsonl", "x.csv", "--with-program", "--with-program"),
+            ("missing.jsonl", "x.csv", "--log missing.jsonl: No such file"),
+            ("", "x.csv", "--log is empty"),
+            ("folder.py", "x.csv", "folder.py is a folder"),
+            ("pipe.jsonl", "x.csv", "pipe.jsonl is a device or a pipe"),
+            ("newer.jsonl", "x.npz", "newer.jsonl, line 1.*99"),
+            ("story.jsonl", "x.npz", "story.jsonl is of no known format: expected autotune"),
+            ("binary.jsonl", "x.npz", "binary.jsonl is no text"),
+            ("cut.json.gz", "x.npz", "cannot read cut.json.gz"),
+            ("no_cache.json", "x.npz", "no_cache.json: a Kernel Tuner cache has"),
+        )
+    ),
+    Mistake(
+        ["features", "export", "--log", "empty.jsonl", "--out", "x.npz"],
+        "empty.jsonl: there is no record to export",
+        code=3,
+    ),
+    Mistake(
+        ["features", "export", "--log", "good.jsonl", "--out", "closed/x.npz", "--layout", "knob"],
+        "Permission denied: .*closed/",
+        unprivileged=True,
+    ),
+    (["features", "describe", "--layout", "knobs"], "did you mean 'knob'"),
+    (["features", "describe", "--set", "n=4"], "--set needs a TEMPLATE"),
+    (["features", "describe", "matmul"], "m, n, k"),
+    (["features", "describe", "templates.py:raises", "--set", "n=4"], "RuntimeError: it never"),
     # the environment
     *(
         Mistake(words, f"{said}", variables={"AUTOTUNE_CACHE_DIR": "plain_file"})

@@ -23,6 +23,8 @@ cache_app = typer.Typer(help="Look into the cache of compiled code.", rich_marku
 app.add_typer(cache_app, name="cache")
 replay_app = typer.Typer(help="Run tuners on recorded measurements.", rich_markup_mode=None)
 app.add_typer(replay_app, name="replay")
+features_app = typer.Typer(help="Data sets of features for research.", rich_markup_mode=None)
+app.add_typer(features_app, name="features")
 
 _TemplateName = Annotated[
     str,
@@ -362,6 +364,69 @@ def records_summary(
     from autotune.cli.records import summary_command
 
     summary_command(file, as_json)
+
+
+@features_app.command("export", cls=ListOptions)
+def features_export(
+    log: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE ...", help="Our logs, AutoTVM logs, Kernel Tuner caches, T4 results."
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="What to write: a .parquet, .csv or .npz file."
+        ),
+    ],
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME ...", help="Features: itervar, curve, knob, autotvm08.  [itervar]"
+        ),
+    ] = None,
+    with_programs: Annotated[
+        bool,
+        typer.Option(
+            "--with-programs", help="Add loops, steps, the source's hash and all repeats."
+        ),
+    ] = False,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE ...", help="Templates without a name, as file.py:function."),
+    ] = None,
+) -> None:
+    """Write logs and features as a table for pandas, one row per record.
+
+    Failures are rows, too. A schema file and a data card stand beside the table; the card counts
+    what is missing and why.
+    """
+    from autotune.cli.features import export_command
+
+    export_command(log, out, layout or ["itervar"], with_programs, template or [])
+
+
+@features_app.command("describe", cls=ListOptions)
+def features_describe(
+    template: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEMPLATE", help="Whose columns.  [patterns that hold for all templates]"
+        ),
+    ] = None,
+    set_: _Set = None,
+    target: _Target = "llvm",
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME ...", help="itervar, curve, knob, autotvm08.  [all of them]"),
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Explain every column of an export: name, dtype, unit, meaning."""
+    from autotune.cli.features import describe_command
+
+    describe_command(template, set_ or [], target, layout or [], as_json)
 
 
 @app.command()

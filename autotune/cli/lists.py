@@ -7,10 +7,10 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-LISTS = ("--tuner", "--transfer")
+LISTS = ("--tuner", "--transfer", "--log", "--layout", "--template")
 """Options of which every word counts, up to the next option."""
 
-FLAGS = ("--json", "--json-lines", "--quiet", "-q", "--help")
+FLAGS = ("--json", "--json-lines", "--quiet", "-q", "--help", "--with-programs")
 """Options without a word of their own."""
 
 
@@ -46,4 +46,6 @@ class ListOptions(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat list options, then parse as usual."""
         several = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
-        return super().parse_args(ctx, expand_lists(args, lists=several.intersection(LISTS)))
+        arguments = sum(p.param_type_name == "argument" for p in self.params)
+        lists = several.intersection(LISTS)
+        return super().parse_args(ctx, expand_lists(args, arguments, lists))

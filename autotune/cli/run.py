@@ -149,7 +149,7 @@ def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:
 
 
 def _session(plan: Plan, measurer: LocalMeasurer, seed: int, display: Display) -> Session:
-    from autotune.cli.features import LazyTaskFeatures
+    from autotune.cli.lazy_features import LazyTaskFeatures
     from autotune.tuner.factory import make_tuner
     from autotune.tuner.session import Session
 

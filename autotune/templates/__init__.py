@@ -96,9 +96,8 @@ def find_template(
         If there is none, or it is for another kind of target.
     """
     kind = Target.of(target).kind
-    path, colon, function = reference.rpartition(":")
-    if colon and path.endswith(".py"):
-        found = _from_file(path, function, import_timeout_s)
+    if names_file(reference):
+        found = template_in_file(reference, import_timeout_s)
         if found.target != kind:
             raise UsageError(
                 f"template {reference!r} is for {found.target!r} targets, not {kind!r}"
@@ -117,7 +116,21 @@ def find_template(
     )
 
 
-def _from_file(path: str, function: str, import_timeout_s: float | None) -> Template:
+def names_file(reference: str) -> bool:
+    """Whether a reference is of the form ``path/to/file.py:function``."""
+    path, colon, _ = reference.rpartition(":")
+    return bool(colon) and path.endswith(".py")
+
+
+def template_in_file(reference: str, import_timeout_s: float | None = None) -> Template:
+    """Return the template ``path/to/file.py:function``, for whatever target; see `find_template`.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    path, _, function = reference.rpartition(":")
     if not os.path.isfile(path):
         problem = "is a folder or a device" if os.path.exists(path) else "does not exist"
         raise UsageError(f"template file {path!r} {problem}: give the path of a Python file")

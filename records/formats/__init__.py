@@ -3,6 +3,6 @@
 Reading executes nothing.
 """
 
-from records.formats.detect import FORMATS, parse_any, read_any
+from records.formats.detect import FORMATS, parse_any, read_any, stream_any
 
-__all__ = ["FORMATS", "parse_any", "read_any"]
+__all__ = ["FORMATS", "parse_any", "read_any", "stream_any"]

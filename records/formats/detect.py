@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ FORMATS = ("autotune records", "AutoTVM logs", "Kernel Tuner caches", "T4 result
 """What can be read, for messages."""
 
 _GZIP = b"\x1f\x8b"
+_MOST_DAMAGED = 64
 
 
 def read_any(path: str | Path) -> list[Record]:
@@ -40,9 +43,34 @@ def read_any(path: str | Path) -> list[Record]:
         if data.startswith(_GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise RecordError(f"cannot read {path}: {why}") from error
+        raise _unreadable(path, error) from error
     return parse_any(data, str(path))
+
+
+def _unreadable(path: Path, error: Exception) -> RecordError:
+    return RecordError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+
+
+def stream_any(path: str | Path) -> Iterator[Record]:
+    """Yield the measurements that a file holds; of our own logs few are in memory at a time.
+
+    An empty file holds none. Otherwise as `read_any`.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as plain:
+            packed = plain.read(2) == _GZIP
+        with gzip.open(path) if packed else path.open("rb") as lines:
+            kind = _kind_of_lines(lines)
+        if kind == "autotune" and packed:
+            with gzip.open(path) as lines:
+                yield from RecordStore(path).parse_in_blocks(lines)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+    if kind == "autotune" and not packed:
+        yield from RecordStore(path).stream()
+    elif kind != "autotune" and path.stat().st_size:
+        yield from read_any(path)
 
 
 def parse_any(data: bytes, name: str) -> list[Record]:
@@ -53,7 +81,7 @@ def parse_any(data: bytes, name: str) -> list[Record]:
     RecordError
         If it is of no known format.
     """
-    kind = _kind_of_lines(data)
+    kind = _kind_of_lines(io.BytesIO(data))
     if kind == "autotune":
         return RecordStore(name).parse(io.BytesIO(data))
     try:
@@ -70,16 +98,19 @@ def parse_any(data: bytes, name: str) -> list[Record]:
     raise RecordError(f"{name} is of no known format: {_expected()}")
 
 
-def _kind_of_lines(data: bytes) -> str | None:
-    """Return which of the formats with a measurement per line this is; None if neither."""
-    for line in io.BytesIO(data):
+def _kind_of_lines(lines: Iterable[bytes]) -> str | None:
+    """Return which of the formats with a measurement per line this is; None if neither.
+
+    The first line that can be read decides; a few before it may be damaged.
+    """
+    for line in itertools.islice(lines, _MOST_DAMAGED):
         if line.isspace() or line.startswith(b"#"):
             continue
         try:
             first: Any = json.loads(line)
         except (ValueError, RecursionError):
-            return None
-        if isinstance(first, dict) and "schema" in first and "workload" in first:
+            continue
+        if isinstance(first, dict) and "schema" in first:
             return "autotune"
         return "autotvm" if autotvm.is_entry(first) else None
     return None

@@ -1,0 +1,74 @@
+"""Data sets for research: what logs hold, with features, as a table that pandas reads.
+
+`export` writes one, `load` reads it, `explain_columns` says what its columns mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.dataset.columns import feature_field, fixed_columns
+from autotune.dataset.loops import column_names
+from autotune.dataset.schema import read_schema
+from autotune.dataset.writing import Exported, NothingToExportError, export
+from autotune.feature import knob_survey
+from autotune.task import Task
+from features import FEATURE_LAYOUTS, patterns, versioned
+from records.table import Field
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Exported", "NothingToExportError", "explain_columns", "export", "load"]
+
+
+def load(path: str | PathLike[str]) -> pd.DataFrame:
+    """Return a data set as pandas sees it, with the dtypes of the schema beside it.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If the file or its schema cannot be read.
+    """
+    from records.frame import read_frame
+
+    data = Path(path)
+    return read_frame(data, read_schema(data))
+
+
+def explain_columns(
+    layouts: Sequence[str] = FEATURE_LAYOUTS, task: Task | None = None
+) -> list[Field]:
+    """Return what the columns of a data set are.
+
+    Parameters
+    ----------
+    layouts : sequence of str
+        Which features.
+    task : Task, optional
+        Name the features that its configurations have; without one, what varies in their names
+        stands there in capitals.
+
+    Raises
+    ------
+    UsageError
+        If the template fails.
+    FeatureError
+        If there is no such layout.
+    """
+    fields = [column.field for column in fixed_columns()]
+    for layout in layouts:
+        if task is None:
+            fields += [
+                Field(name, "float32", unit, meaning, "feature")
+                for name, meaning, unit in patterns(layout)
+            ]
+        elif layout == "knob":
+            names = knob_survey(task.space).layout().names
+            fields += [feature_field(versioned(layout, name)) for name in names]
+        else:
+            fields += map(feature_field, column_names(task, [layout]))
+    return fields

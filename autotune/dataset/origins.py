@@ -1,0 +1,102 @@
+"""From a record's workload and target back to the task that it was measured for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.target import Target
+from autotune.task import Task
+from autotune.template import Template
+from autotune.templates import BUILTIN, list_templates, names_file, template_in_file
+from autotune.trace.silence import contained
+
+_log = logging.getLogger(__name__)
+
+_IMPORT_S = 30.0
+"""Seconds that the file of a template gets to be imported."""
+
+NO_TEMPLATE = "no_template"
+BAD_TARGET = "bad_target"
+BAD_ARGUMENTS = "bad_arguments"
+TEMPLATE_FAILS = "template_fails"
+NOT_IN_SPACE = "not_in_space"
+TEMPLATE_CHANGED = "template_changed"
+REFUSED = "refused"
+
+REASONS = {
+    NO_TEMPLATE: "no template of this name for this kind of target is here (see --template)",
+    BAD_TARGET: "the target has options that are not ours",
+    BAD_ARGUMENTS: "the template does not take these arguments",
+    TEMPLATE_FAILS: "the template fails whatever its knobs are, or cannot be analysed",
+    NOT_IN_SPACE: "the template's knobs do not have these values",
+    TEMPLATE_CHANGED: "the template has changed since (another fingerprint)",
+    REFUSED: "the template refuses these knob values, and makes no loops of them",
+}
+"""Why a record has no features that come from loops."""
+
+
+class TaskFinder:
+    """Finds tasks of recorded workloads; what a log names is never run as a file.
+
+    Parameters
+    ----------
+    references : sequence of str
+        Templates without a name of their own, as ``path/to/file.py:function``.
+
+    Raises
+    ------
+    UsageError
+        If one of them is not there, or two are of one name and kind.
+    """
+
+    def __init__(self, references: Sequence[str] = ()) -> None:
+        self._own: dict[tuple[str, str], tuple[Template, str]] = {}
+        for reference in references:
+            if not names_file(reference):
+                raise UsageError(
+                    f"--template {reference!r}: give path/to/file.py:function; templates that "
+                    "have a name are found by it"
+                )
+            with contained():
+                template = template_in_file(reference, _IMPORT_S)
+            key = (template.name, template.target)
+            if key in self._own:
+                raise UsageError(f"--template gives {template.name!r} for {template.target} twice")
+            self._own[key] = template, reference
+
+    def find(self, name: str, args: Mapping[str, Any], target: str) -> Task | str:
+        """Return the task of a workload, or one of `REASONS` why there is none."""
+        found = self._template(name, next(iter(target.split()), ""))
+        if found is None:
+            return NO_TEMPLATE
+        template, reference = found
+        try:
+            parsed = Target.parse(target)
+        except UsageError:
+            return BAD_TARGET
+        try:
+            return Task(
+                template,
+                args,
+                parsed,
+                reference,
+                guarded=(reference, template.target) not in BUILTIN,
+            )
+        except UsageError as error:
+            _log.info("%s with %s: %s", name, dict(args), error)
+            return BAD_ARGUMENTS
+
+    def _template(self, name: str, kind: str) -> tuple[Template, str] | None:
+        if (name, kind) in self._own:
+            return self._own[name, kind]
+        for entry in list_templates():
+            if (entry.name, entry.target) == (name, kind):
+                try:
+                    with contained():
+                        return entry.load(), name
+                except UsageError as error:
+                    _log.info("%s", error)
+        return None

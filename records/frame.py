@@ -1,0 +1,64 @@
+"""Tables as pandas sees them: the one home of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from records.errors import TableError
+from records.table import SUFFIXES, Field, csv_options
+
+
+def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
+    """Return a table with the dtypes of its fields, equal for equal tables in any format.
+
+    Categories are sorted and not ordered.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read, or does not hold these fields.
+    """
+    try:
+        raw = _read(path, fields)
+    except ImportError as error:
+        raise TableError(
+            f"{path} needs pyarrow to be read: pip install 'kernel-autotune[export]'"
+        ) from error
+    except (OSError, ValueError, KeyError) as error:
+        raise TableError(f"cannot read {path} as its schema says: {error}") from error
+    missing = [field.name for field in fields if field.name not in raw]
+    if missing:
+        raise TableError(f"{path} has no column {missing[0]!r}, which its schema names")
+    return pd.DataFrame({field.name: _column(raw[field.name], field) for field in fields})
+
+
+def _read(path: Path, fields: Sequence[Field]) -> Any:
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path, engine="pyarrow")
+    if path.suffix == ".csv":
+        exact: Any = {"float_precision": "round_trip"} if _version() < (3, 1) else {}
+        return pd.read_csv(path, **csv_options(fields), **exact)
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    raise TableError(f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in pd.__version__.split(".")[:2])
+
+
+def _column(values: Any, field: Field) -> Any:
+    """Return a column of the dtype of its field."""
+    if not field.is_text:
+        return pd.Series(values, dtype=field.dtype)
+    texts = [text if isinstance(text, str) and text else None for text in values]
+    if field.dtype == "string":
+        return pd.Series(texts, dtype="string")
+    known = sorted({text for text in texts if text is not None})
+    return pd.Series(pd.Categorical(texts, categories=pd.Index(known, dtype=object)))
