@@ -292,6 +292,10 @@ class Task:
         """Return the structure of a configuration, traced now if it is new."""
         return self._structures.of(self.space.config(index).values)
 
+    def concrete_structure(self, index: int) -> Structure:
+        """Return the structure of one configuration, made with plain numbers and no symbols."""
+        return self._structures.alone(self.space.config(index).values)
+
     def classify(self, indices: IntArray) -> npt.NDArray[np.int32]:
         """Return the number of the structure of each index, -1 where it is not traced; (n,)."""
         return classify(self._structures, self.space, indices)

@@ -70,5 +70,5 @@ def explain_columns(
             names = knob_survey(task.space).layout().names
             fields += [feature_field(versioned(layout, name)) for name in names]
         else:
-            fields += map(feature_field, column_names(task, [layout]))
+            fields += map(feature_field, column_names(task, layout))
     return fields

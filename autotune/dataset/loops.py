@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autotune.dataset.origins import NOT_IN_SPACE, REFUSED, TEMPLATE_CHANGED
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from autotune.dataset.origins import NO_LOOPS, NOT_IN_SPACE, REFUSED, TEMPLATE_CHANGED
+from autotune.ir.visitor import is_raw
+from autotune.lowering.autotvm08 import autotvm08_loops
+from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest, text_nest
 from autotune.task import Task
-from autotune.trace.structures import Structure
+from autotune.trace.structure import Structure
 from features import (
     CURVE_NAMES,
     LAYOUTS,
@@ -23,16 +22,17 @@ from features import (
     Scratch,
     curve_matrix,
     itervar_columns,
-    layout_named,
     stack_columns,
     versioned,
 )
 from search_spaces import Column, IntArray, SpaceError
 
-_log = logging.getLogger(__name__)
+BATCHED = ("itervar", "curve")
+"""Layouts that all configurations of a structure have at once."""
 
 LOOP_LAYOUTS = (*LAYOUTS, "curve")
-"""Layouts that are read off loops; the others need none."""
+"""Layouts that are read off loops; the others need none. What is not batched is read off the
+schedule of each configuration on its own, as AutoTVM does."""
 
 CHUNK = 4096
 """Candidates evaluated at a time."""
@@ -46,24 +46,25 @@ class StructureFeatures:
     Parameters
     ----------
     structure : Structure
-        With a function.
+        With loops.
     layouts : sequence of str
-        Of `LOOP_LAYOUTS`.
+        Of `BATCHED`.
 
     Attributes
     ----------
     names : tuple of str
         Names of the columns, with layout and version.
+    knobs : tuple of str
+        Columns of the space that are read.
     """
 
     def __init__(self, structure: Structure, layouts: Sequence[str]) -> None:
+        assert structure.function is not None
         self._layouts = tuple(layouts)
-        self._structure = structure
-        self._plans: dict[bool, LoopNestPlan] = {}
-        self._memory = {name: Scratch() for name in ("nest", *layouts)}
-        self.names = tuple(
-            versioned(layout, name) for layout in layouts for name in self._names(layout)
-        )
+        self._plan = LoopNestPlan(structure.function)
+        self._nest_memory, self._memory = Scratch(), Scratch()
+        self.knobs = self._plan.knobs
+        self.names = _names(self._plan.outline(), layouts)
 
     def matrix(self, columns: Mapping[str, Column], n: int) -> Matrix:
         """Return the features of `n` candidates, float32 (n, len(names)).
@@ -71,66 +72,46 @@ class StructureFeatures:
         Parameters
         ----------
         columns : mapping of str to array (n,)
-            The structure's knobs, at least those of `knobs`.
+            Those of `knobs`.
         """
-        parts = []
-        for layout in self._layouts:
-            nest = self._plan(layout).nest(columns, self._memory["nest"])
-            parts.append(_matrix(nest, n, layout, self._memory[layout]))
+        nest = self._plan.nest(columns, self._nest_memory)
+        parts = [_matrix(nest, n, layout, self._memory) for layout in self._layouts]
         return np.concatenate(parts, axis=1)
-
-    @property
-    def knobs(self) -> tuple[str, ...]:
-        """Columns of the space that are read."""
-        return tuple(dict.fromkeys(k for plan in self._plans.values() for k in plan.knobs))
-
-    def _names(self, layout: str) -> Sequence[str]:
-        return _layout_names(self._plan(layout).outline(), layout)
-
-    def _plan(self, layout: str) -> LoopNestPlan:
-        initialise = _has_initial_stores(layout)
-        if initialise not in self._plans:
-            self._plans[initialise] = LoopNestPlan(_function(self._structure, initialise))
-        return self._plans[initialise]
 
 
 def single_features(structure: Structure, layouts: Sequence[str]) -> tuple[tuple[str, ...], Matrix]:
     """Return names and features, float32 (1, width), of a structure without knobs."""
+    assert structure.function is not None
     names: list[str] = []
     parts = []
     for layout in layouts:
-        nest = loop_nest(_function(structure, _has_initial_stores(layout)))
-        names += [versioned(layout, name) for name in _layout_names(nest, layout)]
+        if layout in BATCHED or structure.schedule is None:
+            nest = loop_nest(structure.function)
+        else:
+            nest = text_nest(autotvm08_loops(structure.schedule, structure.tensors))
+        names += _names(nest, [layout])
         parts.append(_matrix(nest, 1, layout, Scratch()))
     return tuple(names), np.concatenate(parts, axis=1)
 
 
-def column_names(task: Task, layouts: Sequence[str]) -> list[str]:
+def column_names(task: Task, layout: str) -> list[str]:
     """Return the names of the columns of all structures of a task, each once.
 
-    Of a template that cannot be traced they are those of its default configuration.
+    Where configurations are looked at one by one they are those of the default configuration.
     """
     _ = task.space
-    if task.untraceable:
-        return list(single_features(task.structure(task.default_index), layouts)[0])
-    traced = [structure for structure in task.structures if structure.function is not None]
-    return list(
-        dict.fromkeys(name for s in traced for name in StructureFeatures(s, layouts).names)
+    if task.untraceable or layout not in BATCHED:
+        return list(single_features(task.concrete_structure(task.default_index), [layout])[0])
+    traced = [s for s in task.structures if s.function is not None and not is_raw(s.function)]
+    return list(dict.fromkeys(n for s in traced for n in StructureFeatures(s, [layout]).names))
+
+
+def _names(nest: LoopNest, layouts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(
+        versioned(layout, name)
+        for layout in layouts
+        for name in (CURVE_NAMES if layout == "curve" else itervar_columns(nest, layout=layout)[0])
     )
-
-
-def _has_initial_stores(layout: str) -> bool:
-    return layout not in LAYOUTS or layout_named(layout).initial_stores
-
-
-def _function(structure: Structure, initialise: bool) -> Any:
-    if initialise or structure.schedule is None:
-        return structure.function
-    return lower_schedule(structure.schedule, structure.tensors, initialise=False)
-
-
-def _layout_names(nest: LoopNest, layout: str) -> Sequence[str]:
-    return CURVE_NAMES if layout == "curve" else itervar_columns(nest, layout=layout)[0]
 
 
 def _matrix(nest: LoopNest, n: int, layout: str, scratch: Scratch) -> Matrix:
@@ -181,6 +162,11 @@ class Resolved:
         for rows in self._alike(known):
             self._judge(rows, fingerprints)
 
+    def refuse(self, row: int) -> None:
+        """Take note that the template refuses the plain numbers of a row."""
+        self.reasons[row] = REFUSED
+        self.indices[row], self.labels[row] = -1, -1
+
     def _index_of(self, config: str) -> int:
         try:
             return self._task.space.index_of(json.loads(config))
@@ -206,11 +192,10 @@ class Resolved:
     def _judge(self, rows: IntArray, fingerprints: Sequence[str | None]) -> None:
         index = int(self.indices[rows[0]])
         now = self._task.fingerprints_of(index)["template"]
-        refused = self._task.structure(index).function is None
+        function = self._task.structure(index).function
+        reason = REFUSED if function is None else NO_LOOPS if is_raw(function) else None
         for row in rows.tolist():
-            if fingerprints[row] not in (None, now):
-                self.reasons[row] = TEMPLATE_CHANGED
-            elif refused:
-                self.reasons[row] = REFUSED
+            changed = fingerprints[row] not in (None, now)
+            self.reasons[row] = TEMPLATE_CHANGED if changed else reason
             if self.reasons[row] is not None:
                 self.indices[row], self.labels[row] = -1, -1

@@ -25,6 +25,7 @@ TEMPLATE_FAILS = "template_fails"
 NOT_IN_SPACE = "not_in_space"
 TEMPLATE_CHANGED = "template_changed"
 REFUSED = "refused"
+NO_LOOPS = "no_loops"
 
 REASONS = {
     NO_TEMPLATE: "no template of this name for this kind of target is here (see --template)",
@@ -34,6 +35,7 @@ REASONS = {
     NOT_IN_SPACE: "the template's knobs do not have these values",
     TEMPLATE_CHANGED: "the template has changed since (another fingerprint)",
     REFUSED: "the template refuses these knob values, and makes no loops of them",
+    NO_LOOPS: "the template gives a kernel as text",
 }
 """Why a record has no features that come from loops."""
 

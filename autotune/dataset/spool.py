@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autotune.dataset.loops import (
+    BATCHED,
     CHUNK,
     LOOP_LAYOUTS,
     Matrix,
@@ -26,6 +27,9 @@ from autotune.task import Task
 from features import FeatureError
 
 _log = logging.getLogger(__name__)
+
+
+_Single = tuple[tuple[str, ...], Matrix]
 
 
 class Part(NamedTuple):
@@ -126,9 +130,11 @@ class GroupSpool:
 
     def _evaluate(self, task: Task, found: Resolved) -> None:
         singles = self._singles(task, found)
+        batched = [layout for layout in self._layouts if layout in BATCHED]
         plans = {
-            int(label): StructureFeatures(task.structures[label], self._layouts)
+            int(label): StructureFeatures(task.structures[label], batched)
             for label in np.unique(found.labels[found.labels >= 0])
+            if batched
         }
         sources = [plan.names for plan in plans.values()] + [names for names, _ in singles.values()]
         self.names = tuple(dict.fromkeys(name for names in sources for name in names))
@@ -147,19 +153,30 @@ class GroupSpool:
             for start in range(0, len(rows), CHUNK):
                 part = rows[start : start + CHUNK]
                 columns = task.space.columns(found.indices[part], plan.knobs)
-                block = np.zeros((len(part), len(self.names)), np.float32)
+                block = np.array(out[part])
                 block[:, own] = plan.matrix(columns, len(part))
                 out[part] = block
         out.flush()
 
-    def _singles(self, task: Task, found: Resolved) -> dict[int, tuple[tuple[str, ...], Matrix]]:
-        """Return names and features of the records of a template that cannot be traced."""
-        alone = np.flatnonzero((found.indices >= 0) & (found.labels < 0))
-        known: dict[int, tuple[tuple[str, ...], Matrix]] = {}
-        for index in np.unique(found.indices[alone]).tolist():
-            known[index] = single_features(task.structure(index), self._layouts)
-        return {row: known[index] for row, index in
-                zip(alone.tolist(), found.indices[alone].tolist(), strict=True)}  # fmt: skip
+    def _singles(self, task: Task, found: Resolved) -> dict[int, _Single]:
+        """Return names and features, by row, of what is looked at one by one."""
+        slow = [layout for layout in self._layouts if layout not in BATCHED]
+        known: dict[int, _Single | None] = {}
+        singles: dict[int, _Single] = {}
+        for row, (index, label) in enumerate(zip(found.indices, found.labels, strict=True)):
+            layouts = self._layouts if label < 0 else slow
+            if index < 0 or not layouts:
+                continue
+            if index not in known:
+                structure = task.concrete_structure(int(index))
+                made = structure.function is not None
+                known[index] = single_features(structure, layouts) if made else None
+            features = known[index]
+            if features is None:
+                found.refuse(row)
+            else:
+                singles[row] = features
+        return singles
 
     def _write_programs(self, task: Task, found: Resolved) -> None:
         with self._programs.open("w", encoding="utf-8") as lines:

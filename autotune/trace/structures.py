@@ -119,6 +119,10 @@ class Structures:
                     break
         return self._single_run(values)
 
+    def alone(self, values: Mapping[str, object]) -> Structure:
+        """Return the structure of one configuration, run with plain numbers."""
+        return self._single_run(values)
+
     def instantiate(self, values: Mapping[str, object]) -> Function:
         """Return the analysed function of one configuration.
 
