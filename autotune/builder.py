@@ -26,6 +26,7 @@ from records import Record, RecordStore
 from search_spaces import Config
 
 if TYPE_CHECKING:
+    from autotune.runtime.gpu_function import GPUFunction
     from autotune.runtime.llvm import CompiledFunction
 
 log = logging.getLogger(__name__)
@@ -126,11 +127,17 @@ class BuiltFunction:
         SaveError
             If a file cannot be written, or it is not known what processor the code needs.
         """
+        from autotune.runtime.gpu_function import GPUFunction
         from autotune.runtime.save import save
 
         if isinstance(self._compiled, RawFunction):
             raise SaveError(
                 f"{self.function.name} is a kernel as text, which is not saved: build it where it "
+                "is used"
+            )
+        if isinstance(self._compiled, GPUFunction):
+            raise SaveError(
+                f"{self.function.name} is built for a GPU, which is not saved: build it where it "
                 "is used"
             )
         save(
@@ -146,10 +153,16 @@ class BuiltFunction:
         return f"<built {what} for {self.target}>"
 
 
-def _compiled(function: Function, target: Target) -> CompiledFunction | RawFunction:
+def _compiled(
+    function: Function, target: Target
+) -> CompiledFunction | GPUFunction | RawFunction:
     if is_raw(function):
         return RawFunction(function, target)
     # Imported here, so that listings and search spaces need no compiler.
+    if not target.on_cpu:
+        from autotune.runtime.gpu_function import GPUFunction
+
+        return GPUFunction(function, target)
     from autotune.runtime.llvm import compile_function
 
     return compile_function(function, target)
