@@ -25,6 +25,7 @@ import numpy as np
 
 from autotune import te
 from autotune.runtime import llvm
+from autotune.target import host_memory_bytes
 from autotune.template import Knobs, template
 
 SIZE = 256
@@ -225,8 +226,9 @@ def computed(fault: str, A: Any, variant: int) -> Any:
         j, k = te.reduce_axis((0, 2**30), name="j"), te.reduce_axis((0, 2**30), name="k")
         return te.compute((n,), lambda i: te.sum(right(i), axis=(j, k)), name=name)
     if fault == "huge":
-        k = te.reduce_axis((0, 2**41), name="k")
-        T = te.compute((2**41,), lambda x: A[0] + te.cast("float32", x), name="T")
+        elements = host_memory_bytes() // 4  # more would be refused beforehand
+        k = te.reduce_axis((0, elements), name="k")
+        T = te.compute((elements,), lambda x: A[0] + te.cast("float32", x), name="T")
         return te.compute((n,), lambda i: te.sum(T[k] + right(i), axis=k), name=name)
     if fault == "far_read":
         # Only the data say that this is outside, so nothing can refuse it beforehand.
