@@ -11,6 +11,7 @@ from autotune.ir.itervar import IterVar
 from autotune.schedule.stage import Stage
 from autotune.target import Target
 from autotune.trace.sources import ValueSource
+from autotune.trace.symbols import SymbolicInt
 from search_spaces import AnnotateKnob, ChoiceKnob, ReorderKnob, SplitKnob
 
 T = TypeVar("T")
@@ -52,7 +53,8 @@ class Knobs:
 
         Integers are symbols during a trace; flags, strings and floats are decided, one trace each.
         """
-        knob = self._source.define(ChoiceKnob(name, values))
+        plain = [int(v) if isinstance(v, SymbolicInt) else v for v in values]
+        knob = self._source.define(ChoiceKnob(name, plain))
         (value,) = self._source.numbers(knob)
         return self._keep(value, name)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.errors import InstantiationError, IRError, TracingError, UsageError
 from autotune.ir import dtypes
-from autotune.ir.expr import Const, Expr, Knob
+from autotune.ir.expr import Const, Expr, Knob, Load, Read
 from autotune.ir.intervals import Intervals
 from autotune.ir.ops import convert
 from autotune.ir.visitor import walk_expr
@@ -273,18 +273,24 @@ def checked_condition(condition: Any, message: str) -> Expr:
     Raises
     ------
     UsageError
-        If it is no condition, or depends on anything but knobs.
+        If it is no condition, or depends on anything but knobs, or the message is no text.
     """
+    if not isinstance(message, str) or not message.strip():
+        raise UsageError(
+            f"add_constraint: the message must say what is demanded, got {message!r}"
+        )
     try:
         expr = convert(condition)
     except IRError:
         expr = None
     if expr is None or expr.dtype != dtypes.BOOL:
         raise UsageError(
-            f"add_constraint({message!r}): expected a condition on knobs, got {condition!r}"
+            f"add_constraint({message!r}): expected a condition on knobs such as a * b <= 64, "
+            f"got {condition!r}"
         )
     for node in walk_expr(expr):
-        if not node.children and not isinstance(node, (Knob, Const)):
+        leaf = not node.children or isinstance(node, (Read, Load))
+        if leaf and not isinstance(node, (Knob, Const)):
             raise UsageError(
                 f"add_constraint({message!r}): `{expr}` depends on `{node}`, which is no knob"
             )
