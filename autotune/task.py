@@ -158,6 +158,7 @@ class Task:
             )
         self.workload = Workload(template.name, self.args)
         self._template_ref = template_ref
+        self._late: set[str] = set()
         self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
         self._structures = Structures(
             template.name,
@@ -242,7 +243,23 @@ class Task:
         broken = self.space.broken(index)
         if broken is not None:
             return broken.name
-        return self._structures.refusal(self.space.config(index).values)
+        message = self._structures.refusal(self.space.config(index).values)
+        self._tell_late_knobs()
+        return message
+
+    def _tell_late_knobs(self) -> None:
+        """Warn of knobs that the space lacks, as only rare configurations define them."""
+        for knob in self._structures.knobs[len(self.space.knobs) :]:
+            if knob.name in self._late:
+                continue
+            self._late.add(knob.name)
+            _log.warning(
+                "%s: knob %r is defined only in configurations that none of those looked at "
+                "beforehand stands for; it keeps its default, %r (define it before such an `if`)",
+                self.workload,
+                knob.name,
+                knob.value(knob.default),
+            )
 
     def tally(self) -> Tally:
         """Count what rules reject of the configurations.

@@ -29,6 +29,9 @@ from search_spaces.tally import SAMPLE, Tally, tally
 SAMPLE_FROM_ALL = 1 << 20
 """Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
 
+MOST_CONNECTED = 1 << 12
+"""Feasible configurations of a huge space that are looked for where hardly any are."""
+
 
 class Space:
     """All combinations of the knobs' values that obey the constraints.
@@ -188,21 +191,41 @@ class Space:
     def sample(self, n: int, rng: np.random.Generator, exclude: Iterable[int] = ()) -> IntArray:
         """Draw `n` different feasible indices at random, none of them in `exclude`; int64.
 
-        Fewer come back if there are no more, or if, in a space too large to evaluate whole, four
-        million draws in a row found none. The result depends on the arguments and on the state
-        of `rng` only.
+        Fewer come back if there are no more. In a space too large to evaluate whole, of which
+        four million draws in a row found none, they are drawn from those that lead to one another
+        from the default on by steps of one knob. The result depends on the arguments and on the
+        state of `rng` only.
         """
         if n < 0:
             raise SpaceError(f"cannot sample {n} configurations; the number must be 0 or more")
         barred = np.fromiter(exclude, dtype=np.int64)
         if len(self) <= SAMPLE_FROM_ALL:
             return sample_pool(self.feasible_indices(), n, rng, barred)
+        if "_connected" in self.__dict__:  # few are feasible, as an earlier call has seen
+            return sample_pool(self._connected, n, rng, barred)
         found = sample_by_trial(len(self), self.feasible, n, rng, barred)
-        if len(found) < n and len(self) <= ENUMERABLE:
+        if len(found) < n:
             barred = np.concatenate([barred, found])
-            rest = sample_pool(self.feasible_indices(), n - len(found), rng, barred)
-            found = np.concatenate([found, rest])
+            pool = self.feasible_indices() if len(self) <= ENUMERABLE else self._connected
+            found = np.concatenate([found, sample_pool(pool, n - len(found), rng, barred)])
         return found
+
+    @cached_property
+    def _connected(self) -> IntArray:
+        """Feasible indices that lead to one another from the default on, at most so many."""
+        try:
+            reached = {self.default_index: None}
+        except SpaceError:
+            return np.zeros(0, dtype=np.int64)
+        waiting = list(reached)
+        for index in waiting:
+            if len(reached) >= MOST_CONNECTED:
+                break
+            for other in self.neighbors(index).tolist():
+                if other not in reached:
+                    reached[other] = None
+                    waiting.append(other)
+        return np.sort(np.fromiter(reached, dtype=np.int64))
 
     def neighbors(self, i: int) -> IntArray:
         """Feasible indices that differ from `i` by one step of one knob, knob by knob; int64."""
@@ -246,7 +269,9 @@ class Space:
                 found = shell[self.feasible(shell)]
                 if len(found):
                     return int(found[0])
-            pool = np.sort(self.sample(1024, np.random.default_rng(0)))
+        if len(self) > ENUMERABLE:
+            rng, none = np.random.default_rng(0), np.zeros(0, dtype=np.int64)
+            pool = np.sort(sample_by_trial(len(self), self.feasible, 1024, rng, none))
         else:
             pool = self.feasible_indices()
         return self._nearest_of(index, pool) if len(pool) else None

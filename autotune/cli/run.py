@@ -143,7 +143,7 @@ def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:
         work_of(task),
         plan.label,
         seed_chosen,
-        tuple(legal_lines(task.space)),
+        tuple(legal_lines(task.space, bool(task.untraceable))),
         task.default_index,
     )
 

@@ -73,6 +73,8 @@ def space_json(space: Space, counts: Tally, index: int | None) -> dict[str, Any]
 def _sizes(counts: Tally) -> str:
     if counts.exact:
         return f"{counts.size} configurations, {counts.feasible} allowed"
+    if not counts.feasible:
+        return f"{counts.size} configurations, none of {counts.counted} drawn is allowed"
     share = percent_text(counts.feasible / counts.counted)
     return (
         f"{counts.size} configurations, about {share} allowed: "
@@ -80,12 +82,17 @@ def _sizes(counts: Tally) -> str:
     )
 
 
-def legal_lines(space: Space) -> list[str]:
-    """Return how much of a space is legal, and what the template itself refuses and why."""
+def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
+    """Return how much of a space is legal, and what the template itself refuses and why.
+
+    Of a template that runs for one configuration at a time nothing is known beforehand.
+    """
+    if one_by_one:
+        return [f"space {len(space)}, what is legal shows when it is proposed"]
     counts = space.tally(sample=SAMPLE >> 4)
     of = f"of {counts.counted}{'' if counts.exact else ' drawn'}"
-    legal = str(counts.feasible) if counts.exact else f"about {counts.feasible} {of}"
-    lines = [f"space {counts.size}, {legal} legal"]
+    legal = f"{counts.feasible} legal" if counts.exact else f"{counts.feasible} {of} legal"
+    lines = [f"space {counts.size}, {legal}"]
     raised = [
         (rule.first, rule.name.removeprefix(_RAISED))
         for rule in counts.rules

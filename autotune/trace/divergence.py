@@ -11,6 +11,7 @@ from typing import Any
 
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
+from autotune.trace.symbols import SymbolicBool, SymbolicInt
 
 MOST_EVENTS = 1_000_000
 """Instructions of a template that are followed."""
@@ -24,7 +25,8 @@ def parting_line(
     """Return the line of `file` after which two runs differ; 0 if it is not found.
 
     That is the last instruction that both carry out before they part. If they never do, it is the
-    line that applies the first step in which their schedules differ.
+    line after which a number, a text or a flag first differs, or else the line that applies the
+    first step in which their schedules differ.
 
     Parameters
     ----------
@@ -46,6 +48,9 @@ def parting_line(
         line = here[2]
     if len(first.instructions) != len(second.instructions):
         return line
+    for (before, values), (_, others) in zip(first.values, second.values, strict=False):
+        if values != others:
+            return before
     pairs = itertools.zip_longest(*steps)
     number = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
     return 0 if number is None else first.line_of_step(number)
@@ -58,12 +63,16 @@ class _Way:
     ----------
     instructions : list of (str, int, int)
         Function, place in it, and line.
+    values : list of (int, tuple)
+        Lines, and the values of plain variables after each of them.
     """
 
     def __init__(self, file: str) -> None:
         self._file = file
         self.instructions: list[tuple[str, int, int]] = []
+        self.values: list[tuple[int, tuple[object, ...]]] = []
         self._steps: list[tuple[int, int]] = []
+        self._latest: dict[FrameType, int] = {}
 
     def follow(self, run: Run) -> None:
         """Carry out a run under the eyes of the interpreter."""
@@ -91,9 +100,19 @@ class _Way:
         if event == "opcode":
             self.instructions.append((frame.f_code.co_name, frame.f_lasti, line))
         else:
+            plain = tuple(map(_plain, frame.f_locals.values()))
+            self.values.append((self._latest.get(frame, line), plain))
+            self._latest[frame] = line
             for value in frame.f_locals.values():
                 schedule = value.schedule if type(value) is Stage else value
                 if type(schedule) is Schedule:
                     self._steps.append((line, len(schedule.steps)))
                     break
         return self._within
+
+
+def _plain(value: object) -> object:
+    """Return a number, a text or a flag, a symbol's number for it; None of anything else."""
+    if type(value) in (SymbolicInt, SymbolicBool):
+        return value.guide  # type: ignore[attr-defined]
+    return value if type(value) in (int, float, bool, str) else None

@@ -15,7 +15,7 @@ from autotune.ir.columns import ColumnProgram
 from autotune.ir.expr import Binary, Const, Expr
 from autotune.ir.ops import binary, const
 from autotune.trace.structures import Structures
-from autotune.trace.tree import Columns, KnobColumns, space_columns
+from autotune.trace.tree import Columns, KnobColumns, Node, space_columns
 from search_spaces import Constraint, IntArray, Space
 
 MOST_CLASSIFIED = 2_000_000
@@ -26,6 +26,12 @@ SAMPLE = 1 << 16
 
 MOST_STRUCTURES = 256
 """Structures found in advance."""
+
+MOST_MET = 256
+"""Runs on plain numbers that only look for knobs, where tracing each way would take too long."""
+
+EACH_VALUE = 4096
+"""Values of a knob that a sample has for certain."""
 
 CHECKED = 8
 """Configurations that are held against the template run on plain numbers."""
@@ -45,10 +51,12 @@ def explore(structures: Structures) -> Space:
         If the template makes a mistake that no configuration avoids.
     """
     structures.of({})
-    complete = False
+    met: set[Node] = set()
     while True:
         space = Space(structures.knobs)
-        complete = _follow(structures, space)
+        complete = _follow(structures, space, met)
+        if structures.untraceable:
+            _meet_knobs(structures, space)
         if len(structures.knobs) == len(space.knobs):
             break
     if not structures.untraceable:
@@ -79,45 +87,58 @@ def classify(structures: Structures, space: Space, indices: IntArray) -> npt.NDA
     return labels
 
 
-def _follow(structures: Structures, space: Space) -> bool:
+def _follow(structures: Structures, space: Space, met: set[Node]) -> bool:
     """Trace what is new on the way of each configuration; whether nothing is left unexplored.
 
-    Stops where a knob appears that the space lacks, or where the template cannot be traced.
+    Stops where a knob appears that the space lacks, or where the template cannot be traced. Of
+    ways beyond `MOST_STRUCTURES` only the knobs are looked for; they are noted in `met`.
     """
-    whole = len(space) <= MOST_CLASSIFIED
+    complete = whole = len(space) <= MOST_CLASSIFIED
     indices = np.arange(len(space), dtype=np.int64) if whole else _sample(space)
-    if structures.untraceable:
-        _meet_knobs(structures, space)
-        return False
-    complete = whole
     for start in range(0, len(indices), CHUNK):
-        if structures.tree.root.structure is not None:
+        if structures.untraceable or structures.tree.root.structure is not None:
             break
         part = indices[start : start + CHUNK]
         columns = space_columns(structures.table, space, part)
         for node, rows in structures.tree.walk(columns, len(part)):
             if node.explored:
                 continue
-            if len(structures.known) >= MOST_STRUCTURES:
+            values = space.config(int(part[rows[0]])).values
+            if len(structures.known) < MOST_STRUCTURES:
+                structures.trace(values)
+            else:
                 complete = False
-                continue
-            structures.trace(space.config(int(part[rows[0]])).values)
-            if structures.untraceable:
-                return _follow(structures, space)
-            if len(structures.knobs) != len(space.knobs):
+                if node not in met and len(met) < MOST_MET:
+                    met.add(node)
+                    structures.meet_knobs(values)
+            if structures.untraceable or len(structures.knobs) != len(space.knobs):
                 return False
     return complete
 
 
-def _sample(space: Space) -> IntArray:
-    drawn = np.random.default_rng(0).integers(len(space), size=SAMPLE, dtype=np.int64)
-    return np.unique(drawn)
+def _sample(space: Space, size: int = SAMPLE, each: int = EACH_VALUE) -> IntArray:
+    """Return random configurations, and ones in which each value of each knob occurs.
+
+    A way that only one value of a knob leads to is then among theirs, however many values there
+    are of others: that value occurs beside the defaults and beside random values.
+    """
+    rng = np.random.default_rng(0)
+    defaults = np.array([knob.default for knob in space.knobs], dtype=np.int64)
+    drawn = [space.positions(rng.integers(len(space), size=size, dtype=np.int64))]
+    for place, knob in enumerate(space.knobs):
+        values = np.unique(np.linspace(0, len(knob) - 1, min(len(knob), each)).astype(np.int64))
+        random = space.positions(rng.integers(len(space), size=len(values), dtype=np.int64))
+        for others in (np.tile(defaults, (len(values), 1)), random):
+            changed = others.copy()
+            changed[:, place] = values
+            drawn.append(changed)
+    return np.unique(space.indices_of(np.concatenate(drawn)))
 
 
-def _meet_knobs(structures: Structures, space: Space, runs: int = 32) -> None:
+def _meet_knobs(structures: Structures, space: Space) -> None:
     """Run a template that cannot be traced a few times, so that its knobs become known."""
-    drawn = np.random.default_rng(0).integers(len(space), size=runs, dtype=np.int64)
-    for index in drawn:
+    found = _sample(space, 32, 16)
+    for index in np.random.default_rng(0).permutation(found)[:MOST_MET]:
         structures.meet_knobs(space.config(int(index)).values)
         if len(structures.knobs) != len(space.knobs):
             return

@@ -310,10 +310,10 @@ class Structures:
 
     def meet_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
-        if self._guarded and self._probe(lambda _: self.run(ConcreteValues(self.table, values))):
+        if self._guarded and self._probe(lambda _: self.run(PlainValues(self.table, values))):
             return
         try:
-            self.run(ConcreteValues(self.table, values))
+            self.run(PlainValues(self.table, values))
         except (UsageError, KeyboardInterrupt):
             raise
         except BaseException:

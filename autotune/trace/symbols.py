@@ -65,6 +65,11 @@ class SymbolicInt(Operators):
         """What `isinstance` asks for where `type` does not settle it."""
         return _seen_as(SymbolicInt, int)
 
+    @property
+    def guide(self) -> int:
+        """Its value under the guiding configuration; to look at it is no decision."""
+        return self._value
+
     def __getattr__(self, name: str) -> Any:
         """Return what else integers have, such as `bit_length`, of the value."""
         if name.startswith("_") or not hasattr(int, name):
@@ -222,6 +227,11 @@ class SymbolicBool:
     def __class__(self) -> type:
         """What `isinstance` asks for where `type` does not settle it."""
         return _seen_as(SymbolicBool, bool)
+
+    @property
+    def guide(self) -> bool:
+        """Its value under the guiding configuration; to look at it is no decision."""
+        return self._value
 
     def __copy__(self) -> SymbolicBool:
         return self

@@ -10,6 +10,7 @@ import pytest
 from autotune import te
 from autotune.task import Task
 from autotune.template import Knobs, template
+from autotune.trace import explore as exploring
 from search_spaces import SpaceError
 
 
@@ -53,3 +54,29 @@ def test_the_default_is_the_nearest_configuration_that_is_not_refused() -> None:
 def test_a_space_in_which_nothing_is_legal_names_the_rules_with_what_they_reject() -> None:
     with pytest.raises(SpaceError, match=r"none of the 8 .* large enough rejects 8"):
         _ = task(least=100).default_index
+
+
+@template("late", target="llvm", reference=lambda a: a + 1)
+def late(cfg: Knobs) -> tuple[Any, list[Any]]:
+    """B = A + 1, with a knob that one configuration in a million defines."""
+    a, b = (cfg.define_knob(name, list(range(1, 1001))) for name in "ab")
+    A = te.placeholder((24,), name="A")
+    B = te.compute((24,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    if a + b == 2000:
+        s[B].split(B.op.axis[0], factor=cfg.define_knob("seldom", [5, 4]))
+    return s, [A, B]
+
+
+def test_a_knob_that_shows_too_late_keeps_its_default_and_that_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exploring, "MOST_CLASSIFIED", 1000)
+    monkeypatch.setattr(exploring, "SAMPLE", 100)
+    own = Task(late, {})
+    last = len(own.space) - 1
+    assert [own.refusal(index) for index in (0, last, last)] == ["", "", ""]
+    (record,) = caplog.records
+    assert "knob 'seldom' is defined only in configurations" in record.getMessage()
+    assert "keeps its default, 5" in record.getMessage()
+    assert "(i.outer, 0, 5)" in str(own.function(last))

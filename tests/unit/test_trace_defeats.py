@@ -215,8 +215,8 @@ def throws_dice(a: Any, stage: Any, i: Any) -> None:
 
 
 def reads_the_clock(a: Any, stage: Any, i: Any) -> None:
-    now = time.perf_counter_ns()
-    stage.split(i, factor=1 + now % 10**6)  # here: not do the same twice
+    now = time.perf_counter_ns()  # here: not do the same twice
+    stage.split(i, factor=1 + now % 10**6)
 
 
 def counts_calls(a: Any, stage: Any, i: Any) -> None:

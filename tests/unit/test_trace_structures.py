@@ -311,6 +311,31 @@ def test_a_large_space_is_explored_by_a_sample(monkeypatch: pytest.MonkeyPatch) 
     assert classify(structures, space, np.array([0, last])).tolist() == [0, 1]
 
 
+def test_a_way_that_one_value_out_of_many_leads_to_is_found_with_its_knobs() -> None:
+    def body(cfg: Knobs, stage: Any, i: Any) -> None:
+        a, _ = (cfg.define_knob(name, list(range(1, 3001))) for name in "ab")
+        if a == 2222:
+            stage.split(i, factor=cfg.define_knob("rare", [2, 3]))
+
+    structures, space = found(body)
+    assert len(space) > exploring.MOST_CLASSIFIED
+    assert [knob.name for knob in space.knobs] == ["a", "b", "rare"]
+    assert len(structures.known) == 2
+
+
+def test_knobs_of_ways_beyond_the_cap_join_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(cfg: Knobs, stage: Any, i: Any) -> None:
+        for _ in range(cfg.define_knob("rounds", list(range(6)))):
+            i, _ = stage.split(i, factor=2)
+        if cfg["rounds"] == 5:
+            stage.split(i, factor=cfg.define_knob("last", [1, 3]))
+
+    monkeypatch.setattr(exploring, "MOST_STRUCTURES", 3)
+    structures, space = found(body)
+    assert [knob.name for knob in space.knobs] == ["rounds", "last"]
+    assert len(structures.known) == 3
+
+
 def test_threads_beyond_the_target_are_infeasible() -> None:
     def body(cfg: Knobs, stage: Any, i: Any) -> None:
         block, thread = stage.split(i, factor=cfg.define_knob("threads", [256, 1024, 2048]))
