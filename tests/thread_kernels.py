@@ -9,15 +9,29 @@ import numpy as np
 import numpy.typing as npt
 from llvm_kernels import i32
 
+from autotune import te
 from autotune.ir import ops
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.ops import cast
+from autotune.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Stmt,
+    Store,
+    WarpReduce,
+    seq,
+)
 
 Array = npt.NDArray[Any]
 Kernel = Callable[[], tuple[Function, Array, Array]]
 BLOCKS, THREADS = 3, 8
 N = BLOCKS * THREADS
 
+A_TENSOR = te.placeholder((N,), name="A")
 A, O = (Buffer(name, "float32", (i32(N),)) for name in "AO")  # noqa: E741
 block, thread, row = Var("blockIdx.x"), Var("threadIdx.x"), Var("threadIdx.y")
 here = block * THREADS + thread
@@ -180,6 +194,48 @@ def virtual_threads() -> tuple[Function, Array, Array]:
     )
 
 
+def sums_of_warps() -> tuple[Function, Array, Array]:
+    """Four threads each combine their values, in two rows of a block; twice, in a loop."""
+    row, column, step = Var("threadIdx.y"), Var("threadIdx.x"), Var("step")
+    total, kept, at = local("total", 2), local("kept"), block * THREADS + row * 2 + column
+    combiner = te.sum(A_TENSOR[0], axis=te.reduce_axis((0, 1))).combiner
+    reduced = WarpReduce(combiner, (Load(kept, i32(0)),), (total,), step, 4)
+    body = seq(
+        copied(kept, 0, A, at),
+        serial(step, 2, seq(reduced, added(kept, 0, Load(total, step)))),
+        copied(O, at, kept, 0),
+    )
+    nest = threads(threads(allocated(body, total, kept), column, 2), row, 4)
+
+    def expected(a: Array) -> Array:
+        for _ in range(2):
+            a = a + a.reshape(BLOCKS, 2, 4).sum(2).repeat(4, 1)
+        return a
+
+    return _of(blocks(nest), expected)
+
+
+def largest_of_warps_and_where() -> tuple[Function, Array, Array]:
+    """Two values combine together, those of one result in those of the other."""
+    total = [local("place"), local("value")]
+    value = Load(A, (block + 1) * 5 * (thread + 1) % 23)
+    combiner = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
+        lambda place, value: (te.const(-1, place), te.min_value(value)),
+    )(
+        (A_TENSOR[0], A_TENSOR[0]), axis=te.reduce_axis((0, 1))
+    )[0].combiner
+    operands = (cast("float32", thread), value)
+    body = seq(
+        WarpReduce(combiner, operands, tuple(total), i32(0), 8), copied(O, here, total[0], 0)
+    )
+    picked = np.array([[(b + 1) * 5 * (t + 1) % 23 for t in range(8)] for b in range(BLOCKS)])
+    return _of(
+        blocks(threads(allocated(body, *total))),
+        lambda a: np.broadcast_to(picked.argmax(1, keepdims=True), a.shape),
+    )
+
+
 KERNELS: tuple[Kernel, ...] = (
     reversed_by_blocks,
     two_nests_of_one_block,
@@ -190,4 +246,6 @@ KERNELS: tuple[Kernel, ...] = (
     deep_in_loops,
     two_kernels,
     virtual_threads,
+    sums_of_warps,
+    largest_of_warps_and_where,
 )

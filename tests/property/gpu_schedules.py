@@ -185,19 +185,22 @@ def _rows(plan: _Plan) -> Scheduled:
 
 def _across_threads(plan: _Plan) -> Scheduled:
     """Sums of rows, each by several threads together, as one reduction or by partial sums."""
-    m, n = plan.size(), plan.size()
+    m, n = plan.number(1, 5), plan.number(1, 70)
     A = te.placeholder((m, n), name="A")
     k = te.reduce_axis((0, n), name="k")
-    R = te.compute((m,), lambda i: te.sum(A[i, k], axis=k), name="R")
+    reducer = plan.draw(st.sampled_from((te.sum, te.max)))
+    R = te.compute((m,), lambda i: reducer(A[i, k], axis=k), name="R")
     s = te.create_schedule(R.op)
-    threads = te.thread_axis("threadIdx.x")
-    outer, inner = s[R].split(s[R].op.reduce_axis[0], factor=plan.factor())
-    own = outer if plan.chance() else inner
+    outer, inner = s[R].split(k, factor=plan.draw(st.sampled_from((1, 2, 3, 4, 8, 32, 33, 64))))
+    own = outer if plan.chance(25) else inner
     if plan.chance():
         parts = s.rfactor(R, own)
         own = s[R].op.reduce_axis[0]
         s[parts].compute_at(s[R], own)
-    s[R].bind(own, threads)
+    elif plan.chance():
+        own, rows = s[R].split(own, factor=plan.factor())
+        s[R].bind(rows, te.thread_axis("threadIdx.z"))
+    s[R].bind(own, te.thread_axis("threadIdx.x"))
     block, row = s[R].split(s[R].op.axis[0], factor=plan.factor())
     s[R].bind(block, te.thread_axis("blockIdx.x"))
     if plan.chance(70):
