@@ -2,12 +2,15 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from autotune.dataset import export
+from records import Record, RecordStore
 from tests.cuda_compiler import needs_nvrtc
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +41,50 @@ def test_example_runs(script, words, said, tmp_path):
 
 def test_every_example_is_run_here():
     scripts = {path.name for path in (ROOT / "examples").glob("*.py")}
-    assert scripts == {"tune_and_build.py", "own_template.py", "deploy.py", "raw_kernel.py"}
+    ran = {"tune_and_build.py", "own_template.py", "deploy.py", "raw_kernel.py"}
+    assert scripts == {*ran, "train_on_export.py"}
+
+
+@pytest.fixture(scope="module")
+def data_set(tmp_path_factory):
+    """Return a data set of 20 workloads on two devices, whose times follow their knobs."""
+    folder = tmp_path_factory.mktemp("data")
+    RecordStore(folder / "log.jsonl").append(
+        Record(
+            workload={"template": "made_up", "args": {"n": n}},
+            target="llvm",
+            device={"name": f"device {n % 2}"},
+            config={"index": x, "values": {"x": 2**x, "odd": x % 2 == 1}},
+            costs_s=(1e-3 * (1 + abs(x - 3) + 0.5 * (x % 2)),),
+            seed=0,
+        )
+        for n in range(20)
+        for x in range(8)
+    )
+    return export([folder / "log.jsonl"], folder / "data.npz", ["knob"]).data
+
+
+@pytest.mark.parametrize("has_sklearn", [True, False])
+def test_models_train_on_an_export_and_rank_every_split(
+    has_sklearn, data_set, monkeypatch, capsys
+):
+    if not has_sklearn:
+        monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    example = runpy.run_path(str(ROOT / "examples" / "train_on_export.py"))
+    example["main"]([str(data_set), "3"])
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.splitlines() if line.startswith(("split", "device_"))]
+    models = ["XGBoost", "Ridge"] if has_sklearn else ["XGBoost"]
+    assert [row[:3] for row in rows] == [
+        [kind, model, part]
+        for kind, parts in (
+            ("split", ["train", "validation", "test"]), ("device_split", ["train", "test"])
+        )
+        for model in models
+        for part in parts
+    ]  # fmt: skip
+    assert all(float(row[4]) > 0.9 for row in rows if row[1] == "XGBoost")
+    assert ("scikit-learn is not installed: pip install" in printed) is not has_sklearn
 
 
 def readme_block(part: str) -> str:
