@@ -62,13 +62,18 @@ class Candidates:
             return None
         return feasible if len(feasible) <= self._settings.whole else None
 
+    def rank(
+        self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
+    ) -> None:
+        """Rank all candidates, or a population of them, by models, if there are any.
+
+        The first one scores every candidate. `measured` are known, and not ranked.
+        """
+        if models:
+            self._ranker.rank(models, measured, rng)
+
     def some(
-        self,
-        best: Sequence[int],
-        models: Sequence[CostModel],
-        seen: IndexVector,
-        known: int,
-        rng: np.random.Generator,
+        self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator
     ) -> IndexVector:
         """Return some unseen candidates, ascending: random ones, and those that look good.
 
@@ -76,17 +81,11 @@ class Candidates:
         ----------
         best : sequence of int
             The fastest candidates measured, best first.
-        models : sequence of CostModel
-            Trained models, the one that is to score every candidate first; or none.
         seen : int64 (k,)
-        known : int
-            Number of measurements the models learned from.
         rng : numpy.random.Generator
         """
         settings = self._settings
-        parts = [self._space.sample(settings.random, rng, exclude=seen)]
-        if models:
-            parts.append(self._ranker.best(models, seen, known, rng))
+        parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]
         parts += [one_knob_changes(self._space, i) for i in best[: settings.incumbents]]
         return np.setdiff1d(np.concatenate(parts), seen)
 

@@ -136,7 +136,7 @@ class ModelTuner(Tuner):
     def think(self) -> None:
         """Fit the model to what the latest proposals were made from, for the next ones.
 
-        And let the beliefs expect the latest proposals to work.
+        Rank a large space by it, and let the beliefs expect the latest proposals to work.
         """
         self._catch_up()
         if self._belief is not None:
@@ -146,8 +146,10 @@ class ModelTuner(Tuner):
         """Fit the model to what the latest proposals were made from, unless that is done."""
         if self._owed:
             self._owed = False
-            self._surrogate.learn(self._chooser(self._surrogate.told))
-            self._follow(True)
+            if self._surrogate.due:
+                self._surrogate.learn(self._chooser(self._surrogate.told))
+                self._follow(True)
+            self._rank()
 
     # -- proposals -------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ class ModelTuner(Tuner):
         if not self._informed():
             return self._start(n, rng)
         belief = self._update(rng)
-        self._owed = self._surrogate.due
+        self._owed = True
         free = self._free(belief)
         own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
         rows = belief.pick(self._margins(own), free)
@@ -240,6 +242,7 @@ class ModelTuner(Tuner):
             overdue = surrogate.overdue
             if overdue:
                 surrogate.learn(self._chooser(told))
+                self._rank()
             self._follow(surrogate.drop_prior_if_it_hurts() or overdue)
         elif self._belief is not None:
             self._belief.settle()
@@ -253,6 +256,14 @@ class ModelTuner(Tuner):
         elif whole is not None:
             self._belief = Belief(self._surrogate, whole)
 
+    def _rank(self) -> None:
+        """Rank a large space by what was learned."""
+        if self._candidates.whole() is None:
+            told = self._surrogate.told
+            measured = np.array([o.index for o in told], dtype=np.int64)
+            rng = np.random.default_rng([self.seed, len(told), 3])
+            self._candidates.rank(self._trees.models, measured, rng)
+
     def _chooser(self, told: Sequence[Observation]) -> np.random.Generator:
         """Return a generator to choose among more measurements than can be used."""
         return np.random.default_rng([self.seed, len(told), 2])
@@ -260,9 +271,7 @@ class ModelTuner(Tuner):
     def _search(self, rng: np.random.Generator) -> Belief:
         """Return beliefs about a part of a large space, climbing to what promises most."""
         best = [o.index for o in self._working()]
-        candidates = self._candidates.some(
-            best, self._trees.models, self.seen, len(self._told), rng
-        )
+        candidates = self._candidates.some(best, self.seen, rng)
         belief = Belief(self._surrogate, candidates)
         for _ in range(self._settings.climbs):
             gains = belief.gains(np.ones(len(belief.candidates), dtype=bool))

@@ -22,7 +22,7 @@ class RankingSettings:
     ----------
     whole : int
         A space of at most so many configurations is scored whole, of a larger one a population
-        that evolves.
+        that evolves at every ranking.
     population : PopulationSettings
     pool_share, pool_min : float, int
         The best share of what was scored, and no fewer than so many, are scored by all models.
@@ -33,8 +33,6 @@ class RankingSettings:
         scored again once ``growth`` times as many measurements are known; until then the
         candidates that all models score stay the same.
     growth : float
-    optimism : float
-        Deviations among the models' scores that count for a candidate.
     """
 
     whole: int = ENUMERABLE
@@ -44,11 +42,10 @@ class RankingSettings:
     kept: int = 4096
     always: int = 1_000_000
     growth: float = 2.0
-    optimism: float = 1.0
 
 
 class SpaceRanker:
-    """Finds the unseen candidates that models score highest.
+    """Keeps the candidates that models score highest.
 
     Parameters
     ----------
@@ -65,41 +62,38 @@ class SpaceRanker:
         self._features = features
         self._settings = settings or RankingSettings()
         self._pool = np.zeros(0, dtype=np.int64)
+        self._scores = np.zeros(0)
         self._models: tuple[CostModel, ...] = ()
         self._known = 0
-        self._scores = np.zeros(0)
 
-    def best(
-        self,
-        models: Sequence[CostModel],
-        seen: IndexVector,
-        known: int,
-        rng: np.random.Generator,
-    ) -> IndexVector:
-        """Return the unseen candidates that are scored highest, ascending, int64 (m,).
+    def rank(
+        self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
+    ) -> None:
+        """Score the space, as far as anything is new.
 
         Parameters
         ----------
         models : sequence of CostModel
-            The first one scores every candidate; all of them the best of those, by the mean of
-            their scores and how far these lie apart. Others are taken for new models.
-        seen : int64 (k,)
-            Candidates not to return, ascending.
-        known : int
-            Number of measurements that the models were fitted to.
+            The first one scores every candidate; the mean of all their scores counts for the best
+            of those. Others are taken for new models.
+        measured : int64 (k,)
+            Candidates not to keep, ascending.
         rng : numpy.random.Generator
             Breeds a population, and chooses among equal scores.
         """
         new = tuple(models) != self._models
-        if self._due(new, known):
-            self._pool, self._known = self._best_share(models[0], seen, rng), known
-            new = True
+        if self._due(new, len(measured)):
+            self._pool = self._best_share(models[0], measured, rng)
+            self._known, new = len(measured), True
         if new:
             self._models = tuple(models)
-            self._scores = self._by_all(self._pool)
+            self._scores = score(models, self._features, self._pool).mean(axis=0)
+
+    def best(self, seen: IndexVector) -> IndexVector:
+        """Return the candidates ranked highest that are not among the `seen`, int64 (m,)."""
         unseen = np.isin(self._pool, seen, invert=True)
         pool, scores = self._pool[unseen], self._scores[unseen]
-        return pool[highest(scores, self._settings.kept, rng)]
+        return pool[np.sort(np.argsort(-scores, kind="stable")[: self._settings.kept])]
 
     def _due(self, new: bool, known: int) -> bool:
         """Whether more than the pool has to be scored."""
@@ -110,9 +104,9 @@ class SpaceRanker:
         return new and (often or known >= settings.growth * self._known)
 
     def _best_share(
-        self, model: CostModel, seen: IndexVector, rng: np.random.Generator
+        self, model: CostModel, measured: IndexVector, rng: np.random.Generator
     ) -> IndexVector:
-        """Return the best of all unseen candidates, or of a population."""
+        """Return the best of all candidates that were not measured, or of a population."""
         settings = self._settings
 
         def scored(indices: IndexVector) -> FloatVector:
@@ -120,17 +114,11 @@ class SpaceRanker:
             return out
 
         if len(self._space) <= settings.whole:
-            rows = without(self._space.feasible_indices(settings.whole), seen)
+            rows = without(self._space.feasible_indices(settings.whole), measured)
             scores = scored(rows)
         else:
             rows, scores = evolve(self._space, self._pool, scored, rng, settings.population)
-            unseen = np.isin(rows, seen, invert=True)
+            unseen = np.isin(rows, measured, invert=True)
             rows, scores = rows[unseen], scores[unseen]
         size = max(math.ceil(settings.pool_share * len(rows)), settings.pool_min)
         return rows[highest(scores, size, rng)]
-
-    def _by_all(self, pool: IndexVector) -> FloatVector:
-        """Return the scores of candidates by all models together."""
-        scores = score(self._models, self._features, pool)
-        total: FloatVector = scores.mean(axis=0) + self._settings.optimism * scores.std(axis=0)
-        return total

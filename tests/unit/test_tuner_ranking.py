@@ -1,6 +1,6 @@
 """Ranking a space: the same as predicting everything, whatever the parts, threads and columns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -9,6 +9,9 @@ from autotune.cost_model.base import CostModel
 from autotune.cost_model.xgb import XGBCostModel, XGBSettings
 from autotune.feature import TaskFeatures
 from autotune.task import Task
+from autotune.tuner.base import Observation
+from autotune.tuner.candidates import CandidateSettings
+from autotune.tuner.model import ModelSettings, ModelTuner
 from autotune.tuner.population import PopulationSettings, evolve
 from autotune.tuner.ranking import RankingSettings, SpaceRanker
 from autotune.tuner.scoring import columns_read, highest, score, without
@@ -59,12 +62,14 @@ class Columns:
 
 
 def best(
-    ranker: SpaceRanker, known: int, seen: tuple[int, ...] = (), model: CostModel | None = None
+    ranker: SpaceRanker, known: int, seen: Sequence[int] = (), model: CostModel | None = None
 ) -> list[int]:
-    """Return what is ranked highest by a new model, unless one is given."""
-    models = [model or SumModel()]
-    barred = np.array(seen, dtype=np.int64)
-    return ranker.best(models, barred, known, np.random.default_rng(known)).tolist()
+    """Return what is ranked highest by a new model, unless one is given.
+
+    Known are as many of the first candidates.
+    """
+    ranker.rank([model or SumModel()], np.arange(known), np.random.default_rng(known))
+    return ranker.best(np.array(seen, dtype=np.int64)).tolist()
 
 
 def sums(space: Space, indices: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -111,9 +116,10 @@ def test_the_best_64_are_those_of_predicting_everything(fitted):
     indices = space.feasible_indices()
     scores = models[0].predict(features.matrix(indices))
     seen = indices[np.argsort(-scores)[:50:7]]
-    settings = RankingSettings(kept=64, optimism=0.0)
+    settings = RankingSettings(kept=64)
     ranker = SpaceRanker(space, features, settings)
-    ranked = ranker.best(models[:1], np.sort(seen), 60, np.random.default_rng(0))
+    ranker.rank(models[:1], np.sort(seen), np.random.default_rng(0))
+    ranked = ranker.best(np.sort(seen))
     scores[np.isin(indices, seen)] = -np.inf
     assert len(ranked) == 64
     assert not np.isin(ranked, seen).any()
@@ -183,19 +189,21 @@ def test_the_pool_is_the_best_scored_share_of_the_whole_space():
     assert sums(space, pool).min() >= np.sort(sums(space, np.arange(400)))[-40]
 
 
-def test_a_seen_candidate_leaves_the_pool_and_the_next_best_takes_its_place():
-    space = grid_space(20)
+def test_a_measured_candidate_is_not_ranked_and_the_next_best_takes_its_place():
+    space, nothing = grid_space(20), np.zeros(0, np.int64)
     ranker = SpaceRanker(space, Columns(space), FEW)
-    assert 399 in best(ranker, known=8)
-    again = best(ranker, known=9, seen=(399,))
+    assert 399 in best(ranker, known=0)
+    ranker.rank([SumModel()], np.array([399]), np.random.default_rng(0))
+    again = ranker.best(nothing).tolist()
     assert 399 not in again
     assert len(again) == 40
+    assert ranker.best(np.array(again[:3])).tolist() == again[3:]
 
 
 def test_infeasible_candidates_are_never_ranked():
     knobs = [ChoiceKnob(f"k{i}", list(range(20))) for i in range(2)]
     space = Space(knobs, [Constraint("low", lambda c: c["k0"] + c["k1"] < 10)])
-    pool = best(SpaceRanker(space, Columns(space), FEW), known=8)
+    pool = best(SpaceRanker(space, Columns(space), FEW), known=0)
     assert sums(space, pool).tolist() == [9] * 6
 
 
@@ -204,9 +212,9 @@ def test_the_same_models_score_nothing_twice():
     features = Columns(space)
     ranker = SpaceRanker(space, features, FEW)
     first = best(ranker, 8, model=model)
-    assert features.rows == 440  # everything, and the pool
+    assert features.rows == 392 + 40  # everything, and the pool
     assert best(ranker, 9, model=model, seen=(first[0],)) == first[1:]
-    assert features.rows == 440
+    assert features.rows == 392 + 40
 
 
 def test_a_larger_space_is_ranked_again_when_twice_as_much_is_known():
@@ -218,7 +226,7 @@ def test_a_larger_space_is_ranked_again_when_twice_as_much_is_known():
         before = features.rows
         best(ranker, known)
         ranked_rows.append(features.rows - before)
-    assert ranked_rows == [990, 90, 90, 990, 90, 990]
+    assert ranked_rows == [892 + 90, 90, 90, 884 + 89, 89, 868 + 87]
 
 
 def test_between_rankings_new_models_score_the_pool_and_it_loses_what_was_seen():
@@ -227,16 +235,17 @@ def test_between_rankings_new_models_score_the_pool_and_it_loses_what_was_seen()
     best(ranker, known=8)
     first = best(ranker, 9, model=SumModel([0]))
     assert len(first) == 40
-    assert best(ranker, 10, (first[0],), SumModel([0]))[0] != first[0]
-    assert not set(first) & set(best(ranker, 10, tuple(first)))
+    assert not set(first) & set(best(ranker, 10, first, SumModel([0])))
 
 
 def test_all_models_choose_among_the_best_of_the_first():
     space = grid_space(40)
-    settings = RankingSettings(pool_min=200, kept=20, optimism=0.0)
+    settings = RankingSettings(pool_min=200, kept=20)
     ranker = SpaceRanker(space, Columns(space), settings)
     models = [SumModel(), SumModel([0]), SumModel([0])]
-    ranked = ranker.best(models, np.zeros(0, np.int64), 8, np.random.default_rng(0))
+    nothing = np.zeros(0, np.int64)
+    ranker.rank(models, nothing, np.random.default_rng(0))
+    ranked = ranker.best(nothing)
     high, low = space.positions(ranked).mean(axis=0)
     assert high > 36
     assert low < high
@@ -296,3 +305,48 @@ def test_a_population_ends_where_little_or_nothing_is_feasible():
     assert len(indices) == 7
     few.sample = lambda n, rng: nothing  # type: ignore[method-assign]
     assert not len(evolve(few, nothing, by_sum, np.random.default_rng(0), HUGE)[0])
+
+
+# -- in the model tuner --------------------------------------------------------------------------
+
+
+def large_space_tuner(seed: int) -> tuple[ModelTuner, Columns]:
+    """Return a tuner that takes a space of 20^4 configurations for one too large to rank whole."""
+    space = grid_space(20, knobs=4)
+    population = PopulationSettings(scored=8000, fresh=800, parents=64, children=8000)
+    ranking = RankingSettings(whole=1000, population=population, kept=200)
+    candidates = CandidateSettings(whole=1000, random=200, incumbents=2, ranking=ranking)
+    features = Columns(space)
+    settings = ModelSettings(candidates=candidates)
+    return ModelTuner(space, seed, features, settings=settings), features
+
+
+def run(tuner: ModelTuner, asks: int, before_telling: Callable[[], object]) -> list[int]:
+    proposed: list[int] = []
+    for _ in range(asks):
+        asked = tuner.ask(8)
+        before_telling()
+        far = np.abs(tuner.space.positions(asked) - 9).sum(axis=1)
+        tuner.tell(Observation(i, 1.0 + d) for i, d in zip(asked, far.tolist(), strict=True))
+        proposed += asked
+    return proposed
+
+
+def test_ranking_beside_the_builds_changes_no_proposal():
+    first, second, other = (large_space_tuner(seed)[0] for seed in (0, 0, 1))
+    proposed = run(first, 4, first.think)
+    assert run(second, 4, lambda: None) == proposed
+    assert run(other, 4, lambda: None) != proposed
+
+
+def test_a_population_evolves_once_for_each_proposal():
+    tuner, features = large_space_tuner(0)
+    run(tuner, 3, lambda: None)
+    for _ in range(2):
+        tuner.expected_gain()
+        before = features.rows
+        tuner.ask(8)
+        assert features.rows - before < 4000  # judged, for the estimate has ranked already
+        tuner.think()
+        assert 8000 <= features.rows - before < 16000
+        run(tuner, 1, lambda: None)
