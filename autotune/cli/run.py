@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from autotune.cli.options import Values
     from autotune.cli.plans import Plan
     from autotune.measure.local import LocalMeasurer
+    from autotune.measure.nursery import NurseryProcess
     from autotune.report.display import Display
     from autotune.report.job import Job
     from autotune.report.progress import Progress
@@ -54,14 +55,16 @@ def run_command(words: Values, defaults: Values, view: str) -> None:
         If an option, a template or a log is not what it should be.
     """
     begin = time.monotonic()
-    with ending_signals():
+    from autotune.measure.nursery import NurseryProcess
+
+    with ending_signals(), NurseryProcess() as nursery:  # it imports what this process does, too
         load_numpy_for_one_thread()  # before anything else imports it
         from autotune.cli.jobs import run_options
 
-        _run(run_options(words, defaults, view), begin)
+        _run(run_options(words, defaults, view), begin, nursery)
 
 
-def _run(options: RunOptions, begin: float) -> None:
+def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
     from autotune.cli.plans import make_plans
     from autotune.report.display import View, make_display
     from autotune.report.progress import Progress
@@ -77,7 +80,11 @@ def _run(options: RunOptions, begin: float) -> None:
     try:
         with contextlib.ExitStack() as around:
             display = make_display(View(options.view), progress, say)
-            measurers = [around.enter_context(_measurer(plan, seed, deadline)) for plan in plans]
+            nurseries = [nursery, *[None] * (len(plans) - 1)]
+            measurers = [
+                around.enter_context(_measurer(plan, seed, deadline, own))
+                for plan, own in zip(plans, nurseries, strict=True)
+            ]
             measurers[0].start()  # it starts up while the template is traced here
             for plan in plans:
                 _require_feasible(plan.task)
@@ -96,7 +103,9 @@ def _run(options: RunOptions, begin: float) -> None:
     _judge(plans, sessions, summaries)
 
 
-def _measurer(plan: Plan, seed: int, deadline: Deadline) -> LocalMeasurer:
+def _measurer(
+    plan: Plan, seed: int, deadline: Deadline, nursery: NurseryProcess | None
+) -> LocalMeasurer:
     from autotune.measure.local import LocalMeasurer
 
     task, options = plan.task, plan.options
@@ -108,6 +117,7 @@ def _measurer(plan: Plan, seed: int, deadline: Deadline) -> LocalMeasurer:
         options.timeout_s,
         seed,
         left_s=lambda: deadline.left_s,
+        nursery=nursery,
     )
 
 

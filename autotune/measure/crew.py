@@ -129,10 +129,16 @@ class Worker:
 
 
 class Crew:
-    """Workers that a nursery forks, which is started with the first and replaced if it is lost."""
+    """Workers that a nursery forks, which is started with the first and replaced if it is lost.
 
-    def __init__(self) -> None:
-        self._nursery: NurseryProcess | None = None
+    Parameters
+    ----------
+    nursery : NurseryProcess, optional
+        The first one, if it was started before. It is closed with the crew.
+    """
+
+    def __init__(self, nursery: NurseryProcess | None = None) -> None:
+        self._nursery = nursery
         self._workers: dict[int, Worker] = {}
         self._count = 0
 

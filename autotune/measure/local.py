@@ -17,6 +17,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.crew import WorkerTimeoutError
 from autotune.measure.desk import Told, killed_from_outside
+from autotune.measure.nursery import NurseryProcess
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.protocol import Message
 from autotune.measure.result import (
@@ -65,6 +66,8 @@ class LocalMeasurer:
     left_s : callable, optional
         Returns how many seconds there are for all that is still to do, None for any: the
         template's reference gets no more (but ten seconds).
+    nursery : NurseryProcess, optional
+        Where the workers come from, if it was started before; `close` ends it.
 
     Attributes
     ----------
@@ -83,6 +86,7 @@ class LocalMeasurer:
         builders: int | None = None,
         overlap: bool = False,
         left_s: Callable[[], float | None] = lambda: None,
+        nursery: NurseryProcess | None = None,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
@@ -100,6 +104,7 @@ class LocalMeasurer:
             timeout_s,
             self._known,
             left_s,
+            nursery,
         )
 
     def __enter__(self) -> LocalMeasurer:

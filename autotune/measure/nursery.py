@@ -27,7 +27,7 @@ _LARGEST_REPORT = 4096
 
 
 class NurseryProcess:
-    """A keeper with a nursery below, started at once and without waiting."""
+    """A keeper with a nursery below, started at once and without waiting; a context manager."""
 
     def __init__(self) -> None:
         lifeline, self._lifeline = os.pipe()
@@ -35,7 +35,7 @@ class NurseryProcess:
         self._control.setblocking(False)  # the few orders that there can be always fit
         # A file without a name: nothing is left behind.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close_files()
-        self._ready = False
+        self._ready = self._closed = False
         self._start_by = time.monotonic() + START_TIMEOUT_S
         ends = (lifeline, control.detach())
         try:
@@ -57,6 +57,12 @@ class NurseryProcess:
         finally:
             for end in ends:
                 os.close(end)
+
+    def __enter__(self) -> NurseryProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def fileno(self) -> int:
         """Return the file descriptor that reports come by."""
@@ -117,7 +123,10 @@ class NurseryProcess:
         return f": {last}" if last else ""
 
     def close(self) -> None:
-        """End it and all below; return when they are gone."""
+        """End it and all below; return when they are gone. No harm if that was done before."""
+        if self._closed:
+            return
+        self._closed = True
         self._keeper.terminate()  # it ends the others first
         try:
             self._keeper.wait(_DYING_S)

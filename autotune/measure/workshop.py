@@ -17,6 +17,7 @@ from typing import Any
 
 from autotune.measure.crew import Crew, Outcome
 from autotune.measure.desk import Desk, Told, killed_from_outside
+from autotune.measure.nursery import NurseryProcess
 from autotune.measure.protocol import Message
 from autotune.measure.result import MeasureInput
 
@@ -92,6 +93,8 @@ class Workshop:
         Code hashes of candidates that need not be compiled; the owner appends to it.
     left_s : callable
         Returns how many seconds there are for all that is still to do; None for any.
+    nursery : NurseryProcess, optional
+        Where workers come from, if it was started before.
 
     Attributes
     ----------
@@ -107,6 +110,7 @@ class Workshop:
         timeout_s: float,
         known: Sequence[str],
         left_s: Callable[[], float | None] = lambda: None,
+        nursery: NurseryProcess | None = None,
     ) -> None:
         self.reference: str | None = None
         self._opening = dict(opening)
@@ -114,7 +118,7 @@ class Workshop:
         self._timeout_s = timeout_s
         self._known = known
         self._left_s = left_s
-        self._crew = Crew()
+        self._crew = Crew(nursery)
         template = opening["template"]
         self._builders = [_Builder(self._crew, "build", template) for _ in range(builders)]
         self._runner = Desk(self._crew, "run", template)

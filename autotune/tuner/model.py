@@ -131,7 +131,7 @@ class ModelTuner(Tuner):
     def prepare(self) -> None:
         """Work out the features that the trees read, if there are any."""
         if self._surrogate.trends:
-            self._trees.prepare()
+            self._trees.prepare(self._candidates.whole())
 
     def think(self) -> None:
         """Fit the model to what the latest proposals were made from, for the next ones.

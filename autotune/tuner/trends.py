@@ -112,10 +112,15 @@ class TreeTrend:
         """The model that learned from everything, then those of the folds; none at first."""
         return self._models
 
-    def prepare(self) -> None:
-        """Work out which features there are, and load the library of the models."""
+    def prepare(self, indices: IndexVector | None = None) -> None:
+        """Load the library of the models; work out the features, and those of candidates if given.
+
+        They are kept if they are a long array that will be asked for again as it is.
+        """
         _ = self._features.names
         self._make_model(self._seed).prepare()
+        if indices is not None:
+            self._matrix(indices)
 
     def learn(self, told: Sequence[Observation]) -> None:
         """Train on all observations, and on all but a fold for each fold, if many are new."""

@@ -9,6 +9,7 @@ import pytest
 from autotune.errors import UsageError
 from autotune.measure import workshop
 from autotune.measure.local import LocalMeasurer
+from autotune.measure.nursery import NurseryProcess
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureInput
 from autotune.task import Task
@@ -120,6 +121,16 @@ def test_a_measurer_that_was_closed_can_be_used_again():
         measurer.close()
         assert not pids("build") | pids("run") | pids("nurse") | pids("keep")
     measurer.close()
+
+
+def test_a_nursery_that_was_started_before_is_used_and_ended():
+    with NurseryProcess() as nursery, LocalMeasurer(NAPPING, {}, "llvm", nursery=nursery) as own:
+        assert len(list(own.measure(inputs({})))) == 1
+        assert len(pids("nurse")) == 1
+        own.close()
+        assert not pids("nurse") | pids("keep")
+        assert len(list(own.measure(inputs({})))) == 1  # of another one
+    assert not pids("nurse") | pids("keep")
 
 
 def test_the_ceiling_is_measured_without_any_candidate():
