@@ -52,7 +52,7 @@ def card_text(
     loops = "The features are read off the loops that each configuration leads to"
     parts = [
         f"# {data.name}\n",
-        f"{_count(len(survey), 'measurement')} of {_count(len(survey.groups), 'workload')} "
+        f"{_count(len(survey), 'measurement')} of {_count(len(survey.workloads()), 'workload')} "
         f"(each on one target), {failed} of them failures; {_count(len(fields), 'column')}. "
         f"Exported by autotune; features of version {FEATURE_VERSION} in the layout"
         f"{'s' if len(layouts) > 1 else ''} {', '.join(layouts)}. `{schema_path(data).name}` "
@@ -60,7 +60,7 @@ def card_text(
         "## Where it is from\n",
         _table(("log", "rows"), survey.lengths().items()),
         _table(("workload", "target", "rows", "fastest [s]"), _workloads(survey)),
-        _further(len(survey.groups) - _MOST_WORKLOADS, "workload"),
+        _further(len(survey.workloads()) - _MOST_WORKLOADS, "workload"),
         _table(("device", "rows"), [(d or "not known", n) for d, n in survey.devices.items()]),
         "## Failures and missing features\n",
         "A failed measurement keeps its row: `ok` is false, `throughput` 0, its costs NaN; the "
@@ -120,15 +120,12 @@ def _missing(tally: Tally, rows: int) -> str:
 
 
 def _workloads(survey: Survey) -> list[tuple[object, ...]]:
-    return [
-        (
-            group.workload,
-            group.target,
-            group.records,
-            f"{min(group.best_s.values()):.3g}" if group.best_s else "none",
-        )
-        for group in survey.groups[:_MOST_WORKLOADS]
-    ]
+    found: list[tuple[object, ...]] = []
+    for names, groups in list(survey.workloads().items())[:_MOST_WORKLOADS]:
+        best_s = [cost for group in groups for cost in group.best_s.values()]
+        fastest = f"{min(best_s):.3g}" if best_s else "none"
+        found.append((*names, sum(group.records for group in groups), fastest))
+    return found
 
 
 def _further(n: int, what: str) -> str:

@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 _IMPORT_S = 30.0
 """Seconds that the file of a template gets to be imported."""
 
+_PROCESSORS: dict[int | None, str] = {16: "x86-64", 32: "x86-64-v3", 64: "x86-64-v4"}
+"""A processor for each width of vectors in bytes."""
+
 NO_TEMPLATE = "no_template"
 BAD_TARGET = "bad_target"
 BAD_ARGUMENTS = "bad_arguments"
@@ -69,14 +72,20 @@ class TaskFinder:
                 raise UsageError(f"--template gives {template.name!r} for {template.target} twice")
             self._own[key] = template, reference
 
-    def find(self, name: str, args: Mapping[str, Any], target: str) -> Task | str:
-        """Return the task of a workload, or one of `REASONS` why there is none."""
+    def find(
+        self, name: str, args: Mapping[str, Any], target: str, vector_bytes: int | None = None
+    ) -> Task | str:
+        """Return the task of a workload, or one of `REASONS` why there is none.
+
+        Templates ask how wide vectors are: `vector_bytes` says it of the processor that it was
+        measured on, where the target means whatever processor there is.
+        """
         found = self._template(name, next(iter(target.split()), ""))
         if found is None:
             return NO_TEMPLATE
         template, reference = found
         try:
-            parsed = Target.parse(target)
+            parsed = _with_vectors(Target.parse(target), vector_bytes)
         except UsageError:
             return BAD_TARGET
         try:
@@ -102,3 +111,12 @@ class TaskFinder:
                 except UsageError as error:
                     _log.info("%s", error)
         return None
+
+
+def _with_vectors(target: Target, vector_bytes: int | None) -> Target:
+    """Return a target that has vectors of this width, if it does not name its processor."""
+    processor = _PROCESSORS.get(vector_bytes)
+    native = target.kind == "llvm" and target.mcpu == "native"
+    if processor is None or not native or target.vector_bytes == vector_bytes:
+        return target
+    return Target(target.kind, {**target.options, "mcpu": processor})

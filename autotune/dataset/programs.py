@@ -25,8 +25,9 @@ class Program(TypedDict):
 def program_of(task: Task, index: int) -> Program:
     """Return the program of a configuration.
 
-    ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source, for the
-    processor that the target names or, if it names none, for this one.
+    ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source. Where the
+    record's target names no processor it is for this one, or for one with vectors as wide as those
+    of the processor that the record is from.
     """
     found: Program = {"loops": None, "steps": None, "source_hash": None}
     try:

@@ -89,7 +89,7 @@ class GroupSpool:
         self._layouts = [layout for layout in layouts if layout in LOOP_LAYOUTS]
         self._next = self._read = 0
         workload = group.workload
-        task = finder.find(workload.template, workload.args, group.target)
+        task = finder.find(workload.template, workload.args, group.target, group.vector_bytes)
         if isinstance(task, str):
             if self._layouts or programs:
                 self.reasons = [task] * group.records

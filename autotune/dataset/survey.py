@@ -19,13 +19,15 @@ from records.formats import stream_any
 
 @dataclass
 class Group:
-    """Records of one workload on one target, in the order of the logs.
+    """Records of one workload, target and width of vectors, in the order of the logs.
 
     Attributes
     ----------
     number : int
     workload : Workload
     target : str
+    vector_bytes : int or None
+        Width of the vectors of the processor that they were measured on, where it is recorded.
     records : int
         How many there are.
     configs : list of str
@@ -39,6 +41,7 @@ class Group:
     number: int
     workload: Workload
     target: str
+    vector_bytes: int | None
     records: int = 0
     configs: list[str] = field(default_factory=list)
     fingerprints: list[str | None] = field(default_factory=list)
@@ -84,7 +87,7 @@ class Survey:
         self.errors: Counter[str] = Counter()
         self.raced = 0
         self.knobs = KnobSurvey()
-        groups: dict[str, Group] = {}
+        groups: dict[tuple[str, int | None], Group] = {}
         for log in self._logs:
             before = len(self)
             for record in stream_any(log):
@@ -93,6 +96,13 @@ class Survey:
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def workloads(self) -> dict[tuple[str, str], list[Group]]:
+        """Return the groups of each workload and target."""
+        found: dict[tuple[str, str], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault((str(group.workload), group.target), []).append(group)
+        return found
 
     def lengths(self) -> dict[str, int]:
         """Return the number of records of each log."""
@@ -115,12 +125,13 @@ class Survey:
             if found < length:
                 raise RecordError(f"{log} was cut or replaced while it was exported: try again")
 
-    def _add(self, record: Record, groups: dict[str, Group]) -> None:
-        key = workload_key(record)
+    def _add(self, record: Record, groups: dict[tuple[str, int | None], Group]) -> None:
+        width = record.device.get("vector_bytes")
+        key = workload_key(record), width if isinstance(width, int) else None
         group = groups.get(key)
         if group is None:
             workload = Workload(record.template, record.args)
-            group = groups[key] = Group(len(self.groups), workload, record.target)
+            group = groups[key] = Group(len(self.groups), workload, record.target, key[1])
             self.groups.append(group)
         self._numbers.append(group.number)
         values = record.config["values"]

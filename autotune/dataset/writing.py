@@ -117,7 +117,7 @@ def export(
     if missing:
         _log.warning("%s; see %s", missing, card)
     width = sum(field.role == "feature" for field in table.fields)
-    return Exported(data, schema, card, len(survey), len(survey.groups), width, missing)
+    return Exported(data, schema, card, len(survey), len(survey.workloads()), width, missing)
 
 
 def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:

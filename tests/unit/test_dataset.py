@@ -314,6 +314,22 @@ def test_templates_of_files_are_found_where_they_are_named_traced_or_not(traced,
             assert features[name] == expected.get(name.split(":", 1)[1], 0.0)
 
 
+@pytest.mark.parametrize(("width", "processor"), [(16, "x86-64"), (64, "x86-64-v4")])
+def test_a_record_has_the_loops_of_the_processor_it_was_measured_on(width, processor, tmp_path):
+    there = Task.from_reference(*ADD, f"llvm -mcpu={processor}")
+    index = there.default_index
+    device = {"name": "other", "vector_bytes": width}
+    RecordStore(tmp_path / "log.jsonl").append(
+        [replace(record_of(there, index), target="llvm", device=device)]
+    )
+    done = export([tmp_path / "log.jsonl"], tmp_path / "data.npz")
+    assert done.missing == ""
+    row, own = load(done.data).iloc[0], own_features(there, index)
+    assert row["target"] == "llvm"
+    found = {name: row[name] for name in row.index if ":" in name}
+    assert found == {name: own[name] for name in own if name.startswith("itervar")}
+
+
 def test_a_file_that_only_a_log_names_is_not_run(tmp_path):
     (tmp_path / "trap.py").write_text("raise SystemExit('it was run')")
     entry = Record(
