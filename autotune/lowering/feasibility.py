@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 
 from autotune.errors import LoweringError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Expr, Load
+from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store
 from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
 from autotune.lowering.index_forms import is_knob_only
 from autotune.lowering.storage import elements
+from autotune.lowering.virtual_threads import differing
 from autotune.target import GpuLimits, Target
 
 Rule = tuple[Expr, str]
@@ -33,6 +34,9 @@ OTHER_REGISTERS = 16
 rule; the compiler decides, and records hold what it took."""
 
 REGISTER_BYTES = 4
+
+PACK_BYTES = 16
+"""Shared arrays start at multiples of so many bytes, so that vectors of them can be moved."""
 
 _ONE = const(1)
 _ZERO = const(0)
@@ -54,7 +58,7 @@ def target_rules(function: Function, target: Target) -> list[Rule]:
     LoweringError
         If no knob value helps, such as GPU threads on a CPU target.
     """
-    kernels = list(_kernels(function.body))
+    kernels = list(launches(function.body))
     gpu = target.gpu
     if gpu is None:
         if kernels:
@@ -112,18 +116,18 @@ def _stores(stmt: Stmt) -> Expr:
 # -- GPUs ------------------------------------------------------------------------------------
 
 
-def _kernels(stmt: Stmt) -> Iterator[For]:
+def launches(stmt: Stmt) -> Iterator[For]:
     """Yield the outermost loops over GPU threads: what is launched at once."""
     if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
         yield stmt
     else:
         for child in child_stmts(stmt):
-            yield from _kernels(child)
+            yield from launches(child)
 
 
 def _kernel_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
     extents = _thread_extents(kernel)
-    threads = _product(e for tag, e in extents.items() if tag.startswith("threadIdx"))
+    threads = block_threads(kernel)
     message = f"a block has at most {gpu.threads} threads"
     rules = [_at_most(threads, gpu.threads, message)]
     for tag, extent in extents.items():
@@ -134,12 +138,18 @@ def _kernel_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
             rules.append(
                 _at_most(extent, limit, f"a {whole} has at most {limit} {what} along {axis}")
             )
-    shared, local = (_scope_bytes(kernel, scope) for scope in ("shared", "local"))
+    shared, local = shared_bytes(kernel), local_bytes(kernel)
     message = f"a block has at most {gpu.shared_bytes} bytes of shared memory"
     rules.append(_at_most(shared, gpu.shared_bytes, message))
     if local is not _ZERO:
         rules += _register_rules(threads, local, gpu)
     return rules + _vector_rules(kernel, gpu)
+
+
+def block_threads(kernel: For) -> Expr:
+    """Return the number of threads of a block."""
+    extents = _thread_extents(kernel)
+    return _product(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
 
 
 def _thread_extents(kernel: For) -> dict[str, Expr]:
@@ -163,14 +173,31 @@ def _thread_extents(kernel: For) -> dict[str, Expr]:
     return extents
 
 
-def _scope_bytes(stmt: Stmt, scope: str, copies: Expr = _ONE) -> Expr:
-    """Return the size of all arrays of a scope; each virtual thread has its own local ones."""
-    if isinstance(stmt, For) and stmt.kind is LoopKind.VTHREAD and scope == "local":
-        copies = binary("*", copies, stmt.extent)
-    own: Expr = _ZERO
-    if isinstance(stmt, Allocate) and stmt.buffer.scope == scope:
-        own = binary("*", copies, _bytes(stmt.buffer))
-    return binary("+", own, _sum(_scope_bytes(child, scope, copies) for child in child_stmts(stmt)))
+def _allocated(kernel: For, scope: str) -> list[Buffer]:
+    found = (stmt.buffer for stmt in walk(kernel) if isinstance(stmt, Allocate))
+    return [buffer for buffer in found if buffer.scope == scope]
+
+
+def shared_bytes(kernel: For) -> Expr:
+    """Return the size of all shared arrays, each of which starts at a whole pack."""
+    packs = (
+        binary("//", binary("+", _bytes(buffer), PACK_BYTES - 1), PACK_BYTES)
+        for buffer in _allocated(kernel, "shared")
+    )
+    return binary("*", _sum(packs), PACK_BYTES)
+
+
+def local_bytes(kernel: For) -> Expr:
+    """Return the size of a thread's arrays; virtual threads between which one differs widen it."""
+    virtual: dict[Buffer, dict[Var, Expr]] = {}
+    for loop in walk(kernel):
+        if isinstance(loop, For) and loop.kind is LoopKind.VTHREAD:
+            for buffer in differing(loop):
+                virtual.setdefault(buffer, {})[loop.var] = loop.extent
+    return _sum(
+        _product([_bytes(buffer), *virtual.get(buffer, {}).values()])
+        for buffer in _allocated(kernel, "local")
+    )
 
 
 def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:
@@ -194,25 +221,32 @@ def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:
 
 
 def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
-    """Let the lanes of a vector fill one access, of a size that the hardware has."""
-    rules = []
+    """Let the lanes of a vector fill one access, of a size that the hardware has.
+
+    That counts for the smallest elements it moves; larger ones are moved in several pieces, and
+    what does not lie at a multiple of its size (which only code generation knows) one by one.
+    """
+    rules: list[Rule] = []
     widest = gpu.vector_bytes
     message = f"a vector takes 1, 2, 4, ... or {widest} bytes"
     for loop in walk(kernel):
         if isinstance(loop, For) and loop.kind is LoopKind.VECTORIZED:
-            size = max(map(_itemsize, _accessed(loop)), default=1)
+            size = min(map(_itemsize, _moved(loop)), default=None)
+            if size is None:
+                continue
             taken = binary("max", binary("*", loop.extent, size), _ONE)
             fits = binary("==", binary("%", const(widest), taken), _ZERO)
             rules.append((binary("or", binary("<=", loop.extent, 1), fits), message))
     return rules
 
 
-def _accessed(loop: For) -> Iterator[Buffer]:
+def _moved(loop: For) -> Iterator[Buffer]:
+    """Yield what a loop loads from memory or stores there; local arrays are registers."""
     for stmt in walk(loop.body):
-        if isinstance(stmt, Store):
-            yield stmt.buffer
+        found = [stmt.buffer] if isinstance(stmt, Store) else []
         for expr in stmt_exprs(stmt):
-            yield from (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
+            found += [node.buffer for node in walk_expr(expr) if isinstance(node, Load)]
+        yield from (buffer for buffer in found if buffer.scope != "local")
 
 
 # -- sizes -----------------------------------------------------------------------------------

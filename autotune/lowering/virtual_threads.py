@@ -64,9 +64,9 @@ class _Spread(Rewriter):
         self.loop = loop
         self.wide: dict[Buffer, Buffer] = {}
         self.offsets: dict[Buffer, Expr] = {}
-        differing = _differing(loop)
+        own = differing(loop)
         for stmt in walk(loop.body):
-            if isinstance(stmt, Allocate) and stmt.buffer in differing:
+            if isinstance(stmt, Allocate) and stmt.buffer in own:
                 old = stmt.buffer
                 shape = (loop.extent, *old.shape)
                 self.wide[old] = Buffer(old.name, old.dtype, shape, old.scope)
@@ -135,7 +135,7 @@ class _Renamed(Rewriter):
         self._memo[old] = new
 
 
-def _differing(loop: For) -> set[Buffer]:
+def differing(loop: For) -> set[Buffer]:
     """Return the local storage of a loop's body that differs between its iterations."""
     own = {s.buffer for s in walk(loop.body) if isinstance(s, Allocate)}
     own = {buffer for buffer in own if buffer.scope == "local"}

@@ -6,6 +6,7 @@ small that each rule rejects some candidates. `AUTOTUNE_EXAMPLES=N` compares N c
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -14,9 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.ir.expr import Const
+from autotune.ir import dtypes
+from autotune.ir.expr import Const, Expr
+from autotune.ir.simplify import Simplifier
+from autotune.ir.stmt import Allocate, For
+from autotune.ir.visitor import walk
 from autotune.lowering import feasibility
+from autotune.lowering.kernels import Kernel, finalise_kernels, split_kernels
 from autotune.lowering.nest import lower_schedule
+from autotune.lowering.storage import elements
 from autotune.target import GpuLimits, Target
 from autotune.task import Task
 from autotune.template import Knobs
@@ -129,3 +136,44 @@ def test_rules_on_columns_are_the_rules_on_each_candidate(
     for word in filter(None, words.split(", ")):
         assert any(count for rule, count in rejected.items() if word in rule), (word, rejected)
 
+
+
+def amounts(kernel: For) -> tuple[int, int, int]:
+    """Return threads, bytes of shared memory and of a thread's arrays, as the rules count them."""
+    found = (
+        feasibility.block_threads(kernel),
+        feasibility.shared_bytes(kernel),
+        feasibility.local_bytes(kernel),
+    )
+    threads, shared, local = map(number, found)
+    return threads, shared, local
+
+
+def number(expr: Expr) -> int:
+    simple = Simplifier().expr(expr)
+    assert isinstance(simple, Const)
+    return int(simple.value)
+
+
+def taken(kernel: Kernel) -> tuple[int, int, int]:
+    """Return the same as it is in a kernel that is ready to be written out."""
+    threads = math.prod(map(number, kernel.block))
+    sizes = {"shared": 0, "local": 0}
+    for stmt in walk(kernel.function.body):
+        if isinstance(stmt, Allocate) and stmt.buffer.scope in sizes:
+            size = number(elements(stmt.buffer)) * dtypes.itemsize(stmt.buffer.dtype)
+            is_shared = stmt.buffer.scope == "shared"
+            sizes[stmt.buffer.scope] += -(-size // 16) * 16 if is_shared else size
+    return threads, sizes["shared"], sizes["local"]
+
+
+@pytest.mark.parametrize(("name", "args", "words"), WORKLOADS[:3], ids=lambda w: str(w)[-30:])
+def test_what_the_rules_count_is_what_the_kernels_take(
+    name: str, args: dict[str, Any], words: str
+) -> None:
+    task = Task.from_reference(name, args, "cuda -arch=sm_90")
+    for index in task.space.sample(max(4, CANDIDATES // 10), np.random.default_rng(6)):
+        function = task.function(int(index))
+        counted = [amounts(kernel) for kernel in feasibility.launches(function.body)]
+        kernels = split_kernels(finalise_kernels(function))
+        assert counted == [taken(kernel) for kernel in kernels], task.space.config(int(index))
