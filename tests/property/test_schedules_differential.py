@@ -6,11 +6,12 @@ AUTOTUNE_EXAMPLES=5000 runs more examples, with other seeds each time.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 from te_programs import Program, programs, symbolic_programs
 from te_reference import Reference, random_array
@@ -19,9 +20,11 @@ from te_schedules import Scheduled, scheduled
 from autotune.errors import LoweringError
 from autotune.ir.expr import SizeVar
 from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import For, Function, LoopKind
 from autotune.ir.verify import verify
+from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalising
+from autotune.lowering.kernels import finalising_kernels
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
@@ -59,6 +62,19 @@ def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
     return analysed, final
 
 
+def as_kernels(analysed: Function) -> Function | None:
+    """Return the form for GPUs, each form in between verified; None without threads, or refused."""
+    if not any(isinstance(s, For) and s.kind is LoopKind.THREAD for s in walk(analysed.body)):
+        return None
+    try:
+        *_, kernels = map(verify, finalising_kernels(analysed))
+    except LoweringError as refusal:
+        event(re.sub(r"'.*?'", "...", str(refusal)))
+        return None
+    note(f"kernels:\n{kernels}")
+    return kernels
+
+
 #: Errors that sums in another order may make, relative to the largest element.
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
 
@@ -89,6 +105,9 @@ class Run:
         }
         if backend:
             self.ways["compiled"] = compile_function(final, cache=MEMORY_ONLY)
+        kernels = as_kernels(analysed)
+        if kernels is not None:
+            self.ways["threads side by side"] = lambda *a: interpret(kernels, a, races=True)
 
     def check(self, sizes: Mapping[SizeVar, int]) -> None:
         program, rng = self.program, np.random.default_rng(0)
