@@ -17,7 +17,7 @@ from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
-from autotune.rtc.raw import RawFunction
+from autotune.rtc.raw import raw_source
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
@@ -92,7 +92,7 @@ class BuiltFunction:
         """Run on arrays of the CPU, inputs then outputs, which are written in place.
 
         Arrays are NumPy's or offer their memory through ``__array_interface__`` or DLPack, and
-        are never copied. A kernel as text takes arrays of a GPU, and is not waited for.
+        are never copied. A function for GPUs takes arrays of a GPU, and is not waited for.
 
         Raises
         ------
@@ -130,11 +130,6 @@ class BuiltFunction:
         from autotune.runtime.gpu_function import GPUFunction
         from autotune.runtime.save import save
 
-        if isinstance(self._compiled, RawFunction):
-            raise SaveError(
-                f"{self.function.name} is a kernel as text, which is not saved: build it where it "
-                "is used"
-            )
         if isinstance(self._compiled, GPUFunction):
             raise SaveError(
                 f"{self.function.name} is built for a GPU, which is not saved: build it where it "
@@ -153,18 +148,16 @@ class BuiltFunction:
         return f"<built {what} for {self.target}>"
 
 
-def _compiled(
-    function: Function, target: Target
-) -> CompiledFunction | GPUFunction | RawFunction:
-    if is_raw(function):
-        return RawFunction(function, target)
+def _compiled(function: Function, target: Target) -> CompiledFunction | GPUFunction:
     # Imported here, so that listings and search spaces need no compiler.
-    if not target.on_cpu:
-        from autotune.runtime.gpu_function import GPUFunction
-
-        return GPUFunction(function, target)
+    from autotune.runtime.gpu_function import GPUFunction
+    from autotune.runtime.gpu_program import kernel_source
     from autotune.runtime.llvm import compile_function
 
+    if is_raw(function):
+        return GPUFunction(raw_source(function), target)
+    if not target.on_cpu:
+        return GPUFunction(kernel_source(function), target)
     return compile_function(function, target)
 
 

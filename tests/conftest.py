@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,23 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text()
 
     return compare
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Let the runtime find two GPUs of sm_90 that take every launch and compute nothing."""
+    from autotune.runtime import cuda
+    from tests.fake_cuda import FakeCuda
+
+    made = FakeCuda()
+    known = (cuda.arch_of, cuda.limits_of)
+    for cached in known:
+        cached.cache_clear()
+    monkeypatch.setattr(cuda, "cupy", lambda: made)
+    monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+    yield made
+    for cached in known:
+        cached.cache_clear()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,9 @@ from autotune.rtc.header import IndexType, device_header
 from autotune.runtime import cuda
 from autotune.runtime.arguments import packed_arguments
 from autotune.runtime.cache import default_cache
-from autotune.runtime.launch import LaunchSizes, check_launch
+from autotune.runtime.launch import LaunchSizes, check_launch, limits_of_arch
 from autotune.runtime.nvrtc import Cubin, Usage, compile_cubin
-from autotune.target import GpuLimits, Target
+from autotune.target import GpuLimits
 
 _KEPT = 1024
 """Functions that the process keeps at most; beyond, the least recently used go."""
@@ -145,13 +144,6 @@ def _device_number(device: Any) -> int:
             f"got {device!r}"
         )
     return device
-
-
-def limits_of_arch(arch: str) -> GpuLimits:
-    """Return what a launch may ask for on an architecture, such as "sm_90"."""
-    limits = Target("cuda", {"arch": re.sub(r"[af]$", "", arch)}).gpu
-    assert limits is not None
-    return limits
 
 
 def launch(

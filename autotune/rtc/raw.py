@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from autotune.errors import ArgumentError, TargetError, UsageError
+from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, convert, is_convertible
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Stmt
 from autotune.ir.visitor import walk
-from autotune.rtc.functions import RTCFunction, get_function, launch
-from autotune.runtime import cuda
-from autotune.runtime.gpu_arrays import device_of, gpu_array
+from autotune.rtc.functions import RTCFunction, get_function
+from autotune.rtc.header import device_header
+from autotune.runtime.gpu_program import GpuLaunch, GpuSource
 from autotune.runtime.launch import LaunchSizes
 from autotune.runtime.signature import Signature
-from autotune.target import Target
 from autotune.te.tensor import Tensor
 
 Rule = tuple[Expr, str]
-
-ALIGNED_TO = 16
-"""Bytes of which every array's address is a multiple, so that kernels may move vectors."""
 
 
 @dataclass(frozen=True)
@@ -210,95 +205,14 @@ def _value(expr: Expr) -> int:
     return int(expr.value)
 
 
-class RawFunction:
-    """A configuration of a kernel as text, compiled, called with its arrays in order.
-
-    Parameters
-    ----------
-    function : Function
-        Analysed.
-    target : Target
-        Of kind "cuda"; without -arch the first GPU's.
-
-    Attributes
-    ----------
-    signature : Signature
-    launch : RawLaunch
-    kernel : RTCFunction
-        Compiled for the target's architecture.
-
-    Raises
-    ------
-    CompileError, LaunchError, TargetError
-        As `RawLaunch.compiled`.
-    """
-
-    def __init__(self, function: Function, target: Target) -> None:
-        self.signature = Signature.of(function)
-        self.launch = RawLaunch.of(function)
-        arch = target.options.get("arch")
-        self.kernel = self.launch.compiled(cuda.arch_of(0) if arch is None else arch)
-        self._loaded: dict[int, RTCFunction] = {}
-
-    @property
-    def source(self) -> str:
-        """Text that was compiled, without the device header."""
-        return f"{self.launch.macros}{self.launch.text}"
-
-    def _on(self, device: int) -> RTCFunction:
-        arch, there = self.kernel.cubin.arch, cuda.arch_of(device)
-        if arch.rstrip("af") != there:
-            raise TargetError(
-                f"{self.launch.name} was compiled for {arch}, and cuda:{device} is {there}: "
-                f"build it for -arch={there}"
-            )
-        made = self._loaded.get(device)
-        if made is None:
-            made = self._loaded[device] = self.launch.compiled(device)
-        return made
-
-    def bind(self, *arrays: Any) -> Callable[[], None]:
-        """Return a call without arguments, for calls in a row."""
-        return partial(self, *arrays)
-
-    def __call__(self, *arrays: Any) -> None:
-        """Launch on arrays of one GPU, inputs then outputs, on CuPy's current stream.
-
-        Raises
-        ------
-        ArgumentError
-            If an array does not have the dtype, shape, layout or place that is needed.
-        TargetError
-            If there is no GPU that can be used, or it is another than the kernel is compiled for.
-        """
-        expected = self.signature.parameters
-        if len(arrays) != len(expected):
-            names = ", ".join(p.name for p in expected)
-            raise ArgumentError(
-                f"{self.signature.name} takes {len(expected)} arrays ({names}), got {len(arrays)}"
-            )
-        cuda.device_count()  # what is missing is told before what is wrong with arrays
-        device = device_of(arrays[0])
-        stream = cuda.stream_handle(None, device)
-        held = []
-        for number, (array, parameter) in enumerate(zip(arrays, expected, strict=True), start=1):
-            label = f"{self.signature.name}: argument {number}, {parameter.name!r},"
-            try:
-                found = gpu_array(array, device, stream)
-            except ArgumentError as error:
-                raise ArgumentError(f"{label} {error}") from None
-            if (found.dtype, found.shape) != (parameter.dtype, parameter.fixed):
-                raise ArgumentError(
-                    f"{label} must be {parameter.dtype} {parameter.fixed}, got {found.dtype} "
-                    f"{found.shape}"
-                )
-            if found.address % ALIGNED_TO and found.size:
-                raise ArgumentError(
-                    f"{label} must begin at a multiple of {ALIGNED_TO} bytes, got address "
-                    f"{found.address:#x}: a new array does"
-                )
-            if parameter.is_output and not found.writeable:
-                raise ArgumentError(f"{label} is written, so it must be writeable")
-            held.append(found)
-        sizes = self.launch.sizes
-        launch(self._on(device), sizes.grid, sizes.block, sizes.shared_bytes, stream, held)
+def raw_source(function: Function) -> GpuSource:
+    """Return an analysed function of a kernel as text with its launch; needs no compiler."""
+    launch = RawLaunch.of(function)
+    sizes = launch.sizes
+    numbers = tuple(range(len(function.params)))
+    return GpuSource(
+        Signature.of(function),
+        f"{launch.macros}\n{launch.text}",
+        (GpuLaunch(launch.name, sizes.grid, sizes.block, sizes.shared_bytes, numbers),),
+        header=f"{device_header()}\n",
+    )

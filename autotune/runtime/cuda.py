@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from autotune.errors import LaunchError, TargetError
 from autotune.runtime.nvrtc import Cubin, Usage
 from autotune.target import GpuLimits
+
+_ARCH = re.compile(r"sm_(\d+)[af]?")
 
 EXTRAS = "pip install 'kernel-autotune[cuda13]', or [cuda12] for a driver of CUDA 12"
 
@@ -119,6 +122,20 @@ def arch_of(number: int) -> str:
         As `checked_device`.
     """
     return f"sm_{cupy().cuda.Device(checked_device(number)).compute_capability}"
+
+
+def runs_on(compiled_for: str, there: str) -> bool:
+    """Whether a GPU of architecture `there` takes the code of `compiled_for`.
+
+    Of one major version, newer ones run older ones' code; code for the features of one
+    architecture alone (sm_90a) runs there only.
+    """
+    number, only = _ARCH.fullmatch(compiled_for), compiled_for[-1:] == "a"
+    own = _ARCH.fullmatch(there)
+    if number is None or own is None:
+        return False
+    wanted, has = int(number[1]), int(own[1])
+    return wanted == has if only else wanted // 10 == has // 10 and wanted <= has
 
 
 @functools.cache

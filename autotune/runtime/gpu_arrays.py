@@ -97,7 +97,7 @@ def gpu_array(array: Any, device: int, stream: int) -> GpuArray:
         elif hasattr(array, "__dlpack_device__"):
             found = _from_dlpack(array, stream)
         elif hasattr(array, "__cuda_array_interface__"):
-            found = _from_interface(array)
+            found = _from_interface(array, device)
         else:
             found = None
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -134,7 +134,7 @@ def _from_dlpack(array: Any, stream: int) -> GpuArray | None:
     return GpuArray(address, shape, dtype, number, not read_only, (array, owner))
 
 
-def _from_interface(array: Any) -> GpuArray | None:
+def _from_interface(array: Any, wanted: int) -> GpuArray | None:
     """Read version 3 of the interface, and earlier ones, which have no streams."""
     interface = array.__cuda_array_interface__
     address, read_only = interface["data"]
@@ -144,9 +144,10 @@ def _from_interface(array: Any) -> GpuArray | None:
     strides = interface.get("strides")
     if strides is not None:
         _check_contiguous(shape, tuple(stride // itemsize for stride in strides))
-    device = device_of_address(address) if math.prod(shape) else array.device.id
-    if device is None:
+    device = device_of_address(address)
+    if device is None and math.prod(shape):
         return None
+    device = wanted if device is None else device  # an empty array is nowhere
     return GpuArray(address, shape, dtype, device, not read_only, array)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import LaunchError
 from autotune.runtime.nvrtc import Usage
-from autotune.target import GpuLimits
+from autotune.target import GpuLimits, Target
 
 Extents = tuple[int, int, int]
 
@@ -50,6 +50,13 @@ class LaunchSizes:
         return cls(
             _extents(kernel, "grid", grid), _extents(kernel, "block", block), int(shared_bytes)
         )
+
+
+def limits_of_arch(arch: str) -> GpuLimits:
+    """Return what a launch may ask for on an architecture, such as "sm_90"."""
+    limits = Target("cuda", {"arch": arch}).gpu
+    assert limits is not None
+    return limits
 
 
 def _is_count(value: Any) -> bool:

@@ -80,12 +80,9 @@ class Signature:
         CodegenError
             If an extent is computed with what a call does not know.
         """
-        names: dict[SizeVar, str] = {}
-        for size in function.sizes:
-            taken = size.name in names.values()
-            names[size] = f"{size.name}_{len(names)}" if taken else size.name
+        names = size_names(function)
         parameters = tuple(
-            Parameter(p.name, p.dtype, tuple(_extent(e, names) for e in p.shape), is_output)
+            Parameter(p.name, p.dtype, tuple(extent_of(e, names) for e in p.shape), is_output)
             for p in function.params
             for is_output in [p in function.outputs]
         )
@@ -112,7 +109,7 @@ class Signature:
             Parameter(
                 str(entry["name"]),
                 str(entry["dtype"]),
-                tuple(_checked_extent(extent) for extent in entry["shape"]),
+                tuple(checked_extent(extent) for extent in entry["shape"]),
                 bool(entry["output"]),
             )
             for entry in data["arrays"]
@@ -145,7 +142,23 @@ def _operand_text(extent: Extent) -> str:
     return extent_text(extent) if plain else f"({extent_text(extent)})"
 
 
-def _extent(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
+def size_names(function: Function) -> dict[SizeVar, str]:
+    """Return a name for each size of a function, all different."""
+    names: dict[SizeVar, str] = {}
+    for size in function.sizes:
+        taken = size.name in names.values()
+        names[size] = f"{size.name}_{len(names)}" if taken else size.name
+    return names
+
+
+def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
+    """Return an extent as plain data.
+
+    Raises
+    ------
+    CodegenError
+        If it is computed with what a call does not know.
+    """
     # Imported here, so that saved functions are loaded without it.
     from autotune.ir.expr import Binary, Cast, Const, SizeVar
 
@@ -155,15 +168,16 @@ def _extent(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
         case SizeVar() if extent in names:
             return names[extent]
         case Cast(a=a):
-            return _extent(a, names)
+            return extent_of(a, names)
         case Binary(op=op, a=a, b=b) if op in _OPERATIONS:
-            return (op, _extent(a, names), _extent(b, names))
+            return (op, extent_of(a, names), extent_of(b, names))
     raise CodegenError(f"extent {extent} has no value: it is not computed from sizes of arrays")
 
 
-def _checked_extent(data: Any) -> Extent:
+def checked_extent(data: Any) -> Extent:
+    """Return an extent that was read from JSON; ValueError if it is none."""
     if isinstance(data, (int, str)):
         return data
     if isinstance(data, Sequence) and len(data) == 3 and data[0] in _OPERATIONS:
-        return (data[0], _checked_extent(data[1]), _checked_extent(data[2]))
+        return (data[0], checked_extent(data[1]), checked_extent(data[2]))
     raise ValueError(f"{data!r} is no extent")

@@ -1,6 +1,5 @@
 """Launches of GPU kernels are checked before they are made; no GPU takes part, a fake CuPy does."""
 
-import ctypes
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -9,112 +8,21 @@ import pytest
 
 from autotune.errors import ArgumentError, LaunchError, TargetError
 from autotune.rtc import functions, launch
-from autotune.rtc.functions import RTCFunction, limits_of_arch
+from autotune.rtc.functions import RTCFunction
 from autotune.rtc.unary import unary
 from autotune.runtime import cuda, gpu_arrays
-from autotune.runtime.launch import LaunchSizes, block_registers, check_launch
+from autotune.runtime.launch import (
+    LaunchSizes,
+    block_registers,
+    check_launch,
+    limits_of_arch,
+)
 from autotune.runtime.nvrtc import Cubin, Usage
 from autotune.target import GpuLimits
+from tests.fake_cuda import OnGpu, passed
 
 USAGE = Usage(32, 0, 0, 0, 1024, (8, 4, 4))
 CUBIN = Cubin("sm_90", b"code", "", {"scale": USAGE}, {"scale": "scale"})
-
-
-# -- a machine with two GPUs, as CuPy shows it -----------------------------------------------------
-
-
-class FakeCuda:
-    """What of CuPy is used, for two devices; keeps account of what it is asked."""
-
-    CUDARuntimeError = type("CUDARuntimeError", (RuntimeError,), {})
-
-    def __init__(self) -> None:
-        self.launches: list[tuple] = []
-        self.dynamic: list[int] = []
-        self.memory = {0x1000: 0, 0x2000: 1, 0x3000: 0}
-        self.devices = 2
-        self.failure: str | None = None
-        attributes = {
-            "MaxThreadsPerBlock": 1024, "MaxBlockDimX": 1024, "MaxBlockDimY": 1024,
-            "MaxBlockDimZ": 64, "MaxGridDimX": 2**31 - 1, "MaxGridDimY": 65535,
-            "MaxGridDimZ": 65535, "MaxSharedMemoryPerBlock": 49152,
-            "MaxSharedMemoryPerBlockOptin": 232448, "MaxRegistersPerBlock": 65536, "WarpSize": 32,
-        }  # fmt: skip
-        fake = self
-
-        class Device:
-            def __init__(self, number: int) -> None:
-                self.compute_capability = "90"
-                self.attributes = attributes
-
-            def __enter__(self) -> "Device":
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                pass
-
-            def synchronize(self) -> None:
-                pass
-
-        class Module:
-            def load(self, code: bytes) -> None:
-                if code == b"broken":
-                    raise RuntimeError("CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image\nfor this")
-
-            def get_function(self, symbol: str) -> SimpleNamespace:
-                return SimpleNamespace(ptr=77)
-
-        def launch_kernel(handle, *sizes) -> None:
-            if fake.failure:
-                raise RuntimeError(fake.failure)
-            *sizes, stream, table, _ = sizes
-            fake.launches.append((handle, sizes, stream, table))
-
-        def attributes_of(address: int) -> SimpleNamespace:
-            if address not in fake.memory:
-                raise RuntimeError("cudaErrorInvalidValue")
-            return SimpleNamespace(type=2, device=fake.memory[address])
-
-        driver = SimpleNamespace(
-            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
-            funcSetAttribute=lambda handle, what, value: fake.dynamic.append(value),
-            launchKernel=launch_kernel,
-        )
-        runtime = SimpleNamespace(
-            is_hip=False,
-            runtimeGetVersion=lambda: 12090,
-            getDeviceCount=lambda: fake.devices,
-            pointerGetAttributes=attributes_of,
-        )
-        self.cuda = SimpleNamespace(
-            Device=Device,
-            driver=driver,
-            runtime=runtime,
-            function=SimpleNamespace(Module=Module),
-            get_current_stream=lambda: SimpleNamespace(ptr=5),
-        )
-
-
-@pytest.fixture
-def fake(monkeypatch) -> FakeCuda:
-    made = FakeCuda()
-    for cached in (cuda.arch_of, cuda.limits_of):
-        cached.cache_clear()
-    monkeypatch.setattr(cuda, "cupy", lambda: made)
-    monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
-    yield made
-    for cached in (cuda.arch_of, cuda.limits_of):
-        cached.cache_clear()
-
-
-class OnGpu:
-    """An array of some library in a GPU's memory."""
-
-    def __init__(self, address: int, shape=(4,), typestr="<f4", strides=None) -> None:
-        self.__cuda_array_interface__ = {
-            "version": 3, "data": (address, False), "shape": shape, "typestr": typestr,
-            "strides": strides,
-        }  # fmt: skip
 
 
 def kernel(device: int | None = 0, cubin: Cubin = CUBIN) -> RTCFunction:
@@ -198,21 +106,9 @@ def test_launches_are_checked_without_a_device():
 # -- launches ------------------------------------------------------------------------------------
 
 
-def passed(fake: FakeCuda, sizes: list[int]) -> list[bytes]:
-    """The bytes that the last launch handed over as parameters of these sizes."""
-    table = (ctypes.c_void_p * len(sizes)).from_address(fake.launches[-1][3])
-    return [ctypes.string_at(address, size) for address, size in zip(table, sizes, strict=True)]
-
-
-def test_a_launch_hands_over_sizes_stream_and_arguments(fake, monkeypatch):
-    seen = []
-    real = fake.cuda.driver.launchKernel
-
-    def look(*args):
-        real(*args)
-        seen.append(passed(fake, [8, 4, 4]))  # while the arguments are alive
-
-    monkeypatch.setattr(fake.cuda.driver, "launchKernel", look)
+def test_a_launch_hands_over_sizes_stream_and_arguments(fake):
+    seen = []  # read while the arguments are alive
+    fake.on_launch = lambda table: seen.append(passed(table, [8, 4, 4]))
     launch(kernel(), 3, (32, 2), 2048, None, [OnGpu(0x1000), np.float32(1.5), 9])
     handle, sizes, stream, _ = fake.launches[0]
     assert (handle, sizes, stream) == (77, [3, 1, 1, 32, 2, 1, 2048], 5)
