@@ -7,6 +7,7 @@ import pytest
 
 import autotune
 from autotune import te
+from autotune.builder import BuiltFunction
 from autotune.errors import ArgumentError, LaunchError, SaveError, TargetError
 from autotune.runtime import cuda, gpu_program
 from autotune.runtime.gpu_program import GpuProgram
@@ -40,7 +41,7 @@ def in_two_kernels():
 
 
 @pytest.fixture(scope="module")
-def double() -> autotune.builder.BuiltFunction:
+def double() -> BuiltFunction:
     return autotune.build(*doubled(), "cuda -arch=sm_90", name="double")
 
 
