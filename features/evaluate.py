@@ -35,6 +35,7 @@ class Evaluation:
         self._n = -1  # of the first array met
         self._lengths = [self._clean(loop.length) for loop in nest.loops]
         self._has_symbolic = any(np.min(length, initial=0) < 0 for length in self._lengths)
+        self._has_odd = any(np.min(length, initial=1) < 1 for length in self._lengths)
         self._topdown: dict[int, Number] = {}
         self._spans: dict[tuple[_Kind, int, int, int], Number] = {}
         self._volumes: dict[Path, Number] = {}
@@ -77,8 +78,16 @@ class Evaluation:
         if row not in self._topdown:
             parent = self._nest.loops[row].parent
             outer = 1 if parent < 0 else self.topdown(parent)
+            if self._layout.multiplies_symbolic and self._is_after_none(row):
+                outer = 0
             self._topdown[row] = self._times(outer, self._lengths[row])
         return self._topdown[row]
+
+    def _is_after_none(self, row: int) -> bool:
+        """Whether a loop of no iterations comes before: AutoTVM v0.8 cannot divide by its length."""
+        return any(
+            not isinstance(length, np.ndarray) and length == 0 for length in self._lengths[:row]
+        )
 
     def bottomup(self, row: int) -> Number:
         """Largest count times reuse below a row: for each access the product of all lengths."""
@@ -99,14 +108,14 @@ class Evaluation:
         """Count or reuse over that of the base row, 0 where there is no base.
 
         Counts are products over the rows inside, so the quotient is the product over the rows
-        from `place` to the base. A base whose count is negative (a symbolic length as a factor)
-        is one that AutoTVM v0.8 does not recognise: the base itself, negated, stays.
+        from `place` to the base. A base whose count is not positive (a symbolic length as a factor,
+        or one of 0) is one that AutoTVM v0.8 does not recognise: the base itself, negated, stays.
         """
         base = self._plan.bases.get((self._nest.accesses[access].loops, place))
         if base is None:
             return 0
         quotient = self._span(kind, access, place, base)
-        if not (self._has_symbolic and self._layout.multiplies_symbolic):
+        if not (self._has_odd and self._layout.multiplies_symbolic):
             return quotient
         base_count = self.touched("count", access, base)
         unresolved = -self.touched(kind, access, base)

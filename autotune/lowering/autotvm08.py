@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from autotune.ir import dtypes
-from autotune.ir.expr import COMPARISON, Binary, Call, Const, Expr, Not, Select
+from autotune.ir.canonical import Canonical
+from autotune.ir.expr import COMPARISON, Binary, Buffer, Call, Const, Expr, Load, Not, Select
 from autotune.ir.ops import const, fold
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import For, Function, If, Seq, Stmt
+from autotune.ir.stmt import For, Function, If, Seq, Stmt, Store
 from autotune.ir.sum_bounds import ANYTHING, Bounds, binary_bounds
-from autotune.ir.sums import Sum, sum_expr
+from autotune.ir.sums import Sum, Term, sum_expr
 from autotune.ir.visitor import recursive
 from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
@@ -39,7 +40,25 @@ def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> Function:
     return function.with_body(AutoTVM08().stmt(function.body))
 
 
-class AutoTVM08(Simplifier):
+class _OnePass(Canonical):
+    """Writes sums as one pass of TVM v0.8's canonical simplifier does.
+
+    A sum that stood in a division, and is left when that goes, stays one term: where it is
+    multiplied, its terms keep their own factors.
+    """
+
+    def _remainder(self, dividend: Sum, c: int, dtype: str) -> Sum:
+        extra = self._parts(dividend, c)[1]
+        several = len(extra.terms) + (extra.base != 0) > 1
+        if several and self._is_remainder(extra, c):
+            return Sum((Term(sum_expr(extra, dtype)),))
+        return super()._remainder(dividend, c, dtype)
+
+    def _to_expr(self, form: Sum, dtype: str) -> Expr:
+        return sum_expr(form, dtype)
+
+
+class AutoTVM08(_OnePass, Simplifier):
     """Simplifies as TVM v0.8's pass over flattened loops: every loop stays.
 
     Conditions are facts for what stands under them: an expression that a condition bounds by a
@@ -49,13 +68,14 @@ class AutoTVM08(Simplifier):
     def __init__(self) -> None:
         super().__init__()
         self._facts: dict[Expr, Bounds] = {}
+        self._flattened = _OnePass()
 
     # -- statements ------------------------------------------------------------------------
 
     def visit_For(self, node: For) -> Stmt:
-        """Keep the loop, also one of length 0."""
+        """Keep the loop, also one of length 0, whose variable stays."""
         extent = self.expr(node.extent)
-        self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
+        self.bind(node.var, 0, self.bounds(extent)[1] - 1)
         return For(node.var, extent, node.kind, self.stmt(node.body), node.thread_tag)
 
     def visit_If(self, node: If) -> Stmt:
@@ -75,6 +95,23 @@ class AutoTVM08(Simplifier):
     def may_wrap(self, node: Expr) -> bool:
         """Whether integers may leave their type: TVM takes it that they do not."""
         return False
+
+    # -- indices ---------------------------------------------------------------------------
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Simplify value and index."""
+        buffer = self._buffers.get(node.buffer, node.buffer)
+        return Store(buffer, self._index(buffer, node.index), self.expr(node.value))
+
+    def _atom(self, node: Expr) -> Expr:
+        if isinstance(node, Load):
+            buffer = self._buffers.get(node.buffer, node.buffer)
+            return Load(buffer, self._index(buffer, node.index))
+        return super()._atom(node)
+
+    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        """Return a flat index: of several dimensions it was simplified before ranges were known."""
+        return self.expr(self._flattened.expr(index) if len(buffer.shape) > 1 else index)
 
     # -- facts -----------------------------------------------------------------------------
 
@@ -138,7 +175,7 @@ class AutoTVM08(Simplifier):
         return super().rebuild(node)
 
     def value(self, node: Expr) -> Expr:
-        """Return a stored value simplified; integers are taken not to wrap."""
+        """Return a value simplified; integers are taken not to wrap."""
         return self.expr(node)
 
 

@@ -30,6 +30,13 @@ Ranges = dict[IterVar, Range]
 class Bounds:
     """Ranges of all axes of a schedule's stages.
 
+    Parameters
+    ----------
+    schedule : Schedule
+        Whose axes.
+    for_autotvm08 : bool
+        Write indices over split loops as TVM v0.8 does.
+
     Attributes
     ----------
     ranges : dict of IterVar to Range
@@ -38,8 +45,9 @@ class Bounds:
         Bodies of the computed stages, inlined ones substituted.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, for_autotvm08: bool = False) -> None:
         self.schedule = schedule
+        self._for_autotvm08 = for_autotvm08
         self.bodies = schedule.bodies()
         self.ranges: Ranges = {}
         self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
@@ -68,7 +76,7 @@ class Bounds:
             if isinstance(relation, Split):
                 extent = self.ranges[relation.parent].extent
                 given = relation.outer if relation.factor is None else relation.inner
-                outer, inner = relation.extents(extent, keep=given in bound)
+                outer, inner = relation.extents(extent, given in bound or self._keeps(extent))
                 self.ranges[relation.outer] = Range(zero, outer)
                 self.ranges[relation.inner] = Range(zero, inner)
             else:
@@ -76,6 +84,10 @@ class Bounds:
                     "*", self.ranges[relation.outer].extent, self.ranges[relation.inner].extent
                 )
                 self.ranges[relation.fused] = Range(zero, product)
+
+    def _keeps(self, extent: Expr) -> bool:
+        """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
+        return self._for_autotvm08 and isinstance(extent, Const) and extent.value == 0
 
     def root_values(self, stage: Stage) -> dict[Var, Expr]:
         """Return the value of each axis of the operation, over the stage's loop variables.
@@ -105,9 +117,12 @@ class Bounds:
         """Return how far one step of the outer loop goes.
 
         It is the factor even where the axis is shorter and the inner loop with it: the outer
-        loop then has one iteration, and a multiple of the factor is easier to reason about.
+        loop then has one iteration, and a multiple of the factor is easier to reason about. TVM
+        v0.8 does otherwise, which shows where the outer loop is split again for threads.
         """
-        return self.ranges[split.inner].extent if split.factor is None else split.factor
+        if split.factor is None or self._for_autotvm08:
+            return self.ranges[split.inner].extent
+        return split.factor
 
     def _from(self, axis: IterVar, value: Expr) -> Expr:
         return binary("+", value, self.ranges[axis].min)

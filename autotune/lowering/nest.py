@@ -85,7 +85,7 @@ class _Lowering:
         self.tensors = list(tensors)
         self.parameters = set(tensors)
         self.name = name
-        self.bounds = Bounds(schedule)
+        self.bounds = Bounds(schedule, for_autotvm08)
         self.stages = list(self.bounds.bodies)
         self.layout = Layout(schedule, self.bounds, tensors, unique=not for_autotvm08)
         self.buffers = self.layout.buffers
