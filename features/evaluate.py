@@ -84,7 +84,7 @@ class Evaluation:
         return self._topdown[row]
 
     def _is_after_none(self, row: int) -> bool:
-        """Whether a loop of no iterations comes before: AutoTVM v0.8 cannot divide by its length."""
+        """Whether an empty loop comes before, by whose length AutoTVM v0.8 cannot divide."""
         return any(
             not isinstance(length, np.ndarray) and length == 0 for length in self._lengths[:row]
         )

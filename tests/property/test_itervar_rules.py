@@ -1,4 +1,4 @@
-"""Features against a second, straight implementation of their rules, on recorded and random loops."""
+"""Features against a second, plain implementation of their rules: recorded and random loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from gpu_schedules import gpu_schedules
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from itervar_rules import Listing, program_of, rules
+from itervar_listings import Listing
+from itervar_rules import program_of, rules
 from te_programs import programs
 from te_schedules import scheduled
 
