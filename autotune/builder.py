@@ -291,9 +291,10 @@ def best_config(task: Task, records: Sequence[Record]) -> tuple[Record | None, C
     found = [(index, record) for index, record in valid_records(task, records) if record.ok]
     for index, record in sorted(found, key=lambda pair: pair[1].cost_s):
         try:
-            if task.space.feasible([index]).all():
+            rule = task.refusal(index)
+            if not rule:
                 return record, task.space.config(index)
-            problem = "its configuration is no longer allowed"
+            problem = f"its configuration is no longer allowed: {rule}"
         except InstantiationError as error:
             problem = str(error)
         log.warning("record of %s passed over: %s", task.workload.key, problem)
