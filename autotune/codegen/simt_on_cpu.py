@@ -98,8 +98,12 @@ class _Threads:
     def __init__(self, nest: For) -> None:
         self._own: dict[Buffer, tuple[Buffer, Expr]] = {}
         self._kept: list[Buffer] = []
-        body = self._whole(nest, ()) if _waits(nest) else self._part(nest, ())
+        body = self._run(nest, ())
         self.result = _Own(self._own).stmt(body) if self._own else body
+
+    def _run(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
+        """Return a statement run by all threads of `axes`."""
+        return self._whole(stmt, axes) if _waits(stmt) else self._part(stmt, axes)
 
     def _part(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
         """Return a statement without barriers, run by each thread of `axes`."""
@@ -123,12 +127,7 @@ class _Threads:
             case Barrier():
                 return Seq(())
             case Seq():
-                return seq(
-                    *(
-                        self._whole(part, axes) if _waits(part) else self._part(part, axes)
-                        for part in _parts(stmt)
-                    )
-                )
+                return seq(*(self._run(part, axes) for part in _parts(stmt)))
             case For(var, extent, kind, body):
                 _require_uniform(extent, axes, f"in loop {var.name!r} of length")
                 if kind is LoopKind.THREAD:
@@ -136,12 +135,8 @@ class _Threads:
                 return For(var, extent, LoopKind.SERIAL, self._whole(body, axes))
             case If(condition, then, orelse):
                 _require_uniform(condition, axes, "under the condition")
-                sides = (then, Seq(()) if orelse is None else orelse)
-                yes, no = (
-                    self._whole(side, axes) if _waits(side) else self._part(side, axes)
-                    for side in sides
-                )
-                return If(condition, yes, None if orelse is None else no)
+                no = None if orelse is None else self._run(orelse, axes)
+                return If(condition, self._run(then, axes), no)
             case Allocate(buffer, body):
                 return self._allocation(buffer, body, axes)
             case Produce(_, body):
