@@ -28,6 +28,9 @@ def var(name: str = "n", dtype: str = dtypes.INDEX) -> SizeVar:
     return size
 
 
+size_var = var
+
+
 def _shape(shape: Any, what: str) -> tuple[Expr, ...]:
     if isinstance(shape, (int, Operators)) and not isinstance(shape, Tensor):
         shape = (shape,)
@@ -52,7 +55,7 @@ def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -
 
 
 def compute(
-    shape: Any, fcompute: Callable[..., Any], name: str = "compute"
+    shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = ""
 ) -> Any:
     """Return the tensor whose element at (i, j, ...) is ``fcompute(i, j, ...)``.
 
@@ -65,6 +68,8 @@ def compute(
         or a tuple of them for several tensors of this shape.
     name : str
         Name in listings.
+    tag : str
+        A mark by which code that schedules finds the operation: its `op.tag`.
 
     Returns
     -------
@@ -81,7 +86,7 @@ def compute(
     if not values or not all(map(is_convertible, values)):
         raise IRError(f"compute {name!r}: the function must return an expression, got {value!r}")
     body = tuple(map(convert, values))
-    op = ComputeOp(name, axis, body)
+    op = ComputeOp(name, axis, body, tag=tag)
     check_reads(name, (*op.axis, *op.reduce_axis), body)
     return op.output() if len(body) == 1 else list(op.outputs)
 
@@ -114,7 +119,7 @@ def reduce_axis(dom: tuple[Any, Any], name: str = "rv") -> IterVar:
     return IterVar(Var(name), Range(first, extent), AxisKind.REDUCE)
 
 
-def thread_axis(dom: Any, tag: str | None = None, name: str | None = None) -> IterVar:
+def thread_axis(dom: Any = None, tag: str | None = None, name: str | None = None) -> IterVar:
     """Return a GPU axis: ``thread_axis("threadIdx.x")`` or ``thread_axis((0, n), "threadIdx.x")``.
 
     Without a range, the extent is that of the axis bound to it.
@@ -136,3 +141,16 @@ def thread_axis(dom: Any, tag: str | None = None, name: str | None = None) -> It
 def ceildiv(a: Any, b: Any) -> Any:
     """Return a / b rounded up, for integers, symbolic knobs and expressions."""
     return (a + b - 1) // b
+
+
+def floordiv(a: Any, b: Any) -> Any:
+    """Return a / b rounded down, as ``a // b``; the field also spells it ``indexdiv``."""
+    return a // b
+
+
+def floormod(a: Any, b: Any) -> Any:
+    """Return the remainder of `floordiv`, as ``a % b``; the field also spells it ``indexmod``."""
+    return a % b
+
+
+indexdiv, indexmod = floordiv, floormod

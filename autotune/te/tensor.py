@@ -78,6 +78,8 @@ class ComputeOp(Operation):
         Axes that the body reduces over.
     body : tuple of Expr
         One expression per output.
+    tag : str
+        A mark by which code that schedules finds it.
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class ComputeOp(Operation):
         axis: tuple[IterVar, ...],
         body: tuple[Expr, ...],
         outputs: tuple[Tensor, ...] | None = None,
+        tag: str = "",
     ) -> None:
         super().__init__(name)
+        self.tag = tag
         self.axis = axis
         self.body = body
         self.reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
@@ -101,16 +105,24 @@ class ComputeOp(Operation):
 
     def with_body(self, body: tuple[Expr, ...]) -> ComputeOp:
         """Return the operation that defines the same tensors by another body."""
-        return ComputeOp(self.name, self.axis, body, self.outputs)
+        return ComputeOp(self.name, self.axis, body, self.outputs, self.tag)
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        """Tensors it reads, in order of first appearance."""
+        """Tensors it reads, in the order in which their elements are looked up."""
         found: dict[int, Tensor] = {}
         for expr in self.body:
-            for read in reads(expr):
-                found.setdefault(id(read.tensor), read.tensor)
+            _look_up(expr, found)
         return list(found.values())
+
+
+def _look_up(expr: Expr, found: dict[int, Tensor]) -> None:
+    """Add the tensors read in an expression, those in the index of a read before it."""
+    for read in reads(expr):
+        if id(read.tensor) not in found:
+            for index in read.children:
+                _look_up(index, found)
+            found.setdefault(id(read.tensor), read.tensor)
 
 
 def _check_body(name: str, body: tuple[Expr, ...]) -> None:

@@ -190,3 +190,25 @@ def test_a_schedule_lists_its_stages_producers_first() -> None:
     assert [r.name for r in s.readers(cached)] == ["C.local"]
     assert [r.name for r in s.readers(written)] == ["C"]
     assert [r.name for r in s.readers(x)] == ["A.local", "B"]
+
+
+def test_a_tensor_in_an_index_is_computed_before_the_one_that_it_indexes() -> None:
+    X = te.placeholder((8,), "int32", "X")
+    A = te.compute((8,), lambda i: X[i] + 1.5, name="A")
+    I = te.compute((8,), lambda i: X[i] + 1, name="I")  # noqa: E741
+    B = te.compute((8,), lambda i: A[I[i] % 8] * 2, name="B")
+    assert [tensor.name for tensor in B.op.input_tensors] == ["I", "A"]
+    assert [stage.name for stage in te.create_schedule(B.op).stages] == ["X", "I", "A", "B"]
+
+
+def test_other_spellings_of_the_field_are_understood() -> None:
+    A = te.placeholder((8, 8), name="A")
+    B = te.compute(
+        (64,), lambda i: A[te.indexdiv(i, 8), te.indexmod(i, 8)], name="B", tag="flattened"
+    )
+    C = te.compute((64,), lambda i: A[te.floordiv(i, 8), te.floormod(i, 8)], name="C")
+    assert B.op.tag == "flattened"
+    assert C.op.tag == ""
+    assert str(B.op.body[0]) == str(C.op.body[0]) == "A[floordiv(i, 8), floormod(i, 8)]"
+    assert te.size_var("n").dtype == te.var("n").dtype
+    assert te.thread_axis(tag="threadIdx.x").thread_tag == "threadIdx.x"
