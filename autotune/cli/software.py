@@ -32,7 +32,9 @@ LIBRARIES = (
     Library("typer", "typer", "0.12", "there is no command line"),
     Library("yaml", "pyyaml", "6.0", "job files in YAML cannot be read"),
     Library("platformdirs", "platformdirs", "4.0", "there is no cache folder"),
+    Library("pandas", "pandas", "2.1", "data sets cannot be loaded"),
     Library("matplotlib", "matplotlib", "3.8", "--plot draws nothing", "report"),
+    Library("pyarrow", "pyarrow", "15", "data sets cannot be Parquet files", "export"),
 )
 """Those without an extra are required."""
 

@@ -100,7 +100,8 @@ def test_a_library_that_is_too_old_is_told(monkeypatch):
 
 def test_the_libraries_are_those_that_the_package_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {*project["dependencies"], *project["optional-dependencies"]["report"]}
+    extras = project["optional-dependencies"]
+    declared = {*project["dependencies"], *extras["report"], *extras["export"]}
     listed = [f"{library.package}>={library.least}" for library in software.LIBRARIES]
     assert len(set(listed)) == len(listed)
     assert set(listed) <= declared

@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = {
     "ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click",
-    "yaml",
+    "yaml", "pyarrow", "sklearn",
 }  # fmt: skip
 
 
