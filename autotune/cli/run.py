@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autotune.cli.jobs import RunOptions
     from autotune.cli.options import Values
     from autotune.cli.plans import Plan
+    from autotune.cost_model.base import CostModel
     from autotune.measure.local import LocalMeasurer
     from autotune.measure.nursery import NurseryProcess
     from autotune.report.display import Display
@@ -88,7 +89,6 @@ def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
             measurers[0].start()  # it starts up while the template is traced here
             for plan in plans:
                 _require_feasible(plan.task)
-            _load_trees(plans)
             around.enter_context(display)
             sessions = []
             for plan, measurer in zip(plans, measurers, strict=True):
@@ -131,15 +131,6 @@ def _require_feasible(task: Task) -> None:
         raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
 
 
-def _load_trees(plans: Sequence[Plan]) -> None:
-    """Load what trees are grown by, if a search will be long enough, while workers start up."""
-    from autotune.cost_model.xgb import load_alone
-    from autotune.tuner.session import is_long
-
-    if any(p.options.tuner == "model" and is_long(p.options.limits.trials) for p in plans):
-        load_alone()
-
-
 def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:
     from autotune.report.job import Job
     from autotune.report.spaces import legal_lines
@@ -171,10 +162,20 @@ def _session(plan: Plan, measurer: LocalMeasurer, seed: int, display: Display) -
         LazyTaskFeatures(task),
         _prior(options.transfer, task, display),
         options.storage,
+        _trees,
     )
     return Session(
         task, measurer, tuner, plan.store, seed, options.limits, plan.label, options.weight
     )
+
+
+def _trees(seed: int) -> CostModel:
+    """Return trees for a tuner, in this process of ours."""
+    from autotune.cost_model.xgb import load_alone
+    from autotune.tuner.model import default_model
+
+    load_alone()
+    return default_model(seed)
 
 
 def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior | None:

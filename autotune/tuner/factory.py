@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autotune.cost_model.base import FeatureSource
+from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.errors import UsageError
 from autotune.tuner.base import Tuner
 from autotune.tuner.genetic import GeneticTuner
 from autotune.tuner.grid import GridTuner
 from autotune.tuner.local import LocalTuner
-from autotune.tuner.model import ModelTuner
+from autotune.tuner.model import ModelTuner, default_model
 from autotune.tuner.optuna import SAMPLERS, OptunaTuner, check_sampler
 from autotune.tuner.random import RandomTuner
 from autotune.tuner.transfer import TransferPrior
@@ -31,6 +31,7 @@ class TunerInputs:
     features: FeatureSource | None
     prior: TransferPrior | None
     storage: str | None
+    make_model: Callable[[int], CostModel]
 
 
 def _optuna(sampler: str) -> Callable[[TunerInputs], Tuner]:
@@ -38,7 +39,7 @@ def _optuna(sampler: str) -> Callable[[TunerInputs], Tuner]:
 
 
 TUNERS: dict[str, Callable[[TunerInputs], Tuner]] = {
-    "model": lambda g: ModelTuner(g.space, g.seed, g.features, g.prior),
+    "model": lambda g: ModelTuner(g.space, g.seed, g.features, g.prior, g.make_model),
     "random": lambda g: RandomTuner(g.space, g.seed),
     "grid": lambda g: GridTuner(g.space, g.seed),
     "genetic": lambda g: GeneticTuner(g.space, g.seed),
@@ -72,6 +73,7 @@ def make_tuner(
     features: FeatureSource | None = None,
     prior: TransferPrior | None = None,
     storage: str | None = None,
+    make_model: Callable[[int], CostModel] = default_model,
 ) -> Tuner:
     """Return a new tuner.
 
@@ -89,6 +91,8 @@ def make_tuner(
         What other measurements say of this space; only the model tuner listens.
     storage : str, optional
         URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
+    make_model : callable
+        Makes the model tuner's untrained cost model from a seed.
 
     Raises
     ------
@@ -96,4 +100,4 @@ def make_tuner(
         If there is no tuner of this name, it lacks a package, or cannot use what is given.
     """
     check_tuner(name, prior is not None, storage is not None)
-    return TUNERS[name](TunerInputs(space, seed, features, prior, storage))
+    return TUNERS[name](TunerInputs(space, seed, features, prior, storage, make_model))

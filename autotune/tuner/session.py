@@ -280,7 +280,7 @@ class Session:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
         trials = self.limits.trials
         left = None if trials is None else trials - len(self.trials)
-        if not self._prepared and is_long(left):
+        if not self._prepared and (left is None or left > LONG_RUN):
             self._tuner.prepare()
             self._prepared = True
         if left is None or left > rest:
@@ -403,11 +403,6 @@ class Session:
             refused=dict(Counter(self.refused.values()).most_common()),
         )
         self.on_event(Finished(self.summary, self.job))
-
-
-def is_long(trials: int | None) -> bool:
-    """Whether a run of so many trials, None for any number, is long."""
-    return trials is None or trials > LONG_RUN
 
 
 def _observation(index: int, record: Record) -> Observation:
