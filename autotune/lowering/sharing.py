@@ -193,7 +193,7 @@ class Conflicts:
         for var, extent in access.free:
             if var not in used and isinstance(extent, Const) and extent.value > 0:
                 continue
-            length = self._bound(extent)
+            length = self.longest(extent)
             if length is None:
                 if var in used:
                     return None
@@ -218,14 +218,16 @@ class Conflicts:
         thread = np.broadcast_to(number, shape)
         chosen: Array = np.ones(1, bool)
         for condition in conditions:
-            fits = condition.lanes in (1, access.index.lanes) and _is_plain(condition)
-            if fits and all(var in known for var in free_vars(condition)):
-                chosen = chosen & points.value(condition)
+            if _is_plain(condition) and all(var in known for var in free_vars(condition)):
+                holds = points.value(condition)
+                if condition.lanes != access.index.lanes:  # what all lanes do, any of them does
+                    holds = np.asarray(holds.any(axis=-1, keepdims=True))
+                chosen = chosen & holds
         mask = np.broadcast_to(chosen, shape)
         return index[mask], thread[mask]
 
-    def _bound(self, extent: Expr) -> int | None:
-        """Return what the length of a loop never exceeds."""
+    def longest(self, extent: Expr) -> int | None:
+        """Return what the length of a loop never exceeds; None if that is not known."""
         if isinstance(extent, Const):
             return max(0, int(extent.value))
         known = free_vars(extent)

@@ -195,8 +195,9 @@ class _Sync:
     @contextmanager
     def inside(self, loop: For) -> Iterator[None]:
         """Know the range of a loop's variable."""
-        if isinstance(loop.extent, Const):
-            self.conflicts.ranges[loop.var] = int(loop.extent.value)
+        longest = self.conflicts.longest(loop.extent)
+        if longest is not None:
+            self.conflicts.ranges[loop.var] = longest
         yield
         self.conflicts.ranges.pop(loop.var, None)
 
@@ -263,15 +264,13 @@ class _Sync:
         return loop, summary
 
     def _longest(self, loop: For) -> Expr:
-        ranges = {var: (0.0, float(n - 1)) for var, n in self.conflicts.ranges.items()}
-        ranges |= {var: (0.0, float(n - 1)) for var, n in self.conflicts.threads}
-        high = Simplifier(ranges).bounds(loop.extent)[1]
-        if high == float("inf"):
+        longest = self.conflicts.longest(loop.extent)
+        if longest is None:
             raise LoweringError(
                 f"loop {loop.var.name!r} is of another length, `{loop.extent}`, in each thread, "
                 "and threads have to wait for one another in it; give it a constant length"
             )
-        return const(int(high), loop.extent.dtype)
+        return const(longest, loop.extent.dtype)
 
     def _branch(self, stmt: If) -> tuple[Stmt, Summary]:
         if stmt.condition.lanes == 1 and is_uniform(stmt.condition, self.threads):

@@ -199,6 +199,7 @@ class Statements(Expressions):
         head = f"for ({kind} {name} = 0; {name} < {end.within(SUM)}; {count})"
         with self.block(head), self._named(inside, {var}):
             yield name
+        del self.texts[var]
         self.names.close()
 
     def _indexes_registers(self, loop: For) -> bool:
@@ -245,13 +246,14 @@ class Statements(Expressions):
     def assign(self, store: Store, place: str = "") -> None:
         """Write the assignment of a scalar value to an element, or to what `place` names."""
         value, dtype = store.value, store.buffer.dtype
-        place = place or self.element(store.buffer, store.index).text
-        if isinstance(value, Binary) and value.op in _ASSIGNED and dtype in ("float32", "float64"):
+        element = place or self.element(store.buffer, store.index).text
+        if not place and isinstance(value, Binary) and value.op in _ASSIGNED:
             own = value.a
-            if isinstance(own, Load) and own.buffer is store.buffer and own.index is store.index:
-                self.line(f"{place} {value.op}= {self.value(value.b).text};")
+            same = isinstance(own, Load) and own.buffer is store.buffer
+            if same and own.children[0] is store.index and dtype in ("float32", "float64"):
+                self.line(f"{element} {value.op}= {self.value(value.b).text};")
                 return
-        self.line(f"{place} = {self.value(value).text};")
+        self.line(f"{element} = {self.value(value).text};")
 
     # -- vectors -----------------------------------------------------------------------------------
 
