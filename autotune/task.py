@@ -230,6 +230,12 @@ class Task:
         return tuple(self._structures.known)
 
     @property
+    def explored(self) -> bool:
+        """Whether all ways through the template are traced, and the space knows all it refuses."""
+        _ = self.space
+        return self._structures.explored
+
+    @property
     def untraceable(self) -> str:
         """Why configurations are lowered one at a time; empty if the template is traced."""
         return self._structures.untraceable

@@ -100,6 +100,7 @@ def _space(task: Task, index: int | None, as_json: bool) -> str:
             "workload": task.workload.to_json(),
             "target": str(task.target),
             "untraceable": task.untraceable or None,
+            "explored": task.explored,
             **space_json(task.space, counts, chosen),
             "empty": empty or None,
         }
@@ -107,4 +108,15 @@ def _space(task: Task, index: int | None, as_json: bool) -> str:
     label = "default config" if index is None else "config"
     title = f"{task.workload} on {task.target}"
     text = space_text(title, task.space, counts, chosen, label, width())
-    return "\n\n".join(filter(None, [text, wrap_clauses(empty, width())]))
+    notes = [_unexplored(task), empty]
+    return "\n\n".join([text, *(wrap_clauses(note, width()) for note in notes if note)])
+
+
+def _unexplored(task: Task) -> str:
+    """Return a note on what the counts leave out, if they do."""
+    if task.explored or task.untraceable:
+        return ""
+    return (
+        f"{len(task.structures)} ways through the template are traced; what others refuse is not "
+        "counted here, and is refused when it is proposed"
+    )

@@ -63,6 +63,7 @@ def explore(structures: Structures) -> Space:
         _check(structures, space)
     if structures.untraceable:
         return space
+    structures.explored = complete or structures.tree.root.structure is not None
     return Space(space.knobs, _constraints(structures, complete))
 
 

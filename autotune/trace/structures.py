@@ -73,6 +73,8 @@ class Structures:
         Knobs met so far.
     untraceable : str
         Why every configuration runs on its own; empty if the template can be traced.
+    explored : bool
+        Whether there are no other structures than those known.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Structures:
         self.tree = DecisionTree(name)
         self.known: list[Structure] = []
         self.untraceable = ""
+        self.explored = False
         self._run = run
         self._source_file = source_file
         self._compared: Mapping[str, object] | None = None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces import ChoiceKnob, Constraint, ListedSpace, Space, SpaceError
+from search_spaces import ChoiceKnob, Constraint, ListedSpace, Space, SpaceError, sampling
 from search_spaces.constraints import evaluated
 
 
@@ -124,3 +124,17 @@ def test_rules_are_evaluated_once_on_all_rows() -> None:
     masks = [holds.tolist() for holds, _ in evaluated(space.constraints, columns, 3)]
     assert (masks, calls) == ([[False, True, True]] * 2, [3, 3])
     assert np.count_nonzero(masks) == 4
+
+
+def test_a_huge_space_with_hardly_anything_legal_is_sampled_from_the_default_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampling, "FRUITLESS_DRAWS", 1 << 14)
+    knobs = [ChoiceKnob(f"k{i}", list(range(1000))) for i in range(5)]
+    space = Space(knobs, [Constraint("few", lambda c: sum(c[k.name] for k in knobs) < 3)])
+    legal = 1 + 5 + 15  # nothing, one step, or two
+    found = space.sample(100, np.random.default_rng(0))
+    assert len(set(found.tolist())) == len(found) == legal
+    assert space.feasible(found).all()
+    rest = space.sample(100, np.random.default_rng(1), exclude=found[:20].tolist())
+    assert rest.tolist() == found[20:].tolist()

@@ -70,6 +70,7 @@ def test_each_way_through_branches_is_a_structure_of_its_own() -> None:
     ways = [(a * b > 3, a * b > 3 and a == 2) for a in (1, 2, 3) for b in (1, 4)]
     labels = classify(structures, space, every(space)).tolist()
     assert len(structures.known) == len(set(ways)) == 3
+    assert structures.explored
     for (way, label), (other, number) in itertools.combinations(zip(ways, labels, strict=True), 2):
         assert (way == other) == (label == number)
     for index in range(len(space)):
@@ -334,6 +335,7 @@ def test_knobs_of_ways_beyond_the_cap_join_the_space(monkeypatch: pytest.MonkeyP
     structures, space = found(body)
     assert [knob.name for knob in space.knobs] == ["rounds", "last"]
     assert len(structures.known) == 3
+    assert not structures.explored
 
 
 def test_threads_beyond_the_target_are_infeasible() -> None:
