@@ -215,5 +215,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--told"]:
-        sys.exit(run_and_tell(sys.argv[2], sys.argv[3:]))
+        exit_code = run_and_tell(sys.argv[2], sys.argv[3:])
+        sys.stdout.flush()
+        os._exit(exit_code)  # as the command leaves
     main()
