@@ -60,6 +60,12 @@ def listing(primitive: Primitive, code: str) -> str:
     return str(autotune.lower(names["s"], names["args"], simple_mode=not primitive.final))
 
 
+def final_form(primitive: Primitive, code: str) -> str:
+    """Return the final form of a primitive's program after some code, if it has one."""
+    names = schedule_of(primitive, code)
+    return str(autotune.lower(names["s"], names["args"]))
+
+
 def refusal(mistake: Callable[[], object]) -> str:
     """Return the message that a mistake ends in."""
     try:
@@ -82,7 +88,7 @@ def section(primitive: Primitive) -> str:
         f"After{form}:",
         fenced("", listing(primitive, primitive.code)),
         paragraph(f"{primitive.rules} `{primitive.mistake}` is refused:"),
-        fenced("", paragraph(refusal(lambda: schedule_of(primitive, primitive.mistake)))),
+        fenced("", paragraph(refusal(lambda: final_form(primitive, primitive.mistake)))),
     ]
     return "\n\n".join(parts)
 

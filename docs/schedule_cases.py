@@ -156,7 +156,10 @@ HOW = [
         "Gives each iteration to one block, thread or virtual thread (`\"vthread\"`) of a GPU. A "
         "thread axis with a range, `te.thread_axis((0, 32), \"threadIdx.x\")`, must have the "
         "length of the loop.",
-        "A reduction is not bound, and a stage binds a thread axis once.",
+        "The threads of a block may share a reduction and combine what each has; blocks may not. "
+        "A thread axis bound again inside its loop is the same index, also as another "
+        "`te.thread_axis` of that name: so stages that are computed inside share the work among "
+        "the same threads. Two loops of one stage need two indices.",
         "s[B].bind(i, te.thread_axis('threadIdx.x')); s[B].bind(j, te.thread_axis('threadIdx.x'))",
     ),
     Primitive(

@@ -60,7 +60,9 @@ class Bounds:
         op = stage.op
         assert isinstance(op, ComputeOp)
         _refuse_repeated_axes(stage)
-        _refuse_nested_parallel(stage)
+        if not self._for_autotvm08:
+            _refuse_nested_parallel(stage)
+            _refuse_nested_vectors(stage)
         for axis, span in zip(op.axis, self._region(stage, op), strict=True):
             self.ranges[axis] = span
         for axis in op.reduce_axis:
@@ -233,6 +235,17 @@ def _refuse_nested_parallel(stage: Stage) -> None:
         raise LoweringError(
             f"axis {axis.name!r} of stage {inner.name!r} is parallel inside the parallel axis "
             f"{around.name!r} of stage {outer.name!r}; make only one of them parallel"
+        )
+
+
+def _refuse_nested_vectors(stage: Stage) -> None:
+    """Refuse two vectorized loops in one stage: vectors hold no vectors."""
+    vectors = [x for x in stage.leaf_axes if stage.loop_kinds.get(x) is LoopKind.VECTORIZED]
+    if len(vectors) > 1:
+        outer, inner, *_ = vectors
+        raise LoweringError(
+            f"axes {outer.name!r} and {inner.name!r} of stage {stage.name!r} are both vectorized, "
+            "and vectors hold no vectors; fuse the two, or unroll one"
         )
 
 

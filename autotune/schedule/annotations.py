@@ -13,12 +13,6 @@ from autotune.schedule.core import StageCore
 #: Hints that `pragma` takes.
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", "nontemporal_store")
 
-_WHY_ONE = {
-    LoopKind.VECTORIZED: "vectors hold no vectors; fuse the two, or unroll this one",
-    LoopKind.PARALLEL: "threads are not divided further; fuse the two",
-}
-
-
 class Annotations(StageCore):
     """Primitives on how the loops of a stage run."""
 
@@ -27,10 +21,6 @@ class Annotations(StageCore):
         self._refuse_annotated(primitive, axis)
         if axis.kind is AxisKind.REDUCE and kind is not LoopKind.UNROLLED:
             self._refuse_reduction(primitive, axis)
-        other = next((a for a, known in self.loop_kinds.items() if known is kind), None)
-        if other is not None and kind in _WHY_ONE:
-            problem = f"axis {other.name!r} is {kind} already, and {_WHY_ONE[kind]}"
-            self.fail(primitive, problem, axis)
         self.loop_kinds[axis] = kind
         self.note(primitive, axis)
 

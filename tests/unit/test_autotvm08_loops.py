@@ -140,6 +140,16 @@ def test_conditions_of_reductions_are_read_guards_are_not() -> None:
     assert strides(i) == {"A_0": 1, "A_1": 8, "B_0": 1, "B_1": 1}
 
 
+@pytest.mark.parametrize("kind", ["parallel", "vectorize"])
+def test_annotations_that_nothing_could_run_are_read_all_the_same(kind: str) -> None:
+    B = te.compute((8, 8), lambda i, j: A[i, j] + 1.5, name="B")
+    s = te.create_schedule(B.op)
+    for axis in B.op.axis:
+        getattr(s[B], kind)(axis)
+    hot = {"parallel": 8, "vectorize": 7}[kind]
+    assert [row[1][5 + hot] for row in rows([A, B], s)] == [1, 1]
+
+
 def test_lengths_that_a_call_decides_are_the_factor_minus_one() -> None:
     n = te.var("n")
     X = te.placeholder((n,), name="X")

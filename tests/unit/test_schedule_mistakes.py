@@ -261,9 +261,10 @@ ANNOTATE = [
     ),
     refused(
         "vectorise two loops",
-        lambda p: [p.sB.vectorize(p.j), p.sB.vectorize(p.i)],
-        "vectorize on stage 'B', axis 'i': axis 'j' is vectorized already, and vectors hold no "
-        "vectors; fuse the two, or unroll this one",
+        lambda p: [p.sB.vectorize(p.j), p.sB.vectorize(p.i), p.lower()],
+        "axes 'i' and 'j' of stage 'B' are both vectorized, and vectors hold no vectors; fuse the "
+        "two, or unroll one",
+        LoweringError,
     ),
     refused(
         "vectorise a tensor",
@@ -279,9 +280,10 @@ ANNOTATE = [
     ),
     refused(
         "parallel loops in one another",
-        lambda p: [p.sB.parallel(p.i), p.sB.parallel(p.j)],
-        "parallel on stage 'B', axis 'j': axis 'i' is parallel already, and threads are not "
-        "divided further; fuse the two",
+        lambda p: [p.sB.parallel(p.i), p.sB.parallel(p.j), p.lower()],
+        "axis 'j' of stage 'B' is parallel inside the parallel axis 'i' of stage 'B'; make only "
+        "one of them parallel",
+        LoweringError,
     ),
     refused(
         "a parallel stage inside a parallel loop",
