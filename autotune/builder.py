@@ -17,7 +17,6 @@ from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
-from autotune.rtc.raw import raw_source
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
@@ -150,15 +149,15 @@ class BuiltFunction:
 
 def _compiled(function: Function, target: Target) -> CompiledFunction | GPUFunction:
     # Imported here, so that listings and search spaces need no compiler.
+    if target.on_cpu:
+        from autotune.runtime.llvm import compile_function
+
+        return compile_function(function, target)
+    from autotune.rtc.raw import raw_source
     from autotune.runtime.gpu_function import GPUFunction
     from autotune.runtime.gpu_program import kernel_source
-    from autotune.runtime.llvm import compile_function
 
-    if is_raw(function):
-        return GPUFunction(raw_source(function), target)
-    if not target.on_cpu:
-        return GPUFunction(kernel_source(function), target)
-    return compile_function(function, target)
+    return GPUFunction((raw_source if is_raw(function) else kernel_source)(function), target)
 
 
 def build(

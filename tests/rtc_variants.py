@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autotune.rtc.unary import REQUESTS, Request, unary
+from autotune.rtc.elementwise import REQUESTS, Request, unary
 from autotune.rtc.vectors import VectorPlan, most_lanes
 
 NINE = (

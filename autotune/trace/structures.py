@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError, InstantiationError, TracingError, Usa
 from autotune.ir.stmt import Function
 from autotune.lowering.feasibility import target_rules
 from autotune.lowering.nest import lower_schedule
-from autotune.rtc.raw import RawKernel
+from autotune.rtc.kernel import RawKernel
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor

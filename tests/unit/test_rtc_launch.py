@@ -8,8 +8,8 @@ import pytest
 
 from autotune.errors import ArgumentError, LaunchError, TargetError
 from autotune.rtc import functions, launch
+from autotune.rtc.elementwise import unary
 from autotune.rtc.functions import RTCFunction
-from autotune.rtc.unary import unary
 from autotune.runtime import cuda, gpu_arrays
 from autotune.runtime.launch import (
     LaunchSizes,
