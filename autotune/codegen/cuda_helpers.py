@@ -7,6 +7,11 @@ from collections.abc import Iterable
 HEADERS = {"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}
 
 HELPERS = {
+    "INFINITY": """
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+""",
     "pack": """
 // N elements that move together.
 template <typename T, int N>

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cuda_compiler import needs_nvrtc
 from cuda_on_host import needs_compiler, run_on_host
+from gpu_cases import bound, matmul, row_sums, softmax, transpose
 from te_reference import Reference, random_array
 
 from autotune import te
@@ -74,17 +75,6 @@ def test_tiles_in_shared_storage_compute(tmp_path: Path) -> None:
         np.testing.assert_allclose(result, a @ b, rtol=1e-5)
 
 
-def bound(stage: Any, axis: Any, threads: int, lanes: int = 1) -> Any:
-    """Bind an axis to blocks of so many threads, of which each computes some lanes."""
-    if lanes > 1:
-        axis, inner = stage.split(axis, factor=lanes)
-        stage.vectorize(inner)
-    bx, tx = stage.split(axis, factor=threads)
-    stage.bind(bx, te.thread_axis("blockIdx.x"))
-    stage.bind(tx, te.thread_axis("threadIdx.x"))
-    return bx
-
-
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int64"])
 def test_elements_of_every_kind_are_loaded_together(dtype: str, tmp_path: Path) -> None:
@@ -99,25 +89,8 @@ def test_elements_of_every_kind_are_loaded_together(dtype: str, tmp_path: Path) 
 
 @needs_compiler
 def test_a_transpose_through_padded_shared_storage(tmp_path: Path) -> None:
-    source = check(*transposed(16, 4), tmp_path)
+    source = check(*transpose(16, 4), tmp_path)
     assert "__shared__ __align__(16) float A_shared[20];" in source.text
-
-
-def transposed(n: int, tile: int) -> tuple[Schedule, list[Tensor]]:
-    A = te.placeholder((n, n), name="A")
-    B = te.compute((n, n), lambda i, j: A[j, i], name="B")
-    s = te.create_schedule(B.op)
-    copy = s.cache_read(A, "shared", [B])
-    i, j = B.op.axis
-    by, bx, ty, tx = s[B].tile(i, j, tile, tile)
-    s[copy].compute_at(s[B], bx)
-    s[copy].storage_align(copy.op.axis[0], tile, 1)
-    for stage, y, x in ((s[B], ty, tx), (s[copy], *copy.op.axis)):
-        stage.bind(y, te.thread_axis("threadIdx.y"))
-        stage.bind(x, te.thread_axis("threadIdx.x"))
-    s[B].bind(by, te.thread_axis("blockIdx.y"))
-    s[B].bind(bx, te.thread_axis("blockIdx.x"))
-    return s, [A, B]
 
 
 @needs_compiler
@@ -129,20 +102,6 @@ def test_sizes_known_at_the_call_take_64_bits(tmp_path: Path) -> None:
     bound(s[B], B.op.axis[0], 4)
     source = check(s, [A, B], tmp_path, {n: 37})
     assert "long long n" in source.text
-
-
-def row_sums(n: int, m: int, threads: int, rows: int = 1) -> tuple[Schedule, list[Tensor]]:
-    """Sums of rows, each by several threads along x; blocks have several rows along y."""
-    A = te.placeholder((n, m), name="A")
-    k = te.reduce_axis((0, m), name="k")
-    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
-    s = te.create_schedule(B.op)
-    _, tx = s[B].split(k, factor=threads)
-    bx, ty = s[B].split(B.op.axis[0], factor=rows)
-    s[B].bind(bx, te.thread_axis("blockIdx.x"))
-    s[B].bind(ty, te.thread_axis("threadIdx.y"))
-    s[B].bind(tx, te.thread_axis("threadIdx.x"))
-    return s, [A, B]
 
 
 @needs_compiler
@@ -182,27 +141,82 @@ def test_a_reduction_of_two_values_keeps_the_order_of_threads(tmp_path: Path) ->
 
 @needs_compiler
 def test_rows_of_softmax(tmp_path: Path) -> None:
-    source = check(*softmax_rows(3, 40, 32), tmp_path)
+    source = check(*softmax(3, 40, 32), tmp_path)
     assert source.text.count("__global__") == 1
 
 
-def softmax_rows(n: int, m: int, threads: int) -> tuple[Schedule, list[Tensor]]:
-    """Each row in one block: its largest element and its sum are shared by all threads."""
-    A = te.placeholder((n, m), name="A")
-    k, r = te.reduce_axis((0, m), name="k"), te.reduce_axis((0, m), name="r")
-    largest = te.compute((n,), lambda i: te.max(A[i, k], axis=k), name="M")
-    total = te.compute((n,), lambda i: te.sum(te.exp(A[i, r] - largest[i]), axis=r), name="S")
-    B = te.compute((n, m), lambda i, j: te.exp(A[i, j] - largest[i]) / total[i], name="B")
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_small_types_are_stored_and_wide_ones_add_up(dtype: str, tmp_path: Path) -> None:
+    source = check(*matmul(16, dtype, (1, 4, 2), 8, 4), tmp_path)
+    wide = "int" if dtype == "int8" else "float"
+    assert f"{wide} C_local[4];" in source.text
+    assert f"{wide}* __restrict__ C" in source.text
+
+
+@needs_compiler
+def test_tiles_that_are_fetched_ahead_need_one_barrier_each(tmp_path: Path) -> None:
+    source = check(*matmul(16, "float32", (1, 4, 2), 4, 1, ahead=True), tmp_path)
+    before, loop = source.text.split("for (int k_o")
+    inside = loop[: loop.index("\n  }\n")]
+    assert [text.count("__syncthreads();") for text in (before, inside, loop)] == [0, 1, 2]
+
+
+@needs_compiler
+def test_shared_storage_beyond_48_kib_is_asked_for_at_the_launch(tmp_path: Path) -> None:
+    n = 13000
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[n - 1 - i], name="B")
     s = te.create_schedule(B.op)
-    i, j = B.op.axis
-    _, tx = s[B].split(j, factor=threads)
-    s[B].bind(i, te.thread_axis("blockIdx.x"))
-    s[B].bind(tx, te.thread_axis("threadIdx.x"))
-    for stage, axis in ((s[largest], k), (s[total], r)):
-        stage.set_scope("shared")
-        stage.compute_at(s[B], i)
-        stage.bind(stage.split(axis, factor=threads)[1], te.thread_axis("threadIdx.x"))
-    return s, [A, B]
+    copy = s.cache_read(A, "shared", [B])
+    block, _ = s[B].split(B.op.axis[0], factor=n)
+    for stage, axis in ((s[B], s[B].leaf_axes[1]), (s[copy], copy.op.axis[0])):
+        stage.bind(stage.split(axis, factor=4)[1], te.thread_axis("threadIdx.x"))
+    s[copy].compute_at(s[B], block)
+    source = check(s, [A, B], tmp_path)
+    assert source.kernels[0].dynamic_shared_bytes == 4 * n
+    assert "float* A_shared = reinterpret_cast<float*>(shared);" in source.text
+
+
+def test_indices_take_64_bits_only_where_32_do_not_suffice() -> None:
+    texts = []
+    for n in (2**31, 2**31 + 1024):
+        A = te.placeholder((n,), "int8", name="A")
+        B = te.compute((n,), lambda i, A=A: A[i], name="B")
+        s = te.create_schedule(B.op)
+        bound(s[B], B.op.axis[0], 1024)
+        texts.append(emit(function_of(s, [A, B])).text)
+    assert "B[bx * 1024 + tx] = A[bx * 1024 + tx];" in texts[0]
+    assert "B[(long long)bx * 1024 + tx]" in texts[1]
+
+
+def test_each_stage_at_the_root_is_a_kernel_and_hands_on_what_it_made() -> None:
+    A = te.placeholder((64,), name="A")
+    T = te.compute((64,), lambda i: A[i] * 2.0, name="T")
+    B = te.compute((64,), lambda i: T[63 - i], name="B")
+    s = te.create_schedule(B.op)
+    for tensor in (T, B):
+        bound(s[tensor], tensor.op.axis[0], 32)
+    source = emit(function_of(s, [A, B], "two"))
+    assert [kernel.entry for kernel in source.kernels] == ["two_0_kernel", "two_1_kernel"]
+    assert [buffer.name for buffer in source.workspace] == ["T"]
+    assert "const float* __restrict__ T" in source.text
+
+
+def test_a_store_predicate_is_a_condition() -> None:
+    s, tensors = row_sums(4, 64, 32)
+    stage = s[tensors[-1]]
+    thread = next(t for t in stage.bindings.values() if t.thread_tag == "threadIdx.x")
+    stage.set_store_predicate(thread.var.equal(3))
+    text = emit(function_of(s, tensors)).text
+    assert "if (tx == 3) {\n    B[bx] = reduce_temp0;\n  }" in text
+
+
+def test_loops_are_unrolled_where_the_schedule_or_registers_ask_for_it() -> None:
+    text = emit(function_of(*matmul())).text
+    inner = text[text.index("for (int k_i") :]
+    assert "#pragma unroll\n" in inner
+    assert "#pragma unroll\n  for (int k_o" not in text
 
 
 @needs_nvrtc

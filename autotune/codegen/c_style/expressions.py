@@ -32,7 +32,7 @@ _BINDING = {
     ">=": ORDER, "==": EQUALITY, "!=": EQUALITY, "and": AND, "or": OR,
 }  # fmt: skip
 _SPELLED = {"and": "&&", "or": "||"}
-_UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
+_UNSIGNED = {"int32": "unsigned", "int64": "unsigned long long"}
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,14 @@ class Expressions:
         for node in walk_expr(expr):
             if not dtypes.is_index(node.dtype) or isinstance(node, Load):
                 return False
-            low, high = self.simplifier.bounds(node)
-            if low < dtypes.min_value(node.dtype) or dtypes.max_value(node.dtype) < high:
+            if not self._in_range(node):
                 return False
         return True
+
+    def _in_range(self, expr: Expr) -> bool:
+        """Whether what an integer expression adds up to is known to fit in its type."""
+        low, high = self.simplifier.bounds(expr)
+        return dtypes.min_value(expr.dtype) <= low and high <= dtypes.max_value(expr.dtype)
 
     def element(self, buffer: Buffer, index: Expr) -> Text:
         """Return an element of a buffer."""
@@ -181,6 +185,8 @@ class Expressions:
             return Text("true" if const.value else "false")
         if dtypes.is_float(const.dtype):
             text = float_text(float(const.value), const.dtype)
+            if text.endswith("INFINITY"):
+                self.helper("INFINITY")
             if dtypes.is_half(const.dtype):
                 return Text(self.narrowed(text, const.dtype))
         else:
@@ -248,6 +254,8 @@ class Expressions:
             return Text(f"{expr.op}({a.text}, {b.text})", is_long=is_long)
         plain = _infix(expr.op, a, b)
         if dtype in _UNSIGNED:
+            if all(map(self._in_range, (expr, expr.a, expr.b))):
+                return Text(plain.text, plain.binding, is_long)
             wide = _UNSIGNED[dtype]
             a, b = (Text(f"({wide}){x.within(PREFIX)}", PREFIX) for x in (a, b))
             return Text(f"({kind})({_infix(expr.op, a, b).text})", PREFIX, is_long)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from autotune.ir import dtypes
 from autotune.ir.expr import (
@@ -47,23 +47,30 @@ class OneLane(Rewriter):
         return self.expr(node.value)
 
 
-def straightened(expr: Expr) -> Expr:
-    """Return a vector expression with loads and indices as ramps where lanes have one distance."""
-    return _Straight().expr(expr)
+class Straight(Rewriter):
+    """Writes indices of vectors as ramps where their lanes have one distance.
 
+    Parameters
+    ----------
+    simplify : callable
+        Simplifies the index of the first lane.
+    """
 
-class _Straight(Rewriter):
+    def __init__(self, simplify: Callable[[Expr], Expr]) -> None:
+        super().__init__()
+        self.simplify = simplify
+
     def visit_Load(self, node: Load) -> Expr:
-        index = self.expr(node.index)
-        return Load(node.buffer, straight(index))
+        """Load by a straight index."""
+        return Load(node.buffer, self.index(self.expr(node.index)))
 
-
-def straight(index: Expr) -> Expr:
-    """Return an index as a ramp if its lanes are known to have one constant distance."""
-    found = _progression(index) if index.lanes > 1 and not isinstance(index, Ramp) else None
-    if found is None or found[1] == 0:
-        return index
-    return Ramp(found[0], const(found[1], found[0].dtype), index.lanes)
+    def index(self, index: Expr) -> Expr:
+        """Return an index as a ramp if its lanes are known to have one constant distance."""
+        found = _progression(index) if index.lanes > 1 and not isinstance(index, Ramp) else None
+        if found is None or found[1] == 0:
+            return index
+        first = self.simplify(found[0])
+        return Ramp(first, const(found[1], first.dtype), index.lanes)
 
 
 def _progression(node: Expr) -> tuple[Expr, int] | None:

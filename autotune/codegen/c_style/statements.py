@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from autotune.codegen.c_style.expressions import AND, SUM, Expressions, Text
 from autotune.codegen.c_style.lanes import (
     OneLane,
+    Straight,
     eager_loads,
     one_lane,
     overlaps,
     packed_lanes,
-    straight,
-    straightened,
 )
 from autotune.codegen.c_style.names import Names, whole
 from autotune.codegen.c_style.repeats import repeated
@@ -47,7 +46,11 @@ REGISTERS, MOST_UNROLLED = 256, 64
 LINE_LENGTH = 100
 
 _UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
-_ASSIGNED = ("+", "-", "*")
+#: Operations that an assignment may carry, and the types that they may have: a sum that is just
+#: stored wraps in two's complement whatever C++ says of signed numbers.
+_ASSIGNED = {"+": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
+             "-": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
+             "*": ("float32", "float64")}  # fmt: skip
 
 
 class Statements(Expressions):
@@ -89,8 +92,9 @@ class Statements(Expressions):
     def line(self, text: str) -> None:
         """Write one line, or more if it is long, not broken within products."""
         pad = "  " * self.depth
+        together = re.sub(r" ([*/%]) ", "\xa0\\1\xa0", text)
         broken = textwrap.wrap(
-            re.sub(r" ([*/%]) ", "\xa0\\1\xa0", text),
+            re.sub(r"(unsigned|signed|long) (?=char|short|int|long)", "\\1\xa0", together),
             max(LINE_LENGTH, len(pad) + 60),
             initial_indent=pad,
             subsequent_indent=pad + "    ",
@@ -231,7 +235,8 @@ class Statements(Expressions):
         if store.index.lanes == 1:
             self.assign(store)
             return
-        store = Store(store.buffer, straight(store.index), straightened(store.value))
+        straight = Straight(self.simplifier.expr)
+        store = Store(store.buffer, straight.index(store.index), straight.expr(store.value))
         width = 1 if self.masks else _width(store)
         if width == 1:
             self._lane_by_lane(store)
@@ -247,10 +252,10 @@ class Statements(Expressions):
         """Write the assignment of a scalar value to an element, or to what `place` names."""
         value, dtype = store.value, store.buffer.dtype
         element = place or self.element(store.buffer, store.index).text
-        if not place and isinstance(value, Binary) and value.op in _ASSIGNED:
+        if not place and isinstance(value, Binary) and dtype in _ASSIGNED.get(value.op, ()):
             own = value.a
             same = isinstance(own, Load) and own.buffer is store.buffer
-            if same and own.children[0] is store.index and dtype in ("float32", "float64"):
+            if same and own.children[0] is store.index:
                 self.line(f"{element} {value.op}= {self.value(value.b).text};")
                 return
         self.line(f"{element} = {self.value(value).text};")

@@ -20,14 +20,13 @@ C_TYPES = {
 def float_text(value: float, dtype: str) -> str:
     """Return the shortest text of a float constant that reads back as itself.
 
-    Half types are written as the float32 of the same value.
+    Half types are written as the float32 of the same value, infinities as INFINITY.
     """
     suffix = "" if dtype == "float64" else "f"
     if math.isnan(value):
         return f"nan{suffix}(\"\")"
     if math.isinf(value):
-        huge = "1e400" if dtype == "float64" else "1e40f"
-        return huge if value > 0 else f"-{huge}"
+        return "INFINITY" if value > 0 else "-INFINITY"
     digits = str(np.float64(value) if dtype == "float64" else np.float32(value))
     if "e" not in digits and "." not in digits:
         digits += ".0"
