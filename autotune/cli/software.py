@@ -158,4 +158,4 @@ def cuda(outcomes: Outcomes) -> Check:
         "cupy": outcomes["import cupy"].found.get("version"),
         "nvrtc": outcomes["nvrtc"].found.get("version"),
     }
-    return Check("cuda", f"kernels as text {state}; {found}", facts, findings)
+    return Check("cuda", f"kernels {state}; {found}", facts, findings)

@@ -62,9 +62,8 @@ def own_caches(tmp_path, monkeypatch):
 
 def test_a_sample_of_all_pairs_of_types_compiles_for_all_requests_and_alignments():
     pairs = [(a, b) for k, a in enumerate(NINE) for b in [NINE[(4 * k + 2) % 9]]]
-    found = variants("sigmoid", pairs[:5], ["add"], [False]) + variants(
-        "sigmoid", pairs[5:7], ["null", "write"]
-    )
+    found = variants("sigmoid", pairs[:3], ["add"], [False])
+    found += variants("sigmoid", pairs[3:4], ["null", "write"])
     compiled = compile_cubin(device_header("int32") + joined(found), "sm_90")
     assert set(compiled.kernels) == {f"unary_{number}" for number in range(len(found))}
 
@@ -80,8 +79,8 @@ def test_all_pairs_of_types_compile_for_all_requests_and_alignments(input):
 
 def test_every_operator_compiles_for_half_floats_and_integers():
     lines = [f"x[threadIdx.x] += float(op::{name}({of}[0]));" for name in UNARY
-             for of in ("single", "half", "whole")]  # fmt: skip
-    parameters = "float32* x, float32* single, float16* half, int8* whole"
+             for of in ("half", "whole")]  # fmt: skip
+    parameters = "float32* x, float16* half, int8* whole"
     kernel = f'extern "C" __global__ void all({parameters}) {{ {" ".join(lines)} }}'
     assert compile_cubin(device_header() + kernel, "sm_80").usage("all").registers > 0
 

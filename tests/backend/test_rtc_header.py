@@ -90,8 +90,8 @@ def test_loading_and_storing_convert_as_documented_for_all_pairs_of_types(types)
 
 # -- operators -----------------------------------------------------------------------------------
 
-SAMPLE = ("float16", "float32", "float64", "uint8", "int64", "bool")
-MIXED = ("bfloat16", "float64", "int8", "uint32")
+SAMPLE = ("float16", "float32", "float64", "uint8", "int64")
+MIXED = ("bfloat16", "int8", "uint32")
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
     "div": np.divide, "power": np.power, "less": np.less, "equal": np.equal,
@@ -275,8 +275,8 @@ void copy_rows(const T* from, T* to, index_t lead_dim, index_t other_dim, index_
 
 
 def test_rows_are_walked_through_by_vectors_with_heads_and_tails(tmp_path):
-    lanes = (1, 2, 4, 8, 16)
-    types = ("uint8", "float32", "float64")
+    lanes = (1, 2, 8, 16)
+    types = ("uint8", "float64")
     wrapped = [
         f'extern "C" void rows_{t}_{n}_{aligned}(const {t}* x, {t}* y, int lead, int other, '
         f"int vectors) {{ copy_rows<{t}, {n}, {aligned}>(x, y, lead, other, vectors); }}"

@@ -110,7 +110,7 @@ def test_the_libraries_are_those_that_the_package_asks_for():
 def test_a_gpu_is_told_with_what_its_software_is():
     check = software.cuda(outcomes_with())
     assert check.text == (
-        "kernels as text compile and run; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, "
+        "kernels compile and run; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, "
         "GPU 1 (sm_90)"
     )
     assert check.findings == ()
@@ -122,10 +122,10 @@ def test_a_gpu_that_is_absent_is_no_finding():
     check = software.cuda(
         outcomes_with(driver=absent, import_cupy=missing, nvrtc=missing, cupy=missing)
     )
-    assert (check.text, check.findings) == ("kernels as text do not compile; no GPU", ())
+    assert (check.text, check.findings) == ("kernels do not compile; no GPU", ())
     no_driver = Outcome(error="CUDARuntimeError: cudaErrorInsufficientDriver")
     check = software.cuda(outcomes_with(driver=absent, cupy=no_driver))
-    assert check.text == "kernels as text compile; CuPy 99.0, NVRTC 99.0, no GPU"
+    assert check.text == "kernels compile; CuPy 99.0, NVRTC 99.0, no GPU"
     assert check.findings == ()
     assert (check.facts["compiles"], check.facts["works"]) == (True, False)
 
