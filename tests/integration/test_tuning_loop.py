@@ -556,3 +556,44 @@ def test_a_run_killed_in_the_middle_is_completed_by_the_same_command(
     records = store.load()
     assert len(records) == len({record.index for record in records}) == 24
     assert all(record.ok for record in records)
+
+
+REFUSING = """
+from autotune import te
+from autotune.template import template
+
+@template("refusing", reference=lambda a: a + 1)
+def refusing(cfg, legal: int, size: int = 40):
+    k = cfg.define_knob("k", list(range(1, size + 1)))
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] + 1, name=f"B{k}")  # which cannot be traced
+    s = te.create_schedule(B.op)
+    cfg.add_constraint(k <= legal, "k is legal")
+    s[B].split(B.op.axis[0], factor=k)
+    return s, [A, B]
+"""
+
+
+@pytest.mark.filterwarnings("ignore:template 'refusing'")
+def test_refused_proposals_are_told_but_neither_measured_nor_trials(tmp_path, store):
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    own = Task.from_reference(f"{tmp_path}/refusing.py:refusing", {"legal": 5})
+    tuner = GridTuner(own.space, 0)
+    summary, measurer = run(own, store, 8, tuner=tuner)
+    assert set(measurer.asked) == set(range(5))
+    assert (summary.trials, summary.ended) == (5, End.EXHAUSTED)
+    assert summary.refused == {"k is legal": 35}
+    assert summary.failures == {}
+    assert [o.error for o in tuner.observations] == [None] * 5 + ["INSTANTIATION_ERROR"] * 35
+
+
+@pytest.mark.filterwarnings("ignore:template 'refusing'")
+def test_a_run_ends_when_nothing_but_refused_proposals_comes(tmp_path, store, monkeypatch):
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    monkeypatch.setattr("autotune.tuner.session.MOST_REFUSED", 50)
+    args = {"legal": 3, "size": 1000}
+    own = Task.from_reference(f"{tmp_path}/refusing.py:refusing", args)
+    summary, measurer = run(own, store, 8)
+    assert set(measurer.asked) == {0, 1, 2}
+    assert summary.ended is End.EXHAUSTED
+    assert 50 <= summary.refused["k is legal"] <= 70
