@@ -22,6 +22,9 @@ from autotune.runtime.toolkit import load_toolkit
 LARGEST_STATIC_SHARED_BYTES = 48 * 1024
 """Shared memory that a kernel may declare with a size; more must be asked for at the launch."""
 
+_FORMAT = "cubin 2"
+"""Of what `Cubin.to_bytes` returns; it changes with it, so that caches hold nothing unreadable."""
+
 _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 
@@ -133,7 +136,7 @@ def compile_cubin(
     """
     _check_arch(arch)
     words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
-    key = cache_key(source, compiler_identity(), *words, "names", *names)
+    key = cache_key(_FORMAT, source, compiler_identity(), *words, "names", *names)
     found = cache.get(key) if cache is not None else None
     if found is not None:
         return Cubin.from_bytes(found)

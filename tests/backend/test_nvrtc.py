@@ -1,6 +1,8 @@
 """NVRTC: machine code without a driver, what kernels take of a device, and what errors say."""
 
 import ctypes
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -302,3 +304,24 @@ def test_a_failure_without_a_message_is_told_by_its_number(monkeypatch):
     monkeypatch.setattr(nvrtc, "_compile", lambda *args: (11, "", b"", {}))
     with pytest.raises(CompileError, match=r"NVRTC 13\.0 refuses .*error 11 without a message"):
         compile_cubin(SCALE, "sm_90")
+
+
+COMPILE = """
+import sys
+from pathlib import Path
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.nvrtc import compile_cubin
+for number in range(3):
+    source = f'extern "C" __global__ void k{number}(int* a) {{ a[threadIdx.x] = {number}; }}'
+    cache = ObjectCache(Path(sys.argv[1]))
+    assert f"k{number}" in compile_cubin(source, "sm_90", cache=cache).kernels
+"""
+
+
+@needs_nvrtc
+def test_processes_share_a_folder_of_compiled_code(tmp_path):
+    words = [sys.executable, "-c", COMPILE, str(tmp_path / "objects")]
+    started = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    told = [process.communicate(timeout=120)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], told
+    assert len(list((tmp_path / "objects").iterdir())) == 3  # whole ones, each once
