@@ -28,8 +28,11 @@ added to it."""
 THREADS = 512
 """Threads of a block."""
 
-_MOST_INT32 = 2**31 - 2**24
-"""Elements from which on indices are 64-bit: a thread may step so far beyond the last one."""
+_MOST_BLOCKS = 1 << 14
+"""Blocks of a launch; their threads take what is left over in further steps."""
+
+_MOST_INT32 = 2**31 - _MOST_BLOCKS * THREADS
+"""Elements from which on indices are 64-bit: a thread steps so far beyond the last one."""
 
 
 class Unary:
@@ -193,8 +196,7 @@ class Unary:
             source.dtype, target.dtype, request, source.device, plan if vectorized else None, index
         )
         items = plan.vectors if vectorized else source.size
-        # Threads step through what a grid of this size leaves over.
-        blocks = min(-(-items // THREADS), _MOST_INT32 // THREADS // 2**8)
+        blocks = min(-(-items // THREADS), _MOST_BLOCKS)
         launch(kernel, blocks, THREADS, 0, stream, [source, target, source.size])
 
     def reference(

@@ -10,6 +10,7 @@ from autotune.errors import ArgumentError, LaunchError, TargetError
 from autotune.rtc import functions, launch
 from autotune.rtc.elementwise import unary
 from autotune.rtc.functions import RTCFunction
+from autotune.rtc.vectors import plan_vectors
 from autotune.runtime import cuda, gpu_arrays
 from autotune.runtime.launch import (
     LaunchSizes,
@@ -19,6 +20,7 @@ from autotune.runtime.launch import (
 )
 from autotune.runtime.nvrtc import Cubin, Usage
 from autotune.target import GpuLimits
+from tests.cuda_compiler import needs_nvrtc
 from tests.fake_cuda import OnGpu, passed
 
 USAGE = Usage(32, 0, 0, 0, 1024, (8, 4, 4))
@@ -295,3 +297,29 @@ def test_arrays_come_through_dlpack_with_their_device(fake):
         gpu_arrays.gpu_array(ByDlpack(held[:, :3], (2, 0)), 0, 0)
     with pytest.raises(ArgumentError, match="got ByDlpack in the CPU's"):
         gpu_arrays.gpu_array(ByDlpack(held, (1, 0)), 0, 0)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("start", "size", "vectorized", "kernel", "blocks"),
+    [
+        (0, 4096, True, "aligned = true", 2),  # vectors of 4 float32
+        (4, 4096, True, "aligned = false", 3),  # one more, as both begin at lane 1
+        (0, 4096, False, "", 8),
+    ],
+)
+def test_a_unary_function_launches_the_kernel_that_its_arrays_allow(
+    fake, start, size, vectorized, kernel, blocks
+):
+    fake.memory |= {0x1000 + start: 0, 0x90000 + start: 0}
+    seen = []
+    fake.on_launch = lambda table: seen.append(passed(table, [8, 8, 4]))
+    relu = unary("relu")
+    relu(OnGpu(0x1000 + start, (size,)), OnGpu(0x90000 + start, (size,)), vectorized=vectorized)
+    (launched,) = fake.launches
+    assert launched[1][:4] == [blocks, 1, 1, 512]
+    assert seen[0][2] == np.int32(size).tobytes()
+    plan = plan_vectors([0x1000 + start, 0x90000 + start], ["float32"] * 2, size)
+    text = relu.parameters("float32", "float32", "write", plan if vectorized else None)
+    assert kernel in text
+    assert ("nvec" in text) is vectorized
