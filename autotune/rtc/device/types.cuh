@@ -54,11 +54,6 @@ template <class T>
 constexpr bool is_unsigned = same<T, uint8> || same<T, uint16> || same<T, uint32> ||
                              same<T, uint64>;
 
-template <class T>
-struct has_double_or_integral {
-  static constexpr bool value = same<T, float64> || !is_float<T>;
-};
-
 // Integers of a width in bytes.
 template <int bytes, bool with_sign>
 struct integer;
