@@ -14,7 +14,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
 from autotune.lowering.index_forms import is_knob_only
 from autotune.lowering.storage import elements
@@ -179,11 +179,16 @@ def _allocated(kernel: For, scope: str) -> list[Buffer]:
 
 
 def shared_bytes(kernel: For) -> Expr:
-    """Return the size of all shared arrays, each of which starts at a whole pack."""
-    packs = (
-        binary("//", binary("+", _bytes(buffer), PACK_BYTES - 1), PACK_BYTES)
-        for buffer in _allocated(kernel, "shared")
-    )
+    """Return the size of all shared arrays, each of which starts at a whole pack.
+
+    A reduction across threads may take one value of each thread, where they are of no one warp.
+    """
+    sizes = [_bytes(buffer) for buffer in _allocated(kernel, "shared")]
+    for stmt in walk(kernel):
+        if isinstance(stmt, ThreadReduce):
+            threads = block_threads(kernel)
+            sizes += [binary("*", threads, _itemsize(result)) for result in stmt.results]
+    packs = (binary("//", binary("+", size, PACK_BYTES - 1), PACK_BYTES) for size in sizes)
     return binary("*", _sum(packs), PACK_BYTES)
 
 

@@ -15,7 +15,7 @@ from autotune import te
 from autotune.errors import InstantiationError, ScheduleError, UsageError
 from autotune.ir.stmt import For
 from autotune.ir.visitor import walk
-from autotune.target import Target
+from autotune.target import GpuLimits, Target
 from autotune.trace import explore as exploring
 from autotune.trace.explore import classify, explore
 from autotune.trace.knobs import Knobs
@@ -361,3 +361,25 @@ def test_tracing_warns_of_nothing_else() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found(lambda cfg, stage, i: stage.split(i, factor=cfg.define_knob("a", [3, 7])))
+
+
+def test_a_reduction_across_threads_takes_shared_memory_of_the_block() -> None:
+    def run(cfg: Knobs) -> Any:
+        a = te.placeholder((4096,), "float64", name="A")
+        k = te.reduce_axis((0, 4096), name="k")
+        b = te.compute((1,), lambda i: te.sum(a[k], axis=k), name="B")
+        s = te.create_schedule(b.op)
+        _, ki = s[b].split(k, factor=cfg.define_knob("threads", [64, 512, 1024]))
+        partial = s.rfactor(b, ki)
+        s[b].bind(s[b].op.axis[0], te.thread_axis("blockIdx.x"))
+        s[b].bind(s[b].op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+        s[partial].compute_at(s[b], s[b].op.reduce_axis[0])
+        return s, [a, b]
+
+    class Narrow(Target):
+        @property
+        def gpu(self) -> GpuLimits:
+            return GpuLimits(shared_bytes=4096)
+
+    space = explore(Structures("t", run, Narrow("cuda"), __file__))
+    assert space.rejections()["a block has at most 4096 bytes of shared memory"] == 1
