@@ -49,12 +49,26 @@ __device__ T maximum(T a, T b) {
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 """,
+    "unsigned_divide": """
+// The quotient; 0 for a division by 0.
+template <typename T>
+__device__ T unsigned_divide(T a, T b) {
+  return b == 0 ? 0 : a / b;
+}
+""",
+    "unsigned_modulo": """
+// The remainder; 0 for a division by 0.
+template <typename T>
+__device__ T unsigned_modulo(T a, T b) {
+  return b == 0 ? 0 : a % b;
+}
+""",
     "floor_divide": """
 // The quotient rounded down; 0 for a division by 0.
 template <typename T>
 __device__ T floor_divide(T a, T b) {
   if (b == 0) return 0;
-  if (T(-1) < 0 && b == T(-1)) return T(0) - a;
+  if (b == T(-1)) return T(0) - a;
   T quotient = a / b;
   return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
@@ -63,7 +77,7 @@ __device__ T floor_divide(T a, T b) {
 // The remainder with the sign of the divisor; 0 for a division by 0.
 template <typename T>
 __device__ T floor_modulo(T a, T b) {
-  if (b == 0 || (T(-1) < 0 && b == T(-1))) return 0;
+  if (b == 0 || b == T(-1)) return 0;
   T rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }

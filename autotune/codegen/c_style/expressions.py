@@ -248,10 +248,7 @@ class Expressions:
         if expr.op in ("//", "%"):
             return self._division(expr.op, kind, a, b)
         if expr.op in ("min", "max"):
-            if dtypes.bits(dtype) < 32:
-                a, b = (Text(f"(int){x.within(PREFIX)}", PREFIX) for x in (a, b))
-                return Text(f"({kind}){expr.op}({a.text}, {b.text})", PREFIX)
-            return Text(f"{expr.op}({a.text}, {b.text})", is_long=is_long)
+            return self._extreme(expr, a, b)
         plain = _infix(expr.op, a, b)
         if dtype in _UNSIGNED:
             if all(map(self._in_range, (expr, expr.a, expr.b))):
@@ -265,8 +262,22 @@ class Expressions:
             a = Text(f"(unsigned int){a.within(PREFIX)}", PREFIX)
         return Text(f"({kind})({_infix(expr.op, a, b).text})", PREFIX)
 
+    def _extreme(self, expr: Binary, a: Text, b: Text) -> Text:
+        """Return the smaller or larger of two integers, which C++ has only for operands alike."""
+        dtype = expr.dtype
+        kind = "int" if dtypes.bits(dtype) < 32 else C_TYPES[dtype]
+        texts = []
+        for operand, own in ((expr.a, a), (expr.b, b)):
+            alike = dtype == "int32" or (isinstance(operand, Load) and kind == C_TYPES[dtype])
+            texts.append(own.text if alike else f"({kind}){own.within(PREFIX)}")
+        text = f"{expr.op}({', '.join(texts)})"
+        if dtypes.bits(dtype) < 32:
+            return Text(f"({C_TYPES[dtype]}){text}", PREFIX)
+        return Text(text, is_long=dtype == "int64")
+
     def _division(self, op: str, kind: str, a: Text, b: Text) -> Text:
-        name = self.helper("floor_divide" if op == "//" else "floor_modulo")
+        rounding = "unsigned" if kind.startswith("unsigned") else "floor"
+        name = self.helper(f"{rounding}_{'divide' if op == '//' else 'modulo'}")
         return Text(f"{name}<{kind}>({a.text}, {b.text})", is_long=kind == "long long")
 
     def _choice(self, operands: tuple[Expr, ...], exact: bool) -> Text:
