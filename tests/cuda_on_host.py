@@ -1,87 +1,25 @@
 """Runs CUDA C++ as plain C++, one thread of the machine per thread of a block, block after block.
 
-So the text itself is held against NumPy, and not only what it was written from. Needs g++.
+So the text itself is held against NumPy, and not only what it was written from.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from host_cuda import COMPILER, FOLDER
 
 from autotune.codegen.cuda import CUDASource
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, SizeVar
 from autotune.ir.function_source import poison
 from autotune.ir.interpreter import evaluate
-
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-
-_SHIM = """
-#include <math.h>
-#include <pthread.h>
-#include <string.h>
-#define __global__
-#define __device__
-#define __launch_bounds__(threads)
-#define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ static
-#define __syncthreads() pthread_barrier_wait(&meeting)
-struct Place { unsigned x, y, z; };
-static thread_local Place threadIdx, blockIdx;
-static thread_local unsigned thread_number;
-static pthread_barrier_t meeting;
-static Place blockDim, gridDim;
-static unsigned char* dynamic_shared;
-template <typename T> T min(T a, T b) { return b < a ? b : a; }
-template <typename T> T max(T a, T b) { return a < b ? b : a; }
-static int __popc(unsigned x) { return __builtin_popcount(x); }
-static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-static float rsqrtf(float x) { return 1 / sqrtf(x); }
-static double rsqrt(double x) { return 1 / sqrt(x); }
-struct __half { _Float16 bits; };
-static float __half2float(__half x) { return x.bits; }
-static __half __float2half_rn(float x) { return {(_Float16)x}; }
-struct __nv_bfloat16 { unsigned short bits; };
-static float __bfloat162float(__nv_bfloat16 x) {
-  unsigned bits = (unsigned)x.bits << 16;
-  float value;
-  memcpy(&value, &bits, 4);
-  return value;
-}
-static __nv_bfloat16 __float2bfloat16_rn(float x) {
-  unsigned bits;
-  memcpy(&bits, &x, 4);
-  if (x != x) return {0x7fff};
-  return {(unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
-}
-static unsigned long long exchanged[1024];
-template <typename T> T shuffled(T mine, unsigned from) {
-  memcpy(&exchanged[thread_number], &mine, sizeof(T));
-  __syncthreads();
-  T theirs;
-  memcpy(&theirs, &exchanged[from], sizeof(T));
-  __syncthreads();
-  return theirs;
-}
-template <typename T> T __shfl_xor_sync(unsigned, T mine, int offset, int = 32) {
-  return shuffled(mine, thread_number ^ offset);
-}
-template <typename T> T __shfl_down_sync(unsigned, T mine, int offset, int width = 32) {
-  unsigned lane = thread_number % width;
-  return shuffled(mine, lane + offset < (unsigned)width ? thread_number + offset : thread_number);
-}
-template <typename T> T __shfl_sync(unsigned, T mine, int from, int width = 32) {
-  return shuffled(mine, thread_number / width * width + from);
-}
-"""
 
 _LAUNCH = """
 struct Any {{ void* p; template <typename T> operator T*() const {{ return (T*)p; }} }};
@@ -155,20 +93,18 @@ def _compiled(source: CUDASource, position: int, folder: Path) -> Any:
         "extern __shared__ __align__(16) unsigned char shared[];",
         "unsigned char* shared = dynamic_shared;",
     )
-    text = "\n".join(line for line in text.splitlines() if not line.startswith("#include"))
     arguments = [f"Any{{p[{i}]}}" for i in range(len(own.params))]
     arguments += [f"(long long)p[{i + len(own.params)}]" for i in range(len(own.sizes))]
     launch = _LAUNCH.format(
         entry=kernel.entry, arguments=", ".join(arguments),
         dynamic=max(1, kernel.dynamic_shared_bytes),
     )  # fmt: skip
-    whole = f"#include <new>\n{_SHIM}\n{text}\n{launch}"
+    whole = f'#include <new>\n#include "blocks.h"\n{text}\n{launch}'
     name = hashlib.sha256(whole.encode()).hexdigest()[:16]
     path = folder / f"{name}.so"
     if not path.exists():
         (folder / f"{name}.cpp").write_text(whole)
-        command = ["g++", "-O1", "-w", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC"]
-        subprocess.run(
-            [*command, f"{name}.cpp", "-o", path.name, "-lpthread"], cwd=folder, check=True
-        )
+        command = [COMPILER, "-O1", "-w", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC"]
+        command += [f"-I{FOLDER}", f"{name}.cpp", "-o", path.name, "-lpthread"]
+        subprocess.run(command, cwd=folder, check=True)
     return ctypes.CDLL(str(path))

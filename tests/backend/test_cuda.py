@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_compiler import needs_nvrtc
-from cuda_on_host import needs_compiler, run_on_host
+from cuda_on_host import run_on_host
 from gpu_cases import bound, matmul, row_sums, softmax, transpose
+from host_cuda import needs_host_compiler
 from te_reference import Reference, random_array
 
 from autotune import te
@@ -63,7 +64,7 @@ def check(
     return source
 
 
-@needs_compiler
+@needs_host_compiler
 def test_tiles_in_shared_storage_compute(tmp_path: Path) -> None:
     task = Task(structures.matmul_cuda, {"n": 16}, Target("cuda"))
     rng = np.random.default_rng(3)
@@ -75,7 +76,7 @@ def test_tiles_in_shared_storage_compute(tmp_path: Path) -> None:
         np.testing.assert_allclose(result, a @ b, rtol=1e-5)
 
 
-@needs_compiler
+@needs_host_compiler
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int64"])
 def test_elements_of_every_kind_are_loaded_together(dtype: str, tmp_path: Path) -> None:
     A, B = (te.placeholder((64,), dtype, name=name) for name in "AB")
@@ -87,13 +88,13 @@ def test_elements_of_every_kind_are_loaded_together(dtype: str, tmp_path: Path) 
     assert f"pack<{lanes}>(&A[" in source.text
 
 
-@needs_compiler
+@needs_host_compiler
 def test_a_transpose_through_padded_shared_storage(tmp_path: Path) -> None:
     source = check(*transpose(16, 4), tmp_path)
     assert "__shared__ __align__(16) float A_shared[20];" in source.text
 
 
-@needs_compiler
+@needs_host_compiler
 def test_sizes_known_at_the_call_take_64_bits(tmp_path: Path) -> None:
     n = te.var("n")
     A = te.placeholder((n,), name="A")
@@ -104,7 +105,7 @@ def test_sizes_known_at_the_call_take_64_bits(tmp_path: Path) -> None:
     assert "long long n" in source.text
 
 
-@needs_compiler
+@needs_host_compiler
 @pytest.mark.parametrize(
     ("shape", "threads", "rows", "texts"),
     [
@@ -122,7 +123,7 @@ def test_threads_combine_their_parts_in_warps_and_then_through_shared_storage(
         assert text in source.text
 
 
-@needs_compiler
+@needs_host_compiler
 def test_a_reduction_of_two_values_keeps_the_order_of_threads(tmp_path: Path) -> None:
     A = te.placeholder((2, 8), name="A")
     k = te.reduce_axis((0, 8), name="k")
@@ -139,13 +140,13 @@ def test_a_reduction_of_two_values_keeps_the_order_of_threads(tmp_path: Path) ->
     assert "__shfl_down_sync" in source.text
 
 
-@needs_compiler
+@needs_host_compiler
 def test_rows_of_softmax(tmp_path: Path) -> None:
     source = check(*softmax(3, 40, 32), tmp_path)
     assert source.text.count("__global__") == 1
 
 
-@needs_compiler
+@needs_host_compiler
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
 def test_small_types_are_stored_and_wide_ones_add_up(dtype: str, tmp_path: Path) -> None:
     source = check(*matmul(16, dtype, (1, 4, 2), 8, 4), tmp_path)
@@ -154,7 +155,7 @@ def test_small_types_are_stored_and_wide_ones_add_up(dtype: str, tmp_path: Path)
     assert f"{wide}* __restrict__ C" in source.text
 
 
-@needs_compiler
+@needs_host_compiler
 def test_tiles_that_are_fetched_ahead_need_one_barrier_each(tmp_path: Path) -> None:
     source = check(*matmul(16, "float32", (1, 4, 2), 4, 1, ahead=True), tmp_path)
     before, loop = source.text.split("for (int k_o")
@@ -162,7 +163,7 @@ def test_tiles_that_are_fetched_ahead_need_one_barrier_each(tmp_path: Path) -> N
     assert [text.count("__syncthreads();") for text in (before, inside, loop)] == [0, 1, 2]
 
 
-@needs_compiler
+@needs_host_compiler
 def test_shared_storage_beyond_48_kib_is_asked_for_at_the_launch(tmp_path: Path) -> None:
     n = 13000
     A = te.placeholder((n,), name="A")

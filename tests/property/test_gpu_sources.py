@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import needs_compiler, run_on_host
+from cuda_on_host import run_on_host
 from gpu_schedules import Scheduled, gpu_schedules
+from host_cuda import needs_host_compiler
 from hypothesis import given, note
 from te_reference import Reference, random_array
 from test_schedules_differential import examples
@@ -67,7 +68,7 @@ def check_source(plan: Scheduled, folder: Path) -> None:
     np.testing.assert_array_equal(result, Reference(inputs).array(out))
 
 
-@needs_compiler
+@needs_host_compiler
 @examples(5)
 @given(plan=gpu_schedules())
 def test_sources_compute_what_the_program_says(plan: Scheduled, tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_sources_compute_what_the_program_says(plan: Scheduled, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@needs_compiler
+@needs_host_compiler
 @examples(500)
 @given(plan=gpu_schedules())
 def test_many_sources_compute_what_the_program_says(plan: Scheduled, tmp_path: Path) -> None:
