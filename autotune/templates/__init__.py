@@ -25,6 +25,7 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("matmul", "llvm"): "autotune.templates.matmul:matmul",
     ("conv2d_nchw", "llvm"): "autotune.templates.conv2d:conv2d_nchw",
     ("softmax", "llvm"): "autotune.templates.softmax:softmax",
+    ("broadcast_add", "cuda"): "autotune.templates.cuda.broadcast_add:broadcast_add",
 }
 """Where the built-in template of a name and a target kind is."""
 

@@ -1,0 +1,1 @@
+"""Templates for GPUs; `autotune.templates` finds them by name and target."""

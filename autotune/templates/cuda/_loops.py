@@ -1,0 +1,22 @@
+"""What schedules of the GPU templates have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.target import Target
+
+
+def bind(stage: Any, axes: Mapping[str, Any]) -> None:
+    """Bind loops of a stage, given by tag: ``{"blockIdx.x": bx, "threadIdx.x": tx}``."""
+    for tag, axis in axes.items():
+        stage.bind(axis, te.thread_axis(tag))
+
+
+def lane_counts(target: Target, dtype: str) -> list[int]:
+    """Return how many elements one instruction may move: 1, 2, 4, ... up to its widest access."""
+    most = target.vector_bytes // dtypes.itemsize(dtype)
+    return [lanes for lanes in (1, 2, 4, 8, 16) if lanes <= most]

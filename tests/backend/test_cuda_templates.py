@@ -1,0 +1,151 @@
+"""The templates for GPUs: random legal configurations on the CPU, and through CUDA's compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from benches import built, run_bench
+from cuda_compiler import needs_nvrtc
+
+from autotune.codegen.cuda import emit
+from autotune.errors import InstantiationError, UsageError
+from autotune.ir.verify import verify
+from autotune.lowering.finalise import listing
+from autotune.measure.policy import TimingPolicy
+from autotune.runtime.nvrtc import compile_cubin
+from autotune.task import Task
+from autotune.templates import list_templates
+
+ARCH = "sm_90"
+ONCE = TimingPolicy(warmup=1, repeats=1, min_repeat_ms=0.0)
+
+#: The first workloads of a template are those that CI tries; nothing divides in some of them.
+CASES: dict[str, list[dict[str, Any]]] = {
+    "broadcast_add": [
+        {"n": 70, "pattern": "column"},
+        {"n": 33, "pattern": "outer", "dtype": "float16"},
+        {"n": 64, "pattern": "row", "dtype": "int8"},
+        {"n": 96, "pattern": "scalar"},
+    ],
+}
+WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else "-".join(map(str, value.values()))
+
+
+def _task(name: str, args: dict[str, Any], on_cpu: bool) -> Task:
+    return Task.from_reference(name, args, f"cuda -arch={ARCH}{' -on=cpu' * on_cpu}")
+
+
+def _sample(task: Task, count: int) -> Iterator[int]:
+    """Yield random legal configurations, all of them if they are fewer; the default first."""
+    yield task.default_index
+    for index in task.space.sample(count - 1, np.random.default_rng(0)):
+        assert task.refusal(int(index)) == ""
+        yield int(index)
+
+
+def compute(name: str, args: dict[str, Any], count: int) -> None:
+    """Run configurations with the meaning of their threads kept, as the measurer does."""
+    task = _task(name, args, on_cpu=True)
+    bench = run_bench(task, ONCE)
+    assert bench.reference == "given"
+    for index in _sample(task, count):
+        verify(task.final(index))
+        measured = bench.run(built(task, task.space.config(index).values))
+        assert measured.max_error is not None, task.space.config(index).values
+
+
+def compile_for_a_gpu(name: str, args: dict[str, Any], count: int) -> None:
+    task = _task(name, args, on_cpu=False)
+    for index in _sample(task, count):
+        cubin = compile_cubin(emit(task.final(index)).text, ARCH)
+        assert "warning" not in cubin.log, task.space.config(index).values
+
+
+@pytest.mark.parametrize(("name", "args"), WORKLOADS, ids=_words)
+def test_configurations_compute_their_reference(name: str, args: dict[str, Any]) -> None:
+    compute(name, args, 2)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", CASES)
+def test_configurations_compile(name: str) -> None:
+    compile_for_a_gpu(name, CASES[name][0], 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "args"), WORKLOADS, ids=_words)
+def test_many_configurations_compute_their_reference(name: str, args: dict[str, Any]) -> None:
+    compute(name, args, 200)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize(("name", "args"), WORKLOADS, ids=_words)
+def test_many_configurations_compile(name: str, args: dict[str, Any]) -> None:
+    compile_for_a_gpu(name, args, 200)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_gpu_and_the_cpu_in_its_place_get_the_same_function(name: str) -> None:
+    gpu, cpu = (_task(name, CASES[name][0], on_cpu) for on_cpu in (False, True))
+    assert gpu.fingerprints == cpu.fingerprints
+    assert len(gpu.space) == len(cpu.space)
+    index = gpu.default_index
+    assert index == cpu.default_index
+    assert gpu.fingerprints_of(index) == cpu.fingerprints_of(index)
+    assert str(gpu.final(index)) == str(cpu.final(index))
+
+
+def test_every_template_for_gpus_is_tried_here() -> None:
+    own = {entry.name for entry in list_templates() if entry.location.startswith("autotune.")}
+    gpu = {entry.name for entry in list_templates() if entry.target == "cuda"} & own
+    assert gpu == set(CASES)
+
+
+# -- broadcast_add ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["continuous", "alternate"])
+def test_broadcast_add_is_scheduled_as_in_the_seed(schedule: str, golden: Any) -> None:
+    """The same files as `test_listings`, which holds them against the seed's own text."""
+    task = Task.from_reference("broadcast_add", {"n": 256}, "cuda")
+    knobs = {"schedule": schedule, "nt": 64, "nb": 256, "lanes": 1}
+    golden(f"listings/broadcast_add_{schedule}.txt", str(listing(task.function_of(knobs))))
+
+
+@pytest.mark.parametrize("schedule", ["continuous", "alternate"])
+def test_small_broadcast_add_gives_each_thread_one_element(schedule: str, golden: Any) -> None:
+    task = Task.from_reference("broadcast_add", {"n": 32}, "cuda")
+    knobs = {"schedule": schedule, "nt": 64, "nb": 256, "lanes": 1}
+    golden("listings/broadcast_add_small.txt", str(listing(task.function_of(knobs))))
+
+
+def test_more_threads_than_a_block_can_have_are_refused_by_name() -> None:
+    task = Task.from_reference("broadcast_add", {"n": 64}, "cuda")
+    knobs = {"schedule": "alternate", "nt": 2048, "nb": 256, "lanes": 1}
+    with pytest.raises(InstantiationError, match=r"^nt is at most 1024, the threads a block can"):
+        task.function_of(knobs)
+    tally = {rule.name: rule for rule in task.tally().rules}
+    assert tally["nt is at most 1024, the threads a block can have"].first > 0
+    assert tally["a block has at most 1024 threads"].first == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"n": 8, "pattern": "diagonal"}, "pattern must be one of column, row, outer, scalar"),
+        ({"n": 50_000}, "n * n must be at most"),
+        ({"n": 8, "dtype": "text"}, "dtype must be one of"),
+    ],
+)
+def test_broadcast_add_says_what_it_cannot_add(args: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        _ = Task.from_reference("broadcast_add", args, "cuda").space
+    assert words in str(caught.value)
