@@ -1,8 +1,12 @@
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import pytest
 
-from autotune.feature import CHUNK, TaskFeatures, get_flatten_name
-from autotune.lowering.to_loop_nest import loop_nest
+from autotune.feature import TaskFeatures, get_flatten_name
+from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from autotune.space_features import CHUNK
 from autotune.task import Task
 from features import flatten_rows, itervar_rows
 
@@ -80,7 +84,7 @@ def test_no_candidates_give_no_rows():
 
 def test_few_columns_of_many_candidates_are_those_of_the_whole_matrix(monkeypatch):
     """A program for these columns alone works them out, once enough candidates are asked for."""
-    monkeypatch.setattr("autotune.feature.MANY", 100)
+    monkeypatch.setattr("autotune.space_features.MANY", 100)
     task = task_of(*MATMUL)
     features = TaskFeatures(task)
     indices = task.space.sample(300, np.random.default_rng(1))
@@ -90,3 +94,30 @@ def test_few_columns_of_many_candidates_are_those_of_the_whole_matrix(monkeypatc
         places = rng.choice(len(features.names), width, replace=False)
         names = [features.names[place] for place in places]
         assert np.array_equal(features.matrix(indices, names), whole[:, places])
+
+
+def test_threads_that_ask_at_once_share_plans_and_get_the_same_numbers(monkeypatch):
+    made = []
+    init = LoopNestPlan.__init__
+
+    def counted(self, function):
+        made.append(function)
+        init(self, function)
+
+    monkeypatch.setattr(LoopNestPlan, "__init__", counted)
+    task = task_of(*MATMUL)
+    seen = TaskFeatures(task)
+    structures = len(made)
+    indices = task.space.sample(200, np.random.default_rng(4))
+    seen._structures.clear()  # as if all of them were traced only now
+    begin = Barrier(4)
+
+    def matrix(_):
+        begin.wait()
+        return seen.matrix(indices)
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(matrix, range(4))
+    assert len(made) <= 2 * structures
+    assert all(np.array_equal(first, other) for other in others)
+    assert np.array_equal(first, TaskFeatures(task).matrix(indices))

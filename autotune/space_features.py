@@ -1,0 +1,254 @@
+"""Features of whole search spaces: columns of all candidates, evaluated in chunks and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.ir.stmt import Function
+from autotune.ir.visitor import is_raw
+from autotune.lowering.to_loop_nest import LoopNestPlan
+from autotune.runtime.threads import in_threads
+from autotune.task import Task
+from features import Number, Scratch, itervar_columns, knob_features
+from search_spaces import Column, IntArray, Space
+
+FloatMatrix = npt.NDArray[np.float32]
+
+CHUNK = 1 << 15
+"""Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
+the interpreter to each other at every operation."""
+
+MANY = 1 << 16
+"""After so many candidates a program for the features that are asked for is compiled."""
+
+MOST_THREADS = 2
+"""Threads that evaluate at a time; more would only wait for the interpreter."""
+
+
+class TaskFeatures:
+    """Features of all candidates of a task: its loop nests as columns, and its knobs.
+
+    Structures share one layout by names; what a structure lacks is 0 in its rows. Columns that
+    are constant in a sample of the space, or repeat another one, are left out. Candidates that
+    are not traced have their knobs' columns, and NaN in the others.
+
+    Parameters
+    ----------
+    task : Task
+        Its space is explored.
+    sample : int
+        Candidates looked at to see which columns vary; always the same ones.
+    repeats : bool
+        Keep columns that repeat another one.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns: ``knob/NAME`` and those of `get_flatten_name`.
+    """
+
+    def __init__(self, task: Task, sample: int = 2048, repeats: bool = False) -> None:
+        self._task = task
+        self._knobs = _KnobColumns(task.space)
+        self._structures: dict[int, _StructureColumns | None] = {}
+        self._memories: list[_Memory] = []
+        self._planning = Lock()  # plans are made of expressions: by one thread at a time
+        looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
+        sources = (self._structure(number) for number in np.unique(task.classify(looked_at)))
+        own = dict.fromkeys(name for source in sources if source for name in source.names)
+        self.names: tuple[str, ...] = (*self._knobs.names, *own)
+        self.names = tuple(_varying(self.names, self.matrix(looked_at), repeats))
+
+    def matrix(
+        self,
+        indices: IntArray,
+        names: Sequence[str] | None = None,
+        out: FloatMatrix | None = None,
+    ) -> FloatMatrix:
+        """Return the features of the candidates at `indices`, float32 (n, len(names)).
+
+        Columns are contiguous. Safe to call from several threads.
+
+        Parameters
+        ----------
+        indices : int64 (n,)
+        names : sequence of str, optional
+            Only these columns, in this order; by default all. Nothing else is evaluated.
+        out : float32 (n, len(names)), optional
+            What to fill and return; fresh memory takes longer.
+        """
+        rows = np.asarray(indices, np.int64)
+        wanted = self.names if names is None else tuple(names)
+        places = {name: place for place, name in enumerate(wanted)}
+        out = np.empty((len(rows), len(wanted)), np.float32, order="F") if out is None else out
+        jobs = [partial(self._knobs.fill, rows, part, places, out) for part in _parts(len(rows))]
+        numbers = self._task.classify(rows)
+        for number in np.unique(numbers):
+            where = np.flatnonzero(numbers == number)
+            with self._planning:
+                structure = self._structure(int(number))
+                if structure is not None:
+                    structure.prepare(tuple(n for n in places if n in structure.names), len(where))
+            if structure is None:
+                for name, place in places.items():
+                    if name not in self._knobs.names:
+                        out[where, place] = np.nan
+                continue
+            jobs += [
+                partial(self._fill, structure, rows, where[part], places, out)
+                for part in _parts(len(where))
+            ]
+        in_threads(jobs, MOST_THREADS if len(rows) > CHUNK else 1)
+        return out
+
+    def _fill(
+        self,
+        structure: _StructureColumns,
+        rows: IntArray,
+        where: IntArray,
+        places: Mapping[str, int],
+        out: FloatMatrix,
+    ) -> None:
+        """Write the loops' features of the candidates ``rows[where]``, all of one structure."""
+        # Neighbours in one structure are written as a block, which is far faster.
+        block = where[-1] - where[0] + 1 == len(where)
+        target: slice | IntArray = slice(where[0], where[-1] + 1) if block else where
+        wanted = tuple(name for name in places if name in structure.names)
+        for name, place in places.items():
+            if name not in structure.names and name not in self._knobs.names:
+                out[target, place] = 0.0
+        if not wanted:
+            return
+        columns = self._task.space.columns(rows[target], structure.knobs)
+        try:
+            memory = self._memories.pop()
+        except IndexError:
+            memory = _Memory()
+        for name, column in zip(wanted, structure.evaluate(columns, wanted, memory), strict=True):
+            out[target, places[name]] = column
+        self._memories.append(memory)
+
+    def _structure(self, number: int) -> _StructureColumns | None:
+        """Return what evaluates a structure, None if it has no loops to evaluate."""
+        if number not in self._structures:
+            structure = self._task.structures[number] if number >= 0 else None
+            function = None if structure is None else structure.function
+            self._structures[number] = (
+                None if function is None or is_raw(function) else _StructureColumns(function)
+            )
+        return self._structures[number]
+
+
+def _parts(n: int) -> Iterator[slice]:
+    """Yield slices of at most :data:`CHUNK` that cover `n` rows."""
+    return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Where one thread evaluates."""
+
+    nest: Scratch = field(default_factory=Scratch)
+    columns: Scratch = field(default_factory=Scratch)
+
+
+class _StructureColumns:
+    """Itervar features of the candidates of one structure.
+
+    Attributes
+    ----------
+    names : dict of str to None
+        Names of all columns, in order.
+    knobs : tuple of str
+        Columns of the space that they are evaluated from.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._plan = LoopNestPlan(function)
+        self._part: tuple[tuple[str, ...], LoopNestPlan] = (), self._plan
+        self._asked: tuple[tuple[str, ...], int] = (), 0
+        self.knobs = self._plan.knobs
+        self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
+
+    def prepare(self, names: tuple[str, ...], n: int) -> None:
+        """Take note that the named features of `n` more candidates will be asked for.
+
+        If they are many and the features few, a plan of what these are made of pays.
+        """
+        before, count = self._asked
+        self._asked = names, (count if names == before else 0) + n
+        if self._asked[1] >= MANY and self._part[0] != names and len(names) < len(self.names):
+            plan = self._plan.only(lambda nest: itervar_columns(nest, names=names))
+            self._part = names, plan
+
+    def evaluate(
+        self, columns: Mapping[str, Column], names: tuple[str, ...], memory: _Memory
+    ) -> list[Number]:
+        """Return the named features of the candidates; they hold until `memory` is used again."""
+        made_for, plan = self._part
+        if made_for != names:
+            plan = self._plan
+        nest = plan.nest(columns, memory.nest)
+        return itervar_columns(nest, names=names, scratch=memory.columns)[1]
+
+
+class _KnobColumns:
+    """Knobs as columns: numbers as they are, and categories by `features.knob_features`.
+
+    Attributes
+    ----------
+    names : dict of str to None
+        Names of the columns, in order: numbers first.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._categories = {
+            column: len(knob)
+            for knob in space.knobs
+            if not knob.numeric
+            for column in knob.column_names
+        }
+        numbers = [name for name in space.column_names if name not in self._categories]
+        nothing = space.columns(np.zeros(0, np.int64))
+        self._sources = {
+            name: column
+            for column in (*numbers, *self._categories)
+            for name, _ in self._features({column: nothing[column]})
+        }
+        self.names = dict.fromkeys(self._sources)
+
+    def fill(
+        self, indices: IntArray, part: slice, places: Mapping[str, int], out: FloatMatrix
+    ) -> None:
+        """Write the columns that have a place in `out`, for the candidates of one part."""
+        read = dict.fromkeys(self._sources[name] for name in places if name in self._sources)
+        for name, column in self._features(self._space.columns(indices[part], read)):
+            if name in places:
+                out[part, places[name]] = column
+
+    def _features(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, Number | Column]]:
+        """Yield the features that some columns of the space give, with their names."""
+        for name, column in columns.items():
+            if name not in self._categories:  # numbers without logarithms: all one to a tree
+                yield f"knob/{name}", column
+                continue
+            found = knob_features({name: column}, {name: self._categories[name]})
+            yield from ((f"knob/{own}", values) for own, values in zip(*found, strict=True))
+
+
+def _varying(names: Sequence[str], matrix: FloatMatrix, repeats: bool) -> Iterator[str]:
+    """Yield the names of the columns that vary, of several equal ones the first or all."""
+    seen: set[bytes] = set()
+    for place, name in enumerate(names):
+        column = matrix[:, place]
+        text = column.tobytes()
+        if (repeats or text not in seen) and np.any(column != column[:1]):
+            seen.add(text)
+            yield name
