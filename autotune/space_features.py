@@ -89,7 +89,7 @@ class TaskFeatures:
         out = np.empty((len(rows), len(wanted)), np.float32, order="F") if out is None else out
         jobs = [partial(self._knobs.fill, rows, part, places, out) for part in _parts(len(rows))]
         numbers = self._task.classify(rows)
-        for number in np.unique(numbers):
+        for number in np.flatnonzero(np.bincount(numbers + 1)) - 1:
             where = np.flatnonzero(numbers == number)
             with self._planning:
                 structure = self._structure(int(number))

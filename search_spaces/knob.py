@@ -129,6 +129,13 @@ class Knob(ABC):
         where = np.asarray(positions, dtype=np.int64)
         return {name: table[where] for name, table in self.tables.items()}
 
+    @cached_property
+    def adjacency(self) -> tuple[IntArray, IntArray]:
+        """The neighbours of all positions one after the other, and how many each has; int64."""
+        around = [self.neighbors(i) for i in range(len(self))]
+        counts = np.array([len(near) for near in around], dtype=np.int64)
+        return np.array([*itertools.chain(*around)], dtype=np.int64), counts
+
     def steps_from(self, i: int) -> IntArray:
         """Fewest neighbour steps from position `i` to each position, int64 (len,).
 

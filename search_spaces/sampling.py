@@ -33,15 +33,20 @@ def sample_by_trial(
     barred: IntArray,
 ) -> IntArray:
     """Draw up to `n` different indices below `size` that are feasible and not `barred`."""
-    taken = set(barred.tolist())
-    found: list[int] = []
-    fruitless = 0
-    while len(found) < n and fruitless < FRUITLESS_DRAWS:
-        draws = rng.integers(size, size=min(max(1024, 2 * (n - len(found))), CHUNK))
-        before = len(found)
-        for index in draws[feasible(draws)].tolist():
-            if len(found) < n and index not in taken:
-                taken.add(index)
-                found.append(index)
-        fruitless = 0 if len(found) > before else fruitless + len(draws)
-    return np.array(found, dtype=np.int64)
+    taken = np.unique(barred)
+    found = [np.zeros(0, dtype=np.int64)]
+    missing, fruitless = n, 0
+    while missing > 0 and fruitless < FRUITLESS_DRAWS:
+        draws = rng.integers(size, size=min(max(1024, 2 * missing), CHUNK))
+        distinct, first = np.unique(draws[feasible(draws)], return_index=True)
+        at = np.searchsorted(taken, distinct)
+        known = np.zeros(len(distinct), dtype=bool)
+        if len(taken):
+            known = taken[np.minimum(at, len(taken) - 1)] == distinct
+        order = np.argsort(first[~known], kind="stable")[:missing]  # in the order of the draws
+        new = distinct[~known][order]
+        found.append(new)
+        taken = np.insert(taken, np.sort(at[~known][order]), np.sort(new))
+        missing -= len(new)
+        fruitless = 0 if len(new) else fruitless + len(draws)
+    return np.concatenate(found)

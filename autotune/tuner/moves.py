@@ -11,6 +11,9 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
+MOST_KEPT = 4096
+"""Values of a knob up to which the neighbours of all of them are kept."""
+
 
 def one_knob_changes(space: Space, index: int) -> IndexVector:
     """Return the feasible candidates that differ from `index` in one knob, whatever its value.
@@ -58,7 +61,7 @@ def changed(
         due = np.flatnonzero(knobs > turn)
         numbers = varying[order[due, turn]]
         near, lot = rng.random(len(due)) < 0.5, rng.random(len(due))
-        for number in np.unique(numbers):
+        for number in varying:
             own = numbers == number
             here = rows[due[own], number]
             out[due[own], number] = _other_values(space.knobs[number], here, near[own], lot[own])
@@ -72,15 +75,22 @@ def _other_values(
 
     Where `step`, one of the neighbours, if there is one.
     """
-    distinct, place = np.unique(here, return_inverse=True)
-    around = [knob.neighbors(position) for position in distinct.tolist()]
-    counts = np.array([len(near) for near in around], dtype=np.int64)
-    flat = np.array([*itertools.chain(*around), 0], dtype=np.int64)
+    flat, counts, place = _around(knob, here)
     chosen = (np.cumsum(counts) - counts)[place] + (draw * counts[place]).astype(np.int64)
-    anywhere = (here + 1 + (draw * (len(knob) - 1)).astype(np.int64)) % len(knob)
+    anywhere: IndexVector = (here + 1 + (draw * (len(knob) - 1)).astype(np.int64)) % len(knob)
     steps = step & (counts[place] > 0)
-    out: IndexVector = np.where(steps, flat[np.where(steps, chosen, 0)], anywhere)
-    return out
+    anywhere[steps] = flat[chosen[steps]]
+    return anywhere
+
+
+def _around(knob: Knob, here: IndexVector) -> tuple[IndexVector, IndexVector, IndexVector]:
+    """Return neighbours one after the other, how many each has, and whose are those of `here`."""
+    if len(knob) <= MOST_KEPT:
+        return *knob.adjacency, here
+    positions, place = np.unique(here, return_inverse=True)
+    around = [knob.neighbors(position) for position in positions.tolist()]
+    counts = np.array([len(near) for near in around], dtype=np.int64)
+    return np.array([*itertools.chain(*around)], dtype=np.int64), counts, place
 
 
 def new_ones(space: Space, rows: IndexVector, barred: set[int]) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.tuner.moves import changed, crossed
-from autotune.tuner.scoring import highest, without
+from autotune.tuner.scoring import distinct, highest, without
 from search_spaces.space import Space
 
 
@@ -20,22 +20,22 @@ class PopulationSettings:
     Attributes
     ----------
     scored : int
-        Candidates scored in all, fewer only if no more are found.
-    fresh : int
-        Random ones among them.
-    parents : int
-        The best of those scored so far, whose children are scored next.
+        Candidates scored in all, fewer only if the generations do not find so many.
+    draws : int
+        Random configurations; those that are feasible are scored first.
+    parent_share, parents : float, int
+        The best share of those scored so far, and no fewer than so many, have children.
     children : int
-        Bred at a time.
+        Bred in each generation; what is feasible and new of them is scored.
     generations : int
-        At most so many: children that are infeasible or known do not count.
     """
 
     scored: int = 1_000_000
-    fresh: int = 100_000
+    draws: int = 1 << 19
+    parent_share: float = 0.05
     parents: int = 4096
     children: int = 1 << 18
-    generations: int = 32
+    generations: int = 16
 
 
 def evolve(
@@ -59,13 +59,17 @@ def evolve(
     rng : numpy.random.Generator
     settings : PopulationSettings
     """
-    known = np.union1d(space.sample(settings.fresh, rng), first)
+    drawn = rng.integers(len(space), size=settings.draws)
+    known = distinct(np.concatenate([drawn[space.feasible(drawn)], first]))
+    if not len(known):  # few are feasible
+        known = np.sort(space.sample(settings.parents, rng))
     scores = score(known)
     for _ in range(settings.generations if len(known) else 0):
         wanted = settings.scored - len(known)
         if wanted <= 0:
             break
-        parents = known[highest(scores, settings.parents, rng)]
+        size = max(int(settings.parent_share * len(known)), settings.parents)
+        parents = known[highest(scores, size, rng)]
         new = without(_children(space, parents, settings.children, rng), known)
         new = np.sort(rng.permutation(new)[:wanted])
         at = np.searchsorted(known, new)
@@ -81,5 +85,5 @@ def _children(
     some, others = (positions[rng.integers(len(parents), size=count)] for _ in range(2))
     mixed = np.where(rng.random((count, 1)) < 0.5, some, crossed(some, others, rng))
     children = changed(space, mixed, rng.integers(3, size=count), rng)
-    found: IndexVector = np.unique(space.indices_of(children))
+    found = distinct(space.indices_of(children))
     return found[space.feasible(found)]

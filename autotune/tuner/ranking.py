@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
 from autotune.tuner.population import PopulationSettings, evolve
 from autotune.tuner.scoring import highest, score, without
-from search_spaces.space import ENUMERABLE, Space
+from search_spaces.space import Space
+
+SAMPLE = 1 << 16
+"""Random configurations that say what share of a space is feasible."""
 
 
 @dataclass(frozen=True)
@@ -21,21 +25,24 @@ class RankingSettings:
     Attributes
     ----------
     whole : int
-        A space of at most so many configurations is scored whole, of a larger one a population
-        that evolves at every ranking.
+        At most so many feasible candidates are all scored. Of more, a population is that evolves
+        at every ranking.
+    looked_at : int
+        In a space of more configurations no attempt is made to find all that are feasible.
     population : PopulationSettings
     pool_share, pool_min : float, int
         The best share of what was scored, and no fewer than so many, are scored by all models.
     kept : int
         So many of these are returned.
     always : int
-        A space of at most so many configurations is scored by each new model. A larger one is
-        scored again once ``growth`` times as many measurements are known; until then the
-        candidates that all models score stay the same.
+        At most so many feasible candidates are scored by each new model. More are scored again
+        once ``growth`` times as many measurements are known; until then the candidates that all
+        models score stay the same.
     growth : float
     """
 
-    whole: int = ENUMERABLE
+    whole: int = 10_000_000
+    looked_at: int = 1 << 26
     population: PopulationSettings = field(default_factory=PopulationSettings)
     pool_share: float = 0.02
     pool_min: int = 256
@@ -97,11 +104,22 @@ class SpaceRanker:
 
     def _due(self, new: bool, known: int) -> bool:
         """Whether more than the pool has to be scored."""
-        settings = self._settings
-        if not self._models or len(self._space) > settings.whole:
+        if not self._models or self._whole is None:
             return True
-        often = len(self._space) <= settings.always
-        return new and (often or known >= settings.growth * self._known)
+        often = len(self._whole) <= self._settings.always
+        return new and (often or known >= self._settings.growth * self._known)
+
+    @cached_property
+    def _whole(self) -> IndexVector | None:
+        """All feasible candidates, ascending; None if they are too many."""
+        space, settings = self._space, self._settings
+        if len(space) > settings.looked_at:
+            return None
+        if len(space) > settings.whole:
+            drawn = np.random.default_rng(0).integers(len(space), size=SAMPLE)
+            if space.feasible(drawn).mean() * len(space) > settings.whole:
+                return None
+        return space.feasible_indices(settings.looked_at)
 
     def _best_share(
         self, model: CostModel, measured: IndexVector, rng: np.random.Generator
@@ -113,8 +131,8 @@ class SpaceRanker:
             out: FloatVector = score([model], self._features, indices)[0]
             return out
 
-        if len(self._space) <= settings.whole:
-            rows = without(self._space.feasible_indices(settings.whole), measured)
+        if self._whole is not None:
+            rows = without(self._whole, measured)
             scores = scored(rows)
         else:
             rows, scores = evolve(self._space, self._pool, scored, rng, settings.population)

@@ -70,6 +70,14 @@ def highest(scores: FloatVector, n: int, rng: np.random.Generator) -> IndexVecto
     return np.sort(np.concatenate([above, tied]))
 
 
+def distinct(indices: IndexVector) -> IndexVector:
+    """Return indices ascending, each once; NumPy's `unique` takes several times as long."""
+    ascending = np.sort(indices)
+    new = np.ones(len(indices), dtype=bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
+    return ascending[new]
+
+
 def without(indices: IndexVector, barred: IndexVector) -> IndexVector:
     """Return the indices that are not barred; both ascend, and few may be barred of many."""
     if not len(barred):

@@ -254,7 +254,7 @@ def test_all_models_choose_among_the_best_of_the_first():
 
 # -- populations ---------------------------------------------------------------------------------
 
-HUGE = PopulationSettings(scored=5000, fresh=500, parents=64, children=2000)
+HUGE = PopulationSettings(scored=5000, draws=500, parents=64, children=2000)
 
 
 def test_a_huge_space_is_searched_by_a_population_that_improves():
@@ -291,6 +291,19 @@ def test_a_population_is_distinct_feasible_scored_once_and_the_same_every_time()
     assert np.array_equal(indices, again[0])
 
 
+def test_a_large_space_with_few_feasible_candidates_is_ranked_whole():
+    knobs = [ChoiceKnob(f"k{i}", list(range(20))) for i in range(4)]
+    space = Space(knobs, [Constraint("low", lambda c: c["k0"] + c["k1"] < 2)])
+    features = Columns(space)
+    settings = RankingSettings(whole=1500, pool_min=10, kept=10)
+    assert sums(space, best(SpaceRanker(space, features, settings), 0)).min() >= 36
+    assert features.rows == 1200 + 24
+    features.rows = 0
+    settings = RankingSettings(whole=1000, population=HUGE)
+    best(SpaceRanker(space, features, settings), 0)
+    assert features.rows != 1224
+
+
 def test_a_population_ends_where_little_or_nothing_is_feasible():
     knobs = [ChoiceKnob(f"k{i}", list(range(20))) for i in range(6)]
     few = Space(knobs, [Constraint("all low", lambda c: sum(c.values()) <= 1)])
@@ -300,11 +313,10 @@ def test_a_population_ends_where_little_or_nothing_is_feasible():
         return sums(few, indices).astype(np.float64)
 
     start = few.indices_of([[0] * 6])
-    few.sample = lambda n, rng: start  # type: ignore[method-assign]
-    indices, _ = evolve(few, nothing, by_sum, np.random.default_rng(0), HUGE)
+    indices, _ = evolve(few, start, by_sum, np.random.default_rng(0), HUGE)
     assert len(indices) == 7
-    few.sample = lambda n, rng: nothing  # type: ignore[method-assign]
-    assert not len(evolve(few, nothing, by_sum, np.random.default_rng(0), HUGE)[0])
+    none = Space(knobs[:2], [Constraint("never", lambda c: c["k0"] < 0)])
+    assert not len(evolve(none, nothing, by_sum, np.random.default_rng(0), HUGE)[0])
 
 
 # -- in the model tuner --------------------------------------------------------------------------
@@ -313,7 +325,7 @@ def test_a_population_ends_where_little_or_nothing_is_feasible():
 def large_space_tuner(seed: int) -> tuple[ModelTuner, Columns]:
     """Return a tuner that takes a space of 20^4 configurations for one too large to rank whole."""
     space = grid_space(20, knobs=4)
-    population = PopulationSettings(scored=8000, fresh=800, parents=64, children=8000)
+    population = PopulationSettings(scored=8000, draws=800, parents=64, children=8000)
     ranking = RankingSettings(whole=1000, population=population, kept=200)
     candidates = CandidateSettings(whole=1000, random=200, incumbents=2, ranking=ranking)
     features = Columns(space)
