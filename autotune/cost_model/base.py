@@ -79,14 +79,6 @@ class CostModel(ABC):
             If the model has not been fitted.
         """
 
-    def predict_members(self, features: FloatMatrix) -> FloatVector:
-        """Return the scores of every member, shape (members, n), on one common scale.
-
-        The first row equals :meth:`predict`. The spread over members says how unsure the
-        model is. A model without members has just one.
-        """
-        return self.predict(features)[np.newaxis, :]
-
 
 def check_training_data(features: FloatMatrix, throughput: FloatVector) -> None:
     """Raise ValueError unless rows and throughputs fit each other and make sense."""

@@ -349,13 +349,6 @@ class Posterior:
             extend(starts)
         self._whitener = whitener
 
-    def take_back(self, count: int) -> None:
-        """Forget the latest `count` measurements."""
-        known = len(self._whitener) - count
-        self._variance += np.square(self._reduced[:, known:]).sum(axis=1)
-        self._whitener = self._whitener[:known, :known]
-        self._x, self._known_basis = self._x[:known], self._known_basis[:known]
-
     def _make_room(self, count: int) -> None:
         """See to it that there are columns for so many measurements; seldom do they move."""
         known, room = len(self._whitener), self._columns.shape[1]

@@ -7,7 +7,6 @@ XGBoost is loaded by the first fit, and used through ``DMatrix``, ``train``, ``g
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +42,6 @@ class XGBSettings:
 
     Attributes
     ----------
-    members : int
-        Size of the ensemble. The first member sees every row; each other one a bootstrap
-        sample of them and half as many columns.
     trees, depth, learning_rate, bins : int, int, float, int
         Boosting rounds, greatest depth, shrinkage, histogram bins per column.
     top_pairs : int
@@ -54,28 +50,27 @@ class XGBSettings:
     columns_per_tree : int
         Wide rows are thinned to about this many random columns per tree.
     threads : int
-        Members trained at a time, and threads of a prediction. Results do not depend on it.
+        Of a prediction. Results do not depend on it; so small a training gains nothing from it.
     """
 
-    members: int = 4
     trees: int = 40
     depth: int = 6
     learning_rate: float = 0.2
     bins: int = 32
     top_pairs: int = 16
     columns_per_tree: int = 100
-    threads: int = 2
+    threads: int = 1
 
 
 class XGBCostModel(CostModel):
-    """An ensemble of boosted trees trained to order candidates by throughput.
+    """Boosted trees trained to order candidates by throughput.
 
     Parameters
     ----------
     seed : int
-        Seed of the column and bootstrap samples.
+        Seed of the column samples.
     settings : XGBSettings
-        Size and shape of the ensemble.
+        Number and shape of the trees.
 
     Notes
     -----
@@ -87,45 +82,32 @@ class XGBCostModel(CostModel):
     def __init__(self, seed: int = 0, settings: XGBSettings | None = None) -> None:
         self.seed = seed
         self.settings = settings or XGBSettings()
-        self._members: list[_Member] = []
+        self._grown: _Trees | None = None
 
     def prepare(self) -> None:
         """Load XGBoost."""
         import xgboost  # noqa: F401
 
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
-        """Train every member on the measured rows; see :meth:`CostModel.fit`."""
+        """Grow trees on the measured rows; see :meth:`CostModel.fit`."""
         check_training_data(features, throughput)
-
-        def train(number: int) -> _Member:
-            return _Member.train(self.settings, self.seed, number, features, throughput)
-
-        # Members side by side, one thread each, beat the threads within one so small a training.
-        with ThreadPoolExecutor(self.settings.threads) as pool:
-            self._members = list(pool.map(train, range(self.settings.members)))
+        self._grown = _Trees.grow(self.settings, self.seed, features, throughput)
 
     @property
     def columns(self) -> IndexVector | None:
         """Places of the columns that the trees split on; None before they are grown."""
-        if not self._members:
-            return None
-        return np.unique(np.concatenate([member.columns for member in self._members]))
+        return None if self._grown is None else self._grown.columns
 
     def predict(self, features: FloatMatrix) -> FloatVector:
-        """Return the first member's score per row, shape (n,); higher is faster."""
-        if not self._members:
+        """Return the score per row, shape (n,); higher is faster."""
+        if self._grown is None:
             raise RuntimeError("the cost model is asked to predict before it was fitted")
-        return self._members[0].score(features)
-
-    def predict_members(self, features: FloatMatrix) -> FloatVector:
-        """Return every member's score per row, shape (members, n)."""
-        first = self.predict(features)
-        return np.stack([first, *(member.score(features) for member in self._members[1:])])
+        return self._grown.score(features)
 
 
 @dataclass(frozen=True)
-class _Member:
-    """One booster and what it splits on; its scores are standardised over all training rows."""
+class _Trees:
+    """One booster and what it splits on; its scores are standardised over the training rows."""
 
     booster: Any
     columns: IndexVector
@@ -133,23 +115,12 @@ class _Member:
     std: float
 
     @classmethod
-    def train(
-        cls,
-        settings: XGBSettings,
-        seed: int,
-        number: int,
-        features: FloatMatrix,
-        throughput: FloatVector,
-    ) -> _Member:
+    def grow(
+        cls, settings: XGBSettings, seed: int, features: FloatMatrix, throughput: FloatVector
+    ) -> _Trees:
         import xgboost
 
         count, width = features.shape
-        share = min(1.0, settings.columns_per_tree / max(width, 1))
-        rows = np.arange(count)
-        if number > 0:
-            generator = np.random.default_rng([seed, number])
-            rows = np.sort(generator.integers(0, count, size=count))
-            share *= 0.5
         params = {
             "objective": "rank:pairwise",
             "lambdarank_pair_method": "topk",
@@ -160,13 +131,13 @@ class _Member:
             "max_bin": settings.bins,
             # The pairwise loss has small second derivatives: a weight limit would stop growth.
             "min_child_weight": 0.0,
-            "colsample_bytree": share,
-            "seed": (seed + number) % 2**31,
+            "colsample_bytree": min(1.0, settings.columns_per_tree / max(width, 1)),
+            "seed": seed % 2**31,
             "nthread": 1,
             "verbosity": 0,
         }
-        relative = throughput[rows] / (throughput.max() or 1.0)
-        data = xgboost.DMatrix(features[rows], label=relative, group=[count], nthread=1)
+        relative = throughput / (throughput.max() or 1.0)
+        data = xgboost.DMatrix(features, label=relative, group=[count], nthread=1)
         booster = xgboost.train(params, data, num_boost_round=settings.trees)
         booster.set_param({"nthread": settings.threads})
         scores = booster.inplace_predict(features).astype(np.float64)

@@ -58,7 +58,7 @@ class NestWalk:
     body : Stmt
         What to walk.
     analysis : Analysis
-        Knows lengths, strides and which conditions are decided.
+        Knows lengths and strides.
     """
 
     def __init__(self, body: Stmt, analysis: Analysis) -> None:
@@ -164,47 +164,47 @@ class NestWalk:
         touches = tuple(found.get(self._rows[row].var, ABSENT) for row in self._open)
         self._accesses.append(_Access(buffer, number, tuple(self._open), touches, is_store))
 
-    def _expr(self, node: Expr, is_text: bool = False) -> None:
-        if dtypes.is_integer(node.dtype) and not is_text:
-            node, is_text = self._analysis.value(node), True
+    def _expr(self, node: Expr) -> None:
         if isinstance(node, Load):
             self._access(node.buffer, node.index, is_store=False)
         elif isinstance(node, Binary) and dtypes.is_float(node.dtype):
             self._count(node)
-        chosen = self._chosen(node)
+        chosen = _chosen(node)
         for child in node.children if chosen is None else (chosen,):
-            self._expr(child, is_text)
-
-    def _chosen(self, node: Expr) -> Expr | None:
-        """Return the branch that an expression always takes, None if there is none."""
-        if isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else"):
-            verdict = self._analysis.verdict(node.children[0])
-            if verdict is not None:
-                return node.children[1 if verdict else 2]
-        return None
+            self._expr(child)
 
     def _count(self, node: Binary) -> None:
         """Charge an operation to the innermost row; division by a constant is a multiplication."""
         kind = _COUNTED.get(node.op)
-        if kind is None or not self._open or self._is_constant(node):
+        if kind is None or not self._open or _is_constant(node):
             return
-        if kind == "div" and self._is_constant(node.b):
+        if kind == "div" and _is_constant(node.b):
             kind = "mul"
         self._rows[self._open[-1]].counts[kind] += 1
 
-    def _is_constant(self, node: Expr) -> bool:
-        """Whether an expression is a constant in the text once the knobs have values."""
-        match node:
-            case Const() | Knob():
-                return True
-            case Binary():
-                folds = node.op in _COUNTED or dtypes.is_integer(node.dtype)
-                return folds and self._is_constant(node.a) and self._is_constant(node.b)
-            case Cast():
-                return self._is_constant(node.a)
-            case _:
-                chosen = self._chosen(node)
-                return chosen is not None and self._is_constant(chosen)
+
+def _chosen(node: Expr) -> Expr | None:
+    """Return the branch that an expression always takes, None if there is none."""
+    if isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else"):
+        condition, true, false = node.children
+        if isinstance(condition, Const):
+            return true if condition.value else false
+    return None
+
+
+def _is_constant(node: Expr) -> bool:
+    """Whether an expression is a constant in the text once the knobs have values."""
+    match node:
+        case Const() | Knob():
+            return True
+        case Binary():
+            folds = node.op in _COUNTED or dtypes.is_integer(node.dtype)
+            return folds and _is_constant(node.a) and _is_constant(node.b)
+        case Cast():
+            return _is_constant(node.a)
+        case _:
+            chosen = _chosen(node)
+            return chosen is not None and _is_constant(chosen)
 
 
 def _annotation(loop: For) -> str:

@@ -44,7 +44,7 @@ ABSENT = Touch(0, NO_MODULUS)
 
 
 class Analysis(Protocol):
-    """What is known about lengths, indices and conditions at one place of a function."""
+    """What is known about lengths and indices at one place of a function."""
 
     def enter(self, var: Var, extent: Expr) -> None:
         """Take note of a loop that opens here."""
@@ -54,12 +54,6 @@ class Analysis(Protocol):
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touch of each variable in a flat index."""
-
-    def value(self, node: Expr) -> Expr:
-        """Return a computed integer as its text goes."""
-
-    def verdict(self, condition: Expr) -> bool | None:
-        """Return the truth of a condition that always or never holds, else None."""
 
 
 class FormAnalysis:
@@ -87,14 +81,6 @@ class FormAnalysis:
             found = {var: walk.touch(var) for var in walk.places}
             self._known[index] = found
         return found
-
-    def value(self, node: Expr) -> Expr:
-        """Return the integer itself."""
-        return node
-
-    def verdict(self, condition: Expr) -> bool | None:
-        """Return the value of a constant."""
-        return bool(condition.value) if isinstance(condition, Const) else None
 
 
 def _amount(number: Expr) -> int | Expr:
@@ -157,14 +143,6 @@ class TextAnalysis:
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touches in a simplified index."""
         return text_touches(index)
-
-    def value(self, node: Expr) -> Expr:
-        """Return the integer itself."""
-        return node
-
-    def verdict(self, condition: Expr) -> bool | None:
-        """Return the value of a constant."""
-        return bool(condition.value) if isinstance(condition, Const) else None
 
 
 def text_touches(index: Expr) -> dict[Var, Touch]:

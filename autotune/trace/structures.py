@@ -120,11 +120,7 @@ class Structures:
                 self.trace(values)
                 if self.untraceable:
                     break
-        return self._single_run(values)
-
-    def alone(self, values: Mapping[str, object]) -> Structure:
-        """Return the structure of one configuration, run with plain numbers."""
-        return self._single_run(values)
+        return self.alone(values)
 
     def instantiate(self, values: Mapping[str, object]) -> Function:
         """Return the analysed function of one configuration.
@@ -289,7 +285,8 @@ class Structures:
     def _probe(self, run: Callable[[Callable[[], object]], object]) -> Fault | None:
         return probe(run, self._trace_timeout_s)
 
-    def _single_run(self, values: Mapping[str, object]) -> Structure:
+    def alone(self, values: Mapping[str, object]) -> Structure:
+        """Return the structure of one configuration, run with plain numbers."""
         source = ConcreteValues(self.table, values)
         fault = self._probe(lambda _: self._attempt(source)) if self._guarded else None
         if fault is not None:

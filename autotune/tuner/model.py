@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource
-from autotune.cost_model.xgb import XGBCostModel, XGBSettings
+from autotune.cost_model.xgb import XGBCostModel
 from autotune.tuner.audit import Audit, AuditResult
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.belief import Belief
@@ -81,8 +81,8 @@ class ModelSettings:
 
 
 def default_model(seed: int) -> CostModel:
-    """Return the cost model whose scores are a trend: one member, as nothing asks for more."""
-    return XGBCostModel(seed, XGBSettings(members=1, threads=1))
+    """Return the cost model whose scores are a trend."""
+    return XGBCostModel(seed)
 
 
 class ModelTuner(Tuner):

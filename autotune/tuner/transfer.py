@@ -26,7 +26,7 @@ MOST = 20_000
 SCALE_ROWS = 2048
 """Random candidates over which scores are standardised."""
 
-_SETTINGS = XGBSettings(members=1, trees=120, depth=8, learning_rate=0.15, top_pairs=64, threads=1)
+_SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
 
 
 class TransferPrior:

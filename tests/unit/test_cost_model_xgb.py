@@ -39,18 +39,10 @@ def test_failures_are_ranked_below_what_works(fitted: XGBCostModel):
     assert np.median(scores[throughput == 0.0]) < np.quantile(scores[throughput > 0.0], 0.05)
 
 
-def test_the_first_member_is_the_model_and_members_differ(fitted: XGBCostModel):
-    features, _ = problem(50, seed=4)
-    members = fitted.predict_members(features)
-    assert members.shape == (XGBSettings().members, 50)
-    assert members[0].tolist() == fitted.predict(features).tolist()
-    assert all((members[0] != other).any() for other in members[1:])
-
-
-def test_members_share_one_scale_on_the_training_rows(fitted: XGBCostModel):
-    members = fitted.predict_members(problem(300)[0])
-    assert members.mean(axis=1) == pytest.approx(np.zeros(len(members)), abs=1e-5)
-    assert members.std(axis=1) == pytest.approx(np.ones(len(members)), abs=1e-5)
+def test_scores_are_standardised_over_the_training_rows(fitted: XGBCostModel):
+    scores = fitted.predict(problem(300)[0])
+    assert scores.mean() == pytest.approx(0.0, abs=1e-5)
+    assert scores.std() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_scores_depend_on_the_seed_but_not_on_threads():
@@ -59,7 +51,7 @@ def test_scores_depend_on_the_seed_but_not_on_threads():
     for seed, threads in ((5, 1), (5, 2), (6, 1)):
         model = XGBCostModel(seed, XGBSettings(threads=threads, columns_per_tree=10))
         model.fit(features, throughput)
-        scores.append(model.predict_members(features).tolist())
+        scores.append(model.predict(features).tolist())
     assert scores[0] == scores[1]
     assert scores[0] != scores[2]
 
@@ -86,7 +78,7 @@ def test_equal_throughputs_teach_nothing_and_do_no_harm(value: float):
     features, _ = problem(20)
     model = XGBCostModel()
     model.fit(features, np.full(20, value))
-    assert np.ptp(model.predict_members(features)) < 1e-6
+    assert np.ptp(model.predict(features)) < 1e-6
 
 
 def test_predicting_before_fitting_is_refused():

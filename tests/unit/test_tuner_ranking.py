@@ -88,7 +88,7 @@ def fitted() -> tuple[Space, TaskFeatures, list[CostModel]]:
     matrix = features.matrix(told)
     models: list[CostModel] = []
     for seed in range(2):
-        model = XGBCostModel(seed, XGBSettings(members=1, threads=1, columns_per_tree=30))
+        model = XGBCostModel(seed, XGBSettings(columns_per_tree=30))
         model.fit(matrix, 1.0 + np.random.default_rng(seed).random(len(told)))
         models.append(model)
     return task.space, features, models
@@ -145,7 +145,7 @@ def test_only_the_columns_that_the_models_read_are_evaluated():
 def test_trees_read_the_columns_they_split_on_and_no_others():
     rng = np.random.default_rng(0)
     features = rng.random((200, 9), dtype=np.float32)
-    model = XGBCostModel(0, XGBSettings(members=2, columns_per_tree=9))
+    model = XGBCostModel(0, XGBSettings(columns_per_tree=9))
     assert model.columns is None
     model.fit(features, 1.0 + features[:, 2] + 2.0 * (features[:, 5] > 0.5))
     read = model.columns
@@ -154,11 +154,11 @@ def test_trees_read_the_columns_they_split_on_and_no_others():
     changed = features.copy()
     others = np.setdiff1d(np.arange(9), read)
     changed[:, others] = np.nan
-    assert np.array_equal(model.predict_members(changed), model.predict_members(features))
+    assert np.array_equal(model.predict(changed), model.predict(features))
 
 
 def test_a_model_that_tells_nothing_apart_reads_nothing():
-    model = XGBCostModel(0, XGBSettings(members=1))
+    model = XGBCostModel()
     model.fit(np.ones((4, 3), np.float32), np.arange(4.0))
     space = grid_space(3, knobs=3)
     features = Columns(space)
