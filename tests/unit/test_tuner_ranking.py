@@ -48,12 +48,13 @@ class Columns:
     def __init__(self, space: Space) -> None:
         self._space = space
         self.names = space.column_names
-        self.rows = 0
+        self.rows = self.most = 0
         self.asked: set[str] = set()
 
     def matrix(self, indices: np.ndarray, names: Sequence[str] | None = None) -> np.ndarray:
         names = self.names if names is None else names
         self.rows += len(indices)
+        self.most = max(self.most, len(indices))
         self.asked.update(names)
         out = np.zeros((len(indices), len(names)), np.float32)
         for place, column in enumerate(self._space.columns(indices, names).values()):
@@ -140,6 +141,14 @@ def test_only_the_columns_that_the_models_read_are_evaluated():
     assert features.asked == {"k1", "k3"}
     positions = space.positions(np.arange(625))
     assert np.array_equal(scores, [positions[:, 3], positions[:, 1] + positions[:, 3]])
+
+
+def test_features_are_held_of_one_part_at_a_time():
+    space = grid_space(20, knobs=3)
+    features = Columns(space)
+    score([SumModel()], features, np.arange(8000), part_rows=512, threads=1)
+    assert features.rows == 8000
+    assert features.most == 512
 
 
 def test_trees_read_the_columns_they_split_on_and_no_others():
