@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from autotune.cli.files import check_readable
 from autotune.cli.main import NOTHING_FOUND
 from autotune.cli.output import StopError, say, width
+from autotune.cli.signals import ending_signals
 from autotune.cli.tasks import closest, make_task
 from autotune.errors import UsageError
 
@@ -41,7 +42,8 @@ def export_command(
     if not out:
         raise UsageError("--out is empty: give the name of a file, such as --out data.parquet")
     _check_layouts(layouts)
-    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+    # What a template prints is not what was asked for; what is half written goes at the end.
+    with redirect_stdout(sys.stderr), ending_signals():
         try:
             done = export(logs, out, layouts, programs, templates)
         except NothingToExportError as error:

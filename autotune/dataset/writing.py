@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import tempfile
@@ -23,7 +24,7 @@ from autotune.dataset.survey import Group, Survey, device_of
 from autotune.errors import UsageError
 from features import FEATURE_LAYOUTS, KnobLayout, versioned
 from records import Record
-from records.table import Field, Values, check_table, new_table
+from records.table import Field, Values, as_text, check_table, new_table
 
 _log = logging.getLogger(__name__)
 
@@ -101,18 +102,25 @@ def export(
     survey = Survey(sources)
     if not len(survey):
         raise NothingToExportError(f"{', '.join(map(str, sources))}: there is no record to export")
-    with tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.stem}.") as folder:
+    with _folder_beside(data) as folder:
         spools = []
         for group in survey.groups:
-            spools.append(GroupSpool(group, finder, layouts, programs, Path(folder)))
+            spools.append(GroupSpool(group, finder, layouts, programs, folder))
             group.forget()
         table = _Table(survey, spools, layouts, programs)
+        schema, card = schema_path(data), card_path(data)
         with new_table(data, table.fields) as writer:
             for columns in table.batches():
                 writer.write(columns)
-    schema, card = schema_path(data), card_path(data)
-    schema.write_text(schema_text(data, table.fields, layouts, len(survey)), encoding="utf-8")
-    card.write_text(card_text(data, survey, table.fields, layouts, table.tally), encoding="utf-8")
+            texts = {
+                schema: schema_text(data, table.fields, layouts, len(survey)),
+                card: card_text(data, survey, table.fields, layouts, table.tally),
+            }
+            for path, text in texts.items():
+                # What is not Unicode, in paths and workloads, is escaped as JSON has it.
+                (folder / path.name).write_text(text, encoding="utf-8", errors="backslashreplace")
+        for path in texts:
+            (folder / path.name).replace(path)
     missing = missing_text(table.tally, len(survey))
     if missing:
         _log.warning("%s; see %s", missing, card)
@@ -124,8 +132,9 @@ def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:
     check_table(data)
     if not data.parent.is_dir():
         raise UsageError(f"{data}: there is no folder {data.parent}; make it first")
-    if data.is_dir():
-        raise UsageError(f"{data} is a folder: give the name of a file")
+    for path in (data, schema_path(data), card_path(data)):
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder: give --out another name")
     if data.exists() and any(log.exists() and log.samefile(data) for log in logs):
         raise UsageError(f"{data} is one of the logs: choose another file")
     for layout in layouts:
@@ -134,6 +143,19 @@ def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:
             raise UsageError(f"unknown layout {layout!r}: expected one of {known}")
     if len(set(layouts)) < len(layouts):
         raise UsageError("a layout is asked for twice: name each once")
+
+
+@contextlib.contextmanager
+def _folder_beside(data: Path) -> Iterator[Path]:
+    """Make a folder beside a data set for the time of its making; UsageError if none can be."""
+    try:
+        folder = tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.stem}.")
+    except OSError as error:
+        raise UsageError(
+            f"{data}: nothing can be written in {data.parent}: {error.strerror}"
+        ) from error
+    with folder as name:
+        yield Path(name)
 
 
 class _Table:
@@ -153,12 +175,12 @@ class _Table:
         for layout in layouts:
             if layout == "knob":
                 self._knobs = survey.knobs.layout()
-                names += [versioned(layout, name) for name in self._knobs.names]
+                names += _knob_names(self._knobs)
             else:
                 names += [name for name in known if name.startswith(versioned(layout, ""))]
-        self._places = {name: place for place, name in enumerate(names)}
+        self._places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         self.fields: list[Field] = [column.field for column in self._columns]
-        self.fields += map(feature_field, names)
+        self.fields += map(feature_field, self._places)
         self.tally = Tally()
 
     def batches(self) -> Iterator[list[Values]]:
@@ -198,7 +220,7 @@ class _Table:
                 )
         rows_in_order = [row for row in found if row is not None]
         if self._knobs is not None:
-            knobs = [self._places[versioned("knob", name)] for name in self._knobs.names]
+            knobs = [self._places[name] for name in _knob_names(self._knobs)]
             matrix[:, knobs] = self._knobs.matrix([r.config["values"] for _, r, _ in batch])
         self._count(rows_in_order)
         return rows_in_order, matrix
@@ -211,3 +233,8 @@ class _Table:
             self.tally.workloads.setdefault(row.split, set()).add(row.group.workload.fingerprint)
             if row.device_split is not None:
                 self.tally.device_splits[row.device_split] += 1
+
+
+def _knob_names(layout: KnobLayout) -> list[str]:
+    """Return the columns of knobs, with what is not Unicode in foreign names escaped."""
+    return [as_text(versioned("knob", name)) or "" for name in layout.names]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import math
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 
 from autotune.builder import BuiltFunction
 from autotune.cli.main import main
-from autotune.dataset import NothingToExportError, explain_columns, export, load
+from autotune.dataset import NothingToExportError, explain_columns, export, load, writing
 from autotune.dataset.columns import fixed_columns
 from autotune.dataset.splits import SPLITS, device_splits, split_of
 from autotune.dataset.survey import Survey
@@ -447,6 +448,37 @@ def test_a_wrong_argument_is_told_before_anything_is_done(
     with pytest.raises((UsageError, RecordError), match=said):
         export([log], tmp_path / out, layouts, templates=templates)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.schema.json", ".csv.card.md"])
+def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_done(suffix, log, tmp_path):
+    (tmp_path / f"data{suffix}").mkdir()
+    with pytest.raises(UsageError, match=f"data{suffix} is a folder"):
+        export([log], tmp_path / "data.csv")
+    assert [path.name for path in tmp_path.iterdir()] == [f"data{suffix}"]
+
+
+def test_a_signal_that_ends_an_export_leaves_nothing_behind(log, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(writing, "split_of", lambda _: signal.raise_signal(signal.SIGTERM))
+    out = str(tmp_path / "data.npz")
+    assert main(["features", "export", "--log", str(log), "--out", out, "--layout", "knob"]) == 143
+    assert "interrupted" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_foreign_names_that_are_not_unicode_are_escaped(suffix, records, tmp_path):
+    values = {"a\ud800": 1, "a\\ud800": 1, "n\0l": 2, "t": "\udcff"}
+    odd = {"template": "t\ud800", "args": {"n": "\ud800"}}
+    RecordStore(tmp_path / "a.jsonl").append(
+        [replace(records[0], workload=odd, config={"index": 0, "values": values})]
+    )
+    frame = load(export([tmp_path / "a.jsonl"], tmp_path / f"d{suffix}", ["knob"]).data)
+    assert frame["template"].tolist() == ["t\\ud800"]
+    assert frame["knob.v1:a\\ud800"].tolist() == [1]
+    assert frame["knob.v1:n\\x00l"].tolist() == [2]
+    assert frame["knob.v1:t=\\udcff"].tolist() == [1]
+    assert "t\\ud800" in (tmp_path / f"d{suffix}.card.md").read_text()
 
 
 def test_a_data_set_is_not_written_over_its_log(log, tmp_path):
