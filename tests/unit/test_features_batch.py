@@ -1,7 +1,6 @@
 """A batch of candidates gives bit for bit what its candidates give one by one."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,10 +60,8 @@ def nests(draw):
     return n, LoopNest(tuple(loops), tuple(accesses))
 
 
-@pytest.mark.parametrize("layout", ["itervar", "autotvm08"])
-@pytest.mark.parametrize("take_log", [False, True])
-@settings(max_examples=150, deadline=None)
-@given(case=nests())
+@settings(max_examples=250, deadline=None)
+@given(case=nests(), layout=st.sampled_from(["itervar", "autotvm08"]), take_log=st.booleans())
 def test_a_batch_equals_its_candidates_bit_for_bit(case, layout, take_log):
     n, nest = case
     names, matrix = itervar_matrix(nest, n, take_log=take_log, layout=layout)
