@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import UsageError, told
-from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Knob
 from autotune.ir.printer import expr_text
 from autotune.ir.stmt import Function
@@ -32,6 +29,7 @@ from autotune.trace.probe import TRACE_TIMEOUT_S
 from autotune.trace.silence import silenced
 from autotune.trace.structure import Structure
 from autotune.trace.structures import Structures
+from autotune.workload import Argument, Workload
 from search_spaces import IntArray, RuleCount, Space, SpaceError, Tally
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]
@@ -40,72 +38,6 @@ _log = logging.getLogger(__name__)
 
 MOST_TRIED = 256
 """Configurations that are tried for a default, where each has to be traced or run for that."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is computed: a template's name and all its arguments.
-
-    Attributes
-    ----------
-    template : str
-        Name of the template.
-    args : mapping of str to int, float, str or bool
-        Arguments, defaults included.
-    """
-
-    template: str
-    args: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``{"template": str, "args": {...}}``."""
-        return {"template": self.template, "args": dict(self.args)}
-
-    @property
-    def key(self) -> str:
-        """Text that is the same for the same workload, whatever the order of its arguments."""
-        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits of `key`."""
-        return digest([self.key])
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __str__(self) -> str:
-        return f"{self.template}({', '.join(f'{k}={v}' for k, v in self.args.items())})"
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An array of the built function.
-
-    Attributes
-    ----------
-    name : str
-        Name of its tensor.
-    shape : tuple of int
-        Its sizes.
-    dtype : str
-        Type of its elements.
-    is_output : bool
-        Whether the function writes it.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    is_output: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        total = dtypes.itemsize(self.dtype)
-        for extent in self.shape:
-            total *= extent
-        return total
 
 
 class Task:

@@ -4,8 +4,8 @@ from autotune.measure.result import MeasureResult
 from autotune.report.job import Job
 from autotune.report.progress import Progress
 from autotune.report.units import Work
-from autotune.task import Workload
 from autotune.tuner.events import End, Finished, MachineKnown, Measured, Started, TuneSummary
+from autotune.workload import Workload
 from records import Record
 
 WORK = Work(1e9, 8e6)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.task import Workload
+from autotune.workload import Workload
 from features import KnobSurvey
 from records import Record, RecordError, workload_key
 from records.formats import stream_any

@@ -7,7 +7,6 @@ min(factor, extent), and what may overshoot is left to guards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, SizeVar, Var
@@ -15,9 +14,16 @@ from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
 from autotune.ir.poly import normal
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import LoopKind
 from autotune.ir.sums import INF
 from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.lowering.placement import (
+    loop_path,
+    refuse_nested_parallel,
+    refuse_nested_vectors,
+    refuse_repeated_axes,
+    shared_across,
+    storage_scope,
+)
 from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
@@ -59,10 +65,10 @@ class Bounds:
     def _infer(self, stage: Stage) -> None:
         op = stage.op
         assert isinstance(op, ComputeOp)
-        _refuse_repeated_axes(stage)
+        refuse_repeated_axes(stage)
         if not self._for_autotvm08:
-            _refuse_nested_parallel(stage)
-            _refuse_nested_vectors(stage)
+            refuse_nested_parallel(stage)
+            refuse_nested_vectors(stage)
         for axis, span in zip(op.axis, self._region(stage, op), strict=True):
             self.ranges[axis] = span
         for axis in op.reduce_axis:
@@ -186,7 +192,7 @@ class Bounds:
         found = False
         for owner, axis in loop_path(reader):
             found = found or (point is not None and axis is point.axis and owner is point.stage)
-            if not found or _shared_across(scope, owner, axis):
+            if not found or shared_across(scope, owner, axis):
                 relaxed[axis.var] = as_index(self.ranges[axis].extent)
         if point is not None and not found:
             raise LoweringError(
@@ -195,95 +201,6 @@ class Bounds:
                 f"move the reader there too, or compute {stage.name!r} further out"
             )
         return relaxed
-
-
-def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
-    """Yield the loops around a stage's body, innermost first, those it is attached in included."""
-    for axis in reversed(stage.leaf_axes):
-        yield stage, axis
-    while stage.attach is Attach.AT:
-        assert stage.attach_point is not None
-        stage, at = stage.attach_point
-        inside = True
-        for axis in reversed(stage.leaf_axes):
-            inside = inside and axis is not at
-            if not inside:
-                yield stage, axis
-
-
-def _refuse_repeated_axes(stage: Stage) -> None:
-    """Refuse a loop inside another one over the same axis, which two computes reduce over."""
-    owners: dict[IterVar, Stage] = {}
-    for owner, axis in loop_path(stage):
-        other = owners.setdefault(axis, owner)
-        if other is not owner:
-            raise LoweringError(
-                f"stages {other.name!r} and {owner.name!r} both reduce over axis {axis.name!r}, "
-                f"and one is computed inside the other; make a te.reduce_axis for each"
-            )
-
-
-def _refuse_nested_parallel(stage: Stage) -> None:
-    """Refuse a parallel loop inside another: threads are not divided further."""
-    loops = [
-        (owner, axis)
-        for owner, axis in loop_path(stage)
-        if owner.loop_kinds.get(axis) is LoopKind.PARALLEL
-    ]
-    if len(loops) > 1:
-        (inner, axis), (outer, around) = loops[:2]
-        raise LoweringError(
-            f"axis {axis.name!r} of stage {inner.name!r} is parallel inside the parallel axis "
-            f"{around.name!r} of stage {outer.name!r}; make only one of them parallel"
-        )
-
-
-def _refuse_nested_vectors(stage: Stage) -> None:
-    """Refuse two vectorized loops in one stage: vectors hold no vectors."""
-    vectors = [x for x in stage.leaf_axes if stage.loop_kinds.get(x) is LoopKind.VECTORIZED]
-    if len(vectors) > 1:
-        outer, inner, *_ = vectors
-        raise LoweringError(
-            f"axes {outer.name!r} and {inner.name!r} of stage {stage.name!r} are both vectorized, "
-            "and vectors hold no vectors; fuse the two, or unroll one"
-        )
-
-
-def storage_scope(stage: Stage) -> str:
-    """Return where a stage's result is stored; the threads it is computed in tell by default.
-
-    What every thread (or virtual thread) computes for itself is local, what a block computes is
-    shared.
-    """
-    if stage.scope is not None:
-        return stage.scope
-    ranks = [_thread_rank(owner, axis) for owner, axis in _around(stage)]
-    return {-1: "global", 0: "shared", 1: "local"}[max(ranks, default=-1)]
-
-
-def _around(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
-    """Yield the loops that a stage is attached in, innermost first."""
-    own = len(stage.leaf_axes)
-    return islice(loop_path(stage), own, None)
-
-
-def _thread_rank(owner: Stage, axis: IterVar) -> int:
-    """Return 0 for an axis bound to blocks, 1 for threads, else -1.
-
-    Virtual threads are threads that one thread stands for, as in TVM.
-    """
-    thread = owner.bindings.get(axis)
-    if thread is None:
-        return -1
-    return 0 if thread.thread_tag.startswith("blockIdx") else 1
-
-
-_SCOPE_RANKS = {"global": 0, "shared": 1, "local": 3}
-
-
-def _shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
-    """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
-    return _SCOPE_RANKS[scope] <= _thread_rank(owner, axis)
 
 
 def _is_sized(extent: Expr) -> bool:

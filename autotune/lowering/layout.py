@@ -8,7 +8,8 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Expr, Load, Read
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import Rewriter
-from autotune.lowering.bounds import Bounds, storage_scope
+from autotune.lowering.bounds import Bounds
+from autotune.lowering.placement import storage_scope
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor

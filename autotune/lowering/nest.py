@@ -29,9 +29,10 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.visitor import Rewriter, free_vars, recursive, substitute
 from autotune.lowering.axis_guards import below, guarded, stage_guards
-from autotune.lowering.bounds import Bounds, loop_path
+from autotune.lowering.bounds import Bounds
 from autotune.lowering.double_buffer import double_buffer
 from autotune.lowering.layout import Layout
+from autotune.lowering.placement import loop_path
 from autotune.lowering.stores import store_together
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
