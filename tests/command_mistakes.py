@@ -113,7 +113,7 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
     ([*MATMUL, "--target", "llvm -speed=high"], "-speed.*-mcpu="),
     ([*MATMUL, "--target", "llvm -threads=none"], "-threads"),
     ([*MATMUL, "--target", "llvm -mcpu=pentium99"], "pentium99"),
-    ([*MATMUL, "--target", "cuda"], "llvm targets, not 'cuda'"),
+    (["run", "conv2d_nchw", *SIZE, "--target", "cuda"], "llvm targets, not 'cuda'"),
     (["run", "templates.py:for_cuda", "--set", "n=4"], "'cuda' targets, not 'llvm'"),
     (["run", "templates.py:for_cuda", "--set", "n=4", "--target", "cuda"], "cuda.*llvm"),
     # templates
@@ -157,7 +157,7 @@ ROWS: list[Mistake | tuple[list[str], str]] = [
     (["build", "matmul", *SIZE, "-o", "templates.py"], "templates.py: there is something else"),
     (["build", "matmul", *SIZE, "-o", "f.h"], "f.so"),
     (["build", "matmul", *SIZE, "--target", "llvm -mcpu=nehalem"], "nehalem.*not known"),
-    (["build", "matmul", *SIZE, "--target", "cuda"], "expected kind llvm|llvm targets"),
+    (["build", "matmul", *SIZE, "--target", "cuda"], "built for a GPU"),
     (["records", "summary"], "FILE"),
     (["records", "summary", "missing.jsonl"], "missing.jsonl"),
     (["records", "summary", "folder.py"], "folder.py is a folder"),

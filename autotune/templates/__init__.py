@@ -26,6 +26,10 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("conv2d_nchw", "llvm"): "autotune.templates.conv2d:conv2d_nchw",
     ("softmax", "llvm"): "autotune.templates.softmax:softmax",
     ("broadcast_add", "cuda"): "autotune.templates.cuda.broadcast_add:broadcast_add",
+    ("transpose", "cuda"): "autotune.templates.cuda.transpose:transpose",
+    ("matmul", "cuda"): "autotune.templates.cuda.matmul:matmul",
+    ("reduce", "cuda"): "autotune.templates.cuda.reduce:reduce",
+    ("softmax", "cuda"): "autotune.templates.cuda.softmax:softmax",
 }
 """Where the built-in template of a name and a target kind is."""
 

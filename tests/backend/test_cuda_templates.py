@@ -30,6 +30,20 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"n": 64, "pattern": "row", "dtype": "int8"},
         {"n": 96, "pattern": "scalar"},
     ],
+    "matmul": [
+        {"m": 40, "n": 72, "k": 24},
+        {"m": 33, "n": 50, "k": 19},
+        {"m": 40, "n": 72, "k": 24, "dtype": "float16"},
+        {"m": 17, "n": 16, "k": 32, "dtype": "int8"},
+    ],
+    "transpose": [{"m": 40, "n": 72}, {"m": 37, "n": 65, "dtype": "float16"}],
+    "reduce": [
+        {"m": 5, "n": 300},
+        {"m": 3, "n": 131, "how": "max", "dtype": "bfloat16"},
+        {"m": 4, "n": 96, "how": "min", "dtype": "int8"},
+        {"m": 4, "n": 96, "how": "sum", "dtype": "float16"},
+    ],
+    "softmax": [{"m": 5, "n": 300}, {"m": 3, "n": 131, "dtype": "float16"}],
 }
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
 

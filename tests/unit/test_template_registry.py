@@ -62,7 +62,7 @@ def test_a_file_is_read_again_when_it_has_changed(path: Path) -> None:
     ("reference", "target", "words"),
     [
         ("matmull", "llvm", ["no template 'matmull'", "matmul", "path/to/file.py:function"]),
-        ("matmul", "cuda", ["'matmul' is for llvm targets, not 'cuda'"]),
+        ("conv2d_nchw", "cuda", ["'conv2d_nchw' is for llvm targets, not 'cuda'"]),
         ("missing.py:f", "llvm", ["'missing.py' does not exist"]),
         ("{path}:yours", "llvm", ["'yours' does not exist", "its templates are mine"]),
         ("{path}:number", "llvm", ["'number' is not a template", "mine"]),
