@@ -209,12 +209,7 @@ class _KnobColumns:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._categories = {
-            column: len(knob)
-            for knob in space.knobs
-            if not knob.numeric
-            for column in knob.column_names
-        }
+        self._categories = space.categories
         numbers = [name for name in space.column_names if name not in self._categories]
         nothing = space.columns(np.zeros(0, np.int64))
         self._sources = {

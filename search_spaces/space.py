@@ -69,6 +69,16 @@ class Space:
         """Names of all columns, knob by knob."""
         return tuple(self._codec.owners)
 
+    @property
+    def categories(self) -> dict[str, int]:
+        """The columns that are no numbers but positions, each with how many there are."""
+        return {
+            column: len(knob)
+            for knob in self.knobs
+            if not knob.numeric
+            for column in knob.column_names
+        }
+
     # Between indices, positions, values and columns
 
     def positions(self, indices: npt.ArrayLike) -> IntArray:

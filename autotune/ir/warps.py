@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.errors import IRError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -44,8 +45,7 @@ class _Written(StmtRewriter):
         super().__init__()
         self.threads: list[For] = []
         self.shared: dict[str, Buffer] = {}
-        self.names = {buffer.name for buffer in function.params}
-        self.names |= {s.buffer.name for s in walk(function.body) if isinstance(s, Allocate)}
+        self.names = Names.of_buffers(function)
 
     def visit_For(self, node: For) -> Stmt:
         if not is_thread_loop(node):
@@ -92,7 +92,8 @@ class _Written(StmtRewriter):
         """Return shared storage for a value of each thread, one for each type and position."""
         key = f"warp.{result.dtype}.{position}"
         if key not in self.shared:
-            self.shared[key] = Buffer(self._unused(key), result.dtype, (const(count),), "shared")
+            name = self.names.unused(key)
+            self.shared[key] = Buffer(name, result.dtype, (const(count),), "shared")
         return self.shared[key]
 
     def _all_at_once(self, node: WarpReduce, values: tuple[Expr, ...]) -> Stmt:
@@ -101,7 +102,7 @@ class _Written(StmtRewriter):
             return Store(node.results[0], node.index, values[0])
         zero = const(0)
         new = [
-            Buffer(self._unused(f"{result.name}.new"), result.dtype, (const(1),), "local")
+            Buffer(self.names.unused(f"{result.name}.new"), result.dtype, (const(1),), "local")
             for result in node.results
         ]
         body = seq(
@@ -114,9 +115,3 @@ class _Written(StmtRewriter):
         for buffer in new:
             body = Allocate(buffer, body)
         return body
-
-    def _unused(self, name: str) -> str:
-        while name in self.names:
-            name += "_"
-        self.names.add(name)
-        return name

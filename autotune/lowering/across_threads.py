@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -47,7 +48,7 @@ def write_out(
     variables: Mapping[str, Var],
     extents: Mapping[str, Expr],
     own: Mapping[str, Expr],
-    names: set[str],
+    names: Names,
 ) -> Stmt:
     """Return what a reduction across threads of a kernel does.
 
@@ -59,8 +60,8 @@ def write_out(
         The kernel's axes of threads: their variables, and how many there are.
     own : mapping of str to Expr
         Lengths of the loops around the reduction; fewer threads than the kernel has may take part.
-    names : set of str
-        Names of buffers, to which those of new ones are added.
+    names : Names
+        Of buffers, to which those of new ones are added.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def _number(tag: str, extent: Expr) -> int:
 class _Written:
     """Writes out one reduction."""
 
-    def __init__(self, reduction: ThreadReduce, axes: list[_Axis], names: set[str]) -> None:
+    def __init__(self, reduction: ThreadReduce, axes: list[_Axis], names: Names) -> None:
         self.reduction = reduction
         self.names = names
         across = set(reduction.threads)
@@ -113,7 +114,7 @@ class _Written:
         reduction, zero = self.reduction, const(0)
         results = reduction.results
         if self.count == 1:
-            return store_together(self._stores(reduction.operands), self._unused)
+            return store_together(self._stores(reduction.operands), self.names.unused)
         if self.width == 1:
             return self._by_way_of_parts(None, reduction.operands)
         in_step = WarpReduce(reduction.combiner, reduction.operands, results, zero, self.width)
@@ -128,7 +129,7 @@ class _Written:
         start = binary("*", group, count)
         size = (const(count * math.prod(axis.own for axis in self.others)),)
         parts = [
-            Buffer(self._unused(f"{result.name}.parts"), result.dtype, size, "shared")
+            Buffer(self.names.unused(f"{result.name}.parts"), result.dtype, size, "shared")
             for result in self.reduction.results
         ]
         place = binary("+", start, binary("//", member, self.width))
@@ -157,21 +158,13 @@ class _Written:
         values = combiner.combine(
             [Load(result, zero) for result in results], [Load(part, index) for part in parts]
         )
-        step = store_together(self._stores(values), self._unused)
+        step = store_together(self._stores(values), self.names.unused)
         begin = self._stores(combiner.identity)
         return seq(*begin, For(var, const(count), LoopKind.SERIAL, step))
 
     def _stores(self, values: tuple[Expr, ...]) -> list[Store]:
         pairs = zip(self.reduction.results, values, strict=True)
         return [Store(result, const(0), value) for result, value in pairs]
-
-    def _unused(self, name: str) -> str:
-        unused, count = name, 0
-        while unused in self.names:
-            count += 1
-            unused = f"{name}_{count}"
-        self.names.add(unused)
-        return unused
 
 
 def _place(axes: list[_Axis]) -> Expr:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Call, Const, Expr, Var
+from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -56,8 +57,7 @@ def gather_threads(function: Function) -> Function:
         If blocks would need what other blocks compute in the same kernel, threads what others
         keep in local storage, or numbers of threads differ while a kernel runs.
     """
-    names = {buffer.name for buffer in function.params}
-    names |= {stmt.buffer.name for stmt in walk(function.body) if isinstance(stmt, Allocate)}
+    names = Names.of_buffers(function)
     return function.with_body(_kernels(function.body, function, names))
 
 
@@ -66,7 +66,7 @@ def is_kernel_loop(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.THREAD
 
 
-def _kernels(stmt: Stmt, function: Function, names: set[str]) -> Stmt:
+def _kernels(stmt: Stmt, function: Function, names: Names) -> Stmt:
     match stmt:
         case Seq(stmts):
             return seq(*(_kernels(inner, function, names) for inner in stmts))
@@ -84,7 +84,7 @@ def _kernels(stmt: Stmt, function: Function, names: set[str]) -> Stmt:
             return _nest(function.name, stmt, names)
 
 
-def _nest(name: str, body: Stmt, names: set[str]) -> Stmt:
+def _nest(name: str, body: Stmt, names: Names) -> Stmt:
     """Return the loops of a kernel over its blocks and threads, around what each thread does."""
     axes = _Axes(name, body)
     body = _Gathered(name, axes, names).stmt(body)
@@ -139,7 +139,7 @@ class _Axes:
 class _Gathered(Rewriter):
     """Takes away the loops over blocks and threads, guards what only some of them do."""
 
-    def __init__(self, name: str, axes: _Axes, names: set[str]) -> None:
+    def __init__(self, name: str, axes: _Axes, names: Names) -> None:
         super().__init__()
         self.name = name
         self.axes = axes

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Expr, Load, Read
+from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import Rewriter
 from autotune.lowering.bounds import Bounds
@@ -45,7 +46,7 @@ class Layout:
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
         self._strides: dict[Tensor, list[Expr]] = {}
-        self._names: set[str] = set()
+        self._names = Names()
         self._flatten = _Flatten(self)
         self._declare_parameters(parameters)
         for stage in bounds.bodies:
@@ -104,14 +105,7 @@ class Layout:
 
     def unused(self, name: str) -> str:
         """Return `name`, numbered if another buffer has it and names are to be unique."""
-        if not self._unique:
-            return name
-        unused, count = name, 0
-        while unused in self._names:
-            count += 1
-            unused = f"{name}_{count}"
-        self._names.add(unused)
-        return unused
+        return self._names.unused(name) if self._unique else name
 
     def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
         """Return the buffer and the flat row-major index of an element."""

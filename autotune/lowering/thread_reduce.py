@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -43,8 +44,7 @@ class _Share(StmtRewriter):
     def __init__(self, function: Function) -> None:
         super().__init__()
         self._threads: dict[Var, Expr] = {}
-        self._names = {s.buffer.name for s in walk(function.body) if isinstance(s, Allocate)}
-        self._names |= {buffer.name for buffer in function.params}
+        self._names = Names.of_buffers(function)
 
     def visit_For(self, node: For) -> Stmt:
         if node.kind is not LoopKind.THREAD or not node.thread_tag.startswith("threadIdx"):
@@ -67,7 +67,7 @@ class _Share(StmtRewriter):
         for extent in self._threads.values():
             size = binary("*", size, extent)
         together = [
-            Buffer(self._unused(f"{r.name}.shared"), r.dtype, (size,), "shared")
+            Buffer(self._names.unused(f"{r.name}.shared"), r.dtype, (size,), "shared")
             for r in node.results
         ]
         own, other = self._place({}), self._place(over)
@@ -82,7 +82,7 @@ class _Share(StmtRewriter):
         )
         body = store_together(
             [Store(r, zero, value) for r, value in zip(node.results, combined, strict=True)],
-            self._unused,
+            self._names.unused,
         )
         for thread, var in over.items():
             if isinstance(var, Var):
@@ -98,11 +98,3 @@ class _Share(StmtRewriter):
         for var, extent in self._threads.items():
             place = binary("+", binary("*", place, extent), var)
         return substitute(place, others)
-
-    def _unused(self, name: str) -> str:
-        unused, count = name, 0
-        while unused in self._names:
-            count += 1
-            unused = f"{name}_{count}"
-        self._names.add(unused)
-        return unused

@@ -16,12 +16,7 @@ class KnobFeatures:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._categories = {
-            column: len(knob)
-            for knob in space.knobs
-            if not knob.numeric
-            for column in knob.column_names
-        }
+        self._categories = space.categories
         self.names: tuple[str, ...] = tuple(self._named_matrix(np.zeros(0, dtype=np.int64))[0])
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:

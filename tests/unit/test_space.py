@@ -44,6 +44,12 @@ def test_first_knob_is_the_most_significant_digit():
     assert space.positions([23]).tolist() == [[2, 3, 1]]
 
 
+def test_columns_of_positions_are_told_from_numbers():
+    space = Space([*small_space().knobs, ChoiceKnob("layout", ["nchw", "nhwc"]),
+                   ReorderKnob("order", ["i", "j", "k"])])  # fmt: skip
+    assert space.categories == {"fast": 2, "layout": 2, "order": 6}
+
+
 def test_index_of_takes_json_lists_for_tuples():
     assert small_space().index_of({"fast": True, "nt": 64, "tile": [2, 4]}) == 8 + 2 + 1
 

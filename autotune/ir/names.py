@@ -1,0 +1,30 @@
+"""Names that nothing else has, for buffers that passes add to a function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autotune.ir.stmt import Allocate, Function
+from autotune.ir.visitor import walk
+
+
+class Names:
+    """Names that are taken, and new ones, which are taken from then on."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    @classmethod
+    def of_buffers(cls, function: Function) -> Names:
+        """Return the names of a function's parameters and of what it allocates."""
+        allocated = (s.buffer for s in walk(function.body) if isinstance(s, Allocate))
+        return cls(buffer.name for buffer in (*function.params, *allocated))
+
+    def unused(self, name: str) -> str:
+        """Return `name`, numbered if it is taken."""
+        unused, count = name, 0
+        while unused in self._taken:
+            count += 1
+            unused = f"{name}_{count}"
+        self._taken.add(unused)
+        return unused
