@@ -20,6 +20,7 @@ from autotune.ir.expr import (
 from autotune.ir.ops import fold
 from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store, WarpReduce
 from autotune.ir.visitor import Rewriter, walk_expr
+from autotune.lowering.lane_guards import asked_once
 
 
 class Refusal(Exception):
@@ -64,7 +65,7 @@ class _Lanes(Rewriter):
 
     def __init__(self, var: Var, start: Expr, lanes: int, suffix: str) -> None:
         super().__init__()
-        self.lanes = lanes
+        self.var, self.start, self.lanes = var, start, lanes
         self.suffix = suffix
         self.masked = False
         self.lane = Var("lane", var.dtype)
@@ -98,6 +99,9 @@ class _Lanes(Rewriter):
         return self.rebuild_stmt(node)
 
     def visit_If(self, node: If) -> Stmt:
+        condition = asked_once(node.condition, self.var, self.start, self.lanes)
+        if condition is not node.condition:
+            node = If(condition, node.then, node.orelse)
         if self.expr(node.condition).lanes == 1:
             return self.rebuild_stmt(node)
         outer, self.masked = self.masked, True

@@ -1,0 +1,106 @@
+"""Conditions that all lanes of a vector answer alike: what stands under them needs no mask.
+
+Of ``x * 8 + lane < 40`` with 4 lanes: it says in which run of 8 elements a lane is, and all 4 are
+in the same one. So it is asked of the first lane only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from autotune.ir import dtypes
+from autotune.ir.expr import Binary, Call, Const, Expr, Not, Var
+from autotune.ir.ops import fold
+from autotune.ir.visitor import substitute, walk_expr
+
+
+class _Form(NamedTuple):
+    """An integer of the form ``modulus * z + scale * lane + base``, z the same in all lanes."""
+
+    modulus: int
+    scale: int
+    base: int
+
+
+def asked_once(condition: Expr, var: Var, start: Expr, lanes: int) -> Expr:
+    """Return a condition in which comparisons that lanes cannot tell apart are of the first lane.
+
+    Parameters
+    ----------
+    condition : Expr
+    var : Var
+        Has the values start, ..., start + lanes - 1, one in each lane.
+    start : Expr
+    lanes : int
+    """
+    return _Asked(var, start, lanes).condition(condition)
+
+
+class _Asked:
+    def __init__(self, var: Var, start: Expr, lanes: int) -> None:
+        self.var, self.start, self.lanes = var, start, lanes
+
+    def condition(self, node: Expr) -> Expr:
+        match node:
+            case Binary(op="and" | "or"):
+                a, b = self.condition(node.a), self.condition(node.b)
+                return node if a is node.a and b is node.b else fold(node.op, a, b)
+            case Not(a=a) | Call(name="likely", children=(a,)):
+                inner = self.condition(a)
+                return node if inner is a else node.with_children((inner,))
+            case Binary(op="<" | "<=" | ">" | ">=") if dtypes.is_index(node.a.dtype):
+                return substitute(node, {self.var: self.start}) if self._alike(node) else node
+            case _:
+                return node
+
+    def _alike(self, node: Binary) -> bool:
+        """Whether both sides differ by a number whose sign is that of ``modulus * z``, of all."""
+        a, b = self._form(node.a), self._form(node.b)
+        if a is None or b is None:
+            return False
+        above = 1 if node.op in ("<=", ">") else 0  # a <= b asks whether a - b - 1 < 0
+        apart = _sum(a, _scaled(b, -1))._replace(base=a.base - b.base - above)
+        return self._stays(apart, apart.modulus)
+
+    def _stays(self, form: _Form, run: int) -> bool:
+        """Whether all lanes are in the same run of so many numbers, which divides the modulus."""
+        first = form.base % run if run else 0
+        last = first + form.scale * (self.lanes - 1)
+        return bool(run) and 0 <= last < run
+
+    def _form(self, node: Expr) -> _Form | None:
+        match node:
+            case Const():
+                return _Form(0, 0, int(node.value))
+            case Var() if node is self.var:
+                start = self._form(self.start)
+                return start and start._replace(scale=start.scale + 1)
+            case Binary(op="+" | "-"):
+                a, b = self._form(node.a), self._form(node.b)
+                return a and b and _sum(a, b if node.op == "+" else _scaled(b, -1))
+            case Binary(op="*", b=Const() as c) | Binary(op="*", a=Const() as c):
+                other = self._form(node.a if node.b is c else node.b)
+                return other and _scaled(other, int(c.value))
+            case Binary(op="//" | "%", b=Const() as c) if c.value > 0:
+                return self._divided(node, int(c.value))
+        return None if any(part is self.var for part in walk_expr(node)) else _Form(1, 0, 0)
+
+    def _divided(self, node: Binary, c: int) -> _Form | None:
+        form = self._form(node.a)
+        if form is None:
+            return None
+        run = math.gcd(form.modulus, c)
+        if not self._stays(form, run):
+            return None
+        if node.op == "%":
+            return _Form(run, form.scale, form.base % run)
+        return _Form(1, 0, 0) if run < c else _Form(form.modulus // c, 0, form.base // c)
+
+
+def _scaled(form: _Form, factor: int) -> _Form:
+    return _Form(abs(form.modulus * factor), form.scale * factor, form.base * factor)
+
+
+def _sum(a: _Form, b: _Form) -> _Form:
+    return _Form(math.gcd(a.modulus, b.modulus), a.scale + b.scale, a.base + b.base)
