@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.cli.annotations import Json, Patience, Set, TargetText, TemplateName, Transfer
+from autotune.cli.groups import cache_app, features_app, records_app, replay_app
 from autotune.cli.lists import ListOptions
 
 app = typer.Typer(
@@ -17,55 +19,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mode=None)
 app.add_typer(records_app, name="records")
-cache_app = typer.Typer(help="Look into the cache of compiled code.", rich_markup_mode=None)
 app.add_typer(cache_app, name="cache")
-replay_app = typer.Typer(help="Run tuners on recorded measurements.", rich_markup_mode=None)
 app.add_typer(replay_app, name="replay")
-features_app = typer.Typer(help="Data sets of features for research.", rich_markup_mode=None)
 app.add_typer(features_app, name="features")
-
-_TemplateName = Annotated[
-    str,
-    typer.Argument(metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."),
-]
-_Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An argument of the template; repeat it."),
-]
-_Target = Annotated[
-    str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_Tuners = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tuner",
-        metavar="NAME ...",
-        help="model, random, grid, genetic, local, optuna:SAMPLER, kernel_tuner:STRATEGY.  "
-        "[model]",
-    ),
-]
-_Budget = Annotated[int, typer.Option(min=1, help="Measurements per run.")]
-_Repeats = Annotated[int, typer.Option(min=1, help="Runs, each with a seed of its own.")]
-_Seed = Annotated[int, typer.Option(min=0, help="Seed of the first run; others count on.")]
-_Batch = Annotated[int, typer.Option(min=1, help="Candidates a tuner is asked for at once.")]
-_Jobs = Annotated[int, typer.Option(min=1, help="Processes that run tuners side by side.")]
-_Plot = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Draw the curves into a picture.")
-]
-_Patience = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Stop when all further measurements are expected to gain less, such as 0.01.",
-    ),
-]
-_Transfer = Annotated[
-    list[str] | None,
-    typer.Option(metavar="LOG ...", help="Measurements of other sizes, operators or devices."),
-]
 
 
 def _print_version(wanted: bool) -> None:
@@ -128,8 +85,8 @@ def run(
             metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."
         ),
     ] = None,
-    set_: _Set = None,
-    target: _Target = "llvm",
+    set_: Set = None,
+    target: TargetText = "llvm",
     job: Annotated[
         str | None, _option("Tune the workloads of a TOML or YAML file.", "FILE")
     ] = None,
@@ -144,12 +101,12 @@ def run(
         str | None,
         _option("Stop at '0.9 of copy', '0.8 of peak', '200 GFLOPS' or '1.2 ms'.", "GOAL"),
     ] = None,
-    patience: _Patience = None,
+    patience: Patience = None,
     batch: Annotated[int | None, _option("Candidates asked for at once.  [8]", "N", min=1)] = None,
     tuner: Annotated[
         str, _option("model, random, grid, genetic, local or optuna:SAMPLER.", "TUNER")
     ] = "model",
-    transfer: _Transfer = None,
+    transfer: Transfer = None,
     log: Annotated[
         str | None, _option("Log of measurements.  [TEMPLATE.jsonl]", "FILE")
     ] = None,
@@ -203,11 +160,11 @@ def run(
 
 @app.command()
 def best(
-    template: _TemplateName,
+    template: TemplateName,
     log: Annotated[str, typer.Option(metavar="FILE", help="Log of measurements.")],
-    set_: _Set = None,
-    target: _Target = "llvm",
-    as_json: _Json = False,
+    set_: Set = None,
+    target: TargetText = "llvm",
+    as_json: Json = False,
 ) -> None:
     """Print the fastest configuration a log holds."""
     from autotune.cli.best import best_command
@@ -217,9 +174,9 @@ def best(
 
 @app.command()
 def build(
-    template: _TemplateName,
-    set_: _Set = None,
-    target: _Target = "llvm",
+    template: TemplateName,
+    set_: Set = None,
+    target: TargetText = "llvm",
     log: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Log whose best record to use.  [the default config]"),
@@ -242,7 +199,7 @@ def build(
 
 
 @app.command()
-def templates(as_json: _Json = False) -> None:
+def templates(as_json: Json = False) -> None:
     """List the named templates and their arguments."""
     from autotune.cli.templates import templates_command
 
@@ -251,9 +208,9 @@ def templates(as_json: _Json = False) -> None:
 
 @app.command()
 def show(
-    template: _TemplateName,
-    set_: _Set = None,
-    target: _Target = "llvm",
+    template: TemplateName,
+    set_: Set = None,
+    target: TargetText = "llvm",
     config: Annotated[
         int | None,
         typer.Option(min=0, metavar="INDEX", help="A configuration.  [the default one]"),
@@ -274,180 +231,9 @@ def show(
     show_command(template, set_ or [], target, config, asked, as_json)
 
 
-@replay_app.command("run", cls=ListOptions)
-def replay_run(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="Our log, an AutoTVM log, a Kernel Tuner cache or T4 results."
-        ),
-    ],
-    tuner: _Tuners = None,
-    budget: _Budget = 200,
-    repeats: _Repeats = 1,
-    seed: _Seed = 0,
-    batch: _Batch = 1,
-    jobs: _Jobs = 1,
-    as_json: _Json = False,
-    plot: _Plot = None,
-    patience: _Patience = None,
-    transfer: _Transfer = None,
-    workload: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which one, if the file holds several.")
-    ] = None,
-) -> None:
-    """Search one recorded space: nothing is built, nothing runs.
-
-    The space is the file's configurations; the share is that of the optimum, after so many
-    measurements.
-    """
-    from autotune.cli.replay import ReplayOptions, replay_run_command
-
-    options = ReplayOptions(
-        tuner or ["model"],
-        budget,
-        repeats,
-        seed,
-        batch,
-        jobs,
-        as_json,
-        plot,
-        patience,
-        transfer or [],
-        workload,
-    )
-    replay_run_command(file, options)
-
-
-@replay_app.command("compare", cls=ListOptions)
-def replay_compare(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of recorded files.")],
-    tuner: _Tuners = None,
-    budget: _Budget = 200,
-    repeats: _Repeats = 10,
-    seed: _Seed = 0,
-    batch: _Batch = 1,
-    jobs: _Jobs = 1,
-    as_json: _Json = False,
-    plot: _Plot = None,
-    patience: _Patience = None,
-    transfer: _Transfer = None,
-) -> None:
-    """Search every recorded space of a folder, and print the means.
-
-    Share of the optimum after so many measurements, share of runs that came within 5 % of it,
-    and measurements to get there.
-    """
-    from autotune.cli.replay import ReplayOptions, replay_compare_command
-
-    options = ReplayOptions(
-        tuner or ["model"],
-        budget,
-        repeats,
-        seed,
-        batch,
-        jobs,
-        as_json,
-        plot,
-        patience,
-        transfer or [],
-    )
-    replay_compare_command(folder, options)
-
-
-@records_app.command("summary")
-def records_summary(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Log of measurements.")],
-    as_json: _Json = False,
-) -> None:
-    """Print what a log holds, by workload and target."""
-    from autotune.cli.records import summary_command
-
-    summary_command(file, as_json)
-
-
-@features_app.command("export", cls=ListOptions)
-def features_export(
-    log: Annotated[
-        list[str],
-        typer.Option(
-            metavar="FILE ...", help="Our logs, AutoTVM logs, Kernel Tuner caches, T4 results."
-        ),
-    ],
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="What to write: a .parquet, .csv or .npz file."
-        ),
-    ],
-    layout: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME ...", help="Features: itervar, curve, knob, autotvm08.  [itervar]"
-        ),
-    ] = None,
-    with_programs: Annotated[
-        bool,
-        typer.Option(
-            "--with-programs", help="Add loops, steps, the source's hash and all repeats."
-        ),
-    ] = False,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE ...", help="Templates without a name, as file.py:function."),
-    ] = None,
-) -> None:
-    """Write logs and features as a table for pandas, one row per record.
-
-    Failures are rows, too. A schema file and a data card stand beside the table; the card counts
-    what is missing and why.
-    """
-    from autotune.cli.features import export_command
-
-    export_command(log, out, layout or ["itervar"], with_programs, template or [])
-
-
-@features_app.command("describe", cls=ListOptions)
-def features_describe(
-    template: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TEMPLATE", help="Whose columns.  [patterns that hold for all templates]"
-        ),
-    ] = None,
-    set_: _Set = None,
-    target: _Target = "llvm",
-    layout: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME ...", help="itervar, curve, knob, autotvm08.  [all of them]"),
-    ] = None,
-    as_json: _Json = False,
-) -> None:
-    """Explain every column of an export: name, dtype, unit, meaning."""
-    from autotune.cli.features import describe_command
-
-    describe_command(template, set_ or [], target, layout or [], as_json)
-
-
 @app.command()
-def doctor(context: typer.Context, as_json: _Json = False) -> None:
+def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check what is installed and which targets work here, and measure a small kernel."""
     from autotune.cli.doctor import doctor_command
 
     raise typer.Exit(doctor_command(context.find_root().command, as_json))
-
-
-@cache_app.command("info")
-def cache_info(as_json: _Json = False) -> None:
-    """Print where compiled code is kept, how much there is and how old it is."""
-    from autotune.cli.cache import info_command
-
-    info_command(as_json)
-
-
-@cache_app.command("clear")
-def cache_clear(as_json: _Json = False) -> None:
-    """Delete all compiled code that is kept; runs that go on meanwhile lose nothing."""
-    from autotune.cli.cache import clear_command
-
-    clear_command(as_json)

@@ -1,0 +1,31 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+TemplateName = Annotated[
+    str,
+    typer.Argument(metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An argument of the template; repeat it."),
+]
+TargetText = Annotated[
+    str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Patience = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Stop when all further measurements are expected to gain less, such as 0.01.",
+    ),
+]
+Transfer = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LOG ...", help="Measurements of other sizes, operators or devices."),
+]
