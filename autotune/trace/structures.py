@@ -107,10 +107,12 @@ class Structures:
 
     def of(self, values: Mapping[str, object]) -> Structure:
         """Return the structure of one configuration, tracing it if it is new."""
-        if self._latest is None or self._latest[0] != values:
-            found = self._find(values)
-            self._latest = dict(values), found
-        return self._latest[1]
+        latest = self._latest
+        if latest is not None and latest[0] == values:
+            return latest[1]
+        found = self._find(values)
+        self._latest = dict(values), found
+        return found
 
     def _find(self, values: Mapping[str, object]) -> Structure:
         if not self.untraceable:
