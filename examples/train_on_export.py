@@ -18,6 +18,7 @@ import xgboost
 from autotune.cost_model.metrics import rank_correlation, recall_at_k
 from autotune.dataset import load
 from autotune.errors import UsageError
+from records import RecordError
 
 Matrix = npt.NDArray[np.float32]
 Vector = npt.NDArray[np.float64]
@@ -37,6 +38,13 @@ class Model(Protocol):
 # %% Which columns are features, and which rows are for what
 
 
+def rows_with_features(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without those whose loops could not be had, if loops were asked for."""
+    if all(name.startswith("knob.") for name in frame.columns if ":" in name):
+        return frame
+    return frame[frame["features_missing"].isna()].reset_index(drop=True)
+
+
 def features_of(frame: pd.DataFrame) -> Matrix:
     """Return the columns that are features and vary, float32 (n, width)."""
     names = [name for name in frame.columns if ":" in name]
@@ -48,13 +56,14 @@ def features_of(frame: pd.DataFrame) -> Matrix:
 def splits_of(frame: pd.DataFrame, share: float = 0.2) -> dict[str, Split]:
     """Return the split of each row by workload and, if there are several devices, by device.
 
-    Where all workloads train, as they are few, a fixed part of the rows is held out instead.
+    Where the workloads are so few that all train, or none, a fixed part of the rows is held out
+    instead.
     """
     found = {}
     for name in ("split", "device_split"):
         if name in frame:
             found[name] = frame[name].astype(object).fillna("").to_numpy(np.str_)
-    if len(set(found["split"])) == 1:
+    if len(set(found["split"])) == 1 or "train" not in found["split"]:
         held = np.random.default_rng(0).random(len(frame)) < share
         del found["split"]
         found["rows"] = np.where(held, "test", "train")
@@ -122,13 +131,17 @@ def scores(
 def main(argv: Sequence[str] | None = None) -> None:
     """Load a data set, train the models on its training rows, print how well they rank."""
     words = sys.argv[1:] if argv is None else list(argv)
-    if not words:
-        sys.exit("usage: train_on_export.py DATA [K]")
+    if len(words) not in (1, 2) or not all(word.isdecimal() and int(word) for word in words[1:]):
+        sys.exit("usage: train_on_export.py DATA [K], K at least 1")
     k = int(words[1]) if len(words) > 1 else 10
-    frame = load(words[0])
-    frame = frame[frame["features_missing"].isna()].reset_index(drop=True)
+    try:
+        frame = rows_with_features(load(words[0]))
+    except (UsageError, RecordError) as error:
+        sys.exit(str(error))
     x, y = features_of(frame), frame["relative_throughput"].to_numpy(np.float64)
     print(f"{len(frame)} rows, {x.shape[1]} features that vary")
+    if not x.size:
+        sys.exit("there is nothing to learn from: export with --layout knob, or see the data card")
     makers: dict[str, Callable[[], Model]] = {"XGBoost": Trees, "Ridge": ridge}
     try:
         ridge()

@@ -87,6 +87,23 @@ def test_models_train_on_an_export_and_rank_every_split(
     assert ("scikit-learn is not installed: pip install" in printed) is not has_sklearn
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gone.npz"], "cannot read .*schema"),
+        (["data.npz", "0"], "usage"),
+        (["data.npz", "k"], "usage"),
+        (["loops.csv"], "nothing to learn from"),
+    ],
+)
+def test_what_models_cannot_train_on_is_told_in_one_line(words, said, data_set):
+    """None of the programs is here, so there are knobs, but no loops."""
+    export([data_set.with_name("log.jsonl")], data_set.with_name("loops.csv"))
+    example = runpy.run_path(str(ROOT / "examples" / "train_on_export.py"))
+    with pytest.raises(SystemExit, match=said):
+        example["main"]([str(data_set.with_name(words[0])), *words[1:]])
+
+
 def readme_block(part: str) -> str:
     blocks = re.findall(r"```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     return next(block for block in blocks if part in block)
