@@ -191,9 +191,9 @@ class RecordStore:
 
 
 def _lines_until(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """Yield the lines of the first `end` bytes."""
-    while file.tell() < end:
-        yield file.readline(end - file.tell())
+    """Yield the lines of the first `end` bytes, or fewer if the file has been cut meanwhile."""
+    while line := file.readline(end - file.tell()):
+        yield line
 
 
 def encode(records: Iterable[Record]) -> bytes:

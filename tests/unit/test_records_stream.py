@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import json
+import os
 
 import pytest
 
@@ -43,6 +44,15 @@ def test_a_stream_ends_where_the_log_ended_and_keeps_no_writer_waiting(store):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     store.append([make(99)])
     assert [first, *stream] == [make(index) for index in range(8)]
+
+
+def test_a_stream_of_a_log_that_is_cut_meanwhile_ends(store):
+    store.append(make(index) for index in range(8, 200))  # more than is read ahead
+    stream = store.stream()
+    next(stream)
+    os.truncate(store.path, 0)
+    with pytest.warns(match="is torn"):
+        assert len(list(stream)) < 199
 
 
 def test_lines_that_are_no_records_are_skipped_in_every_block(store):
