@@ -53,18 +53,22 @@ def pair(index: Expr, var: Var) -> Expr:
     Refusal
         If it is a vector already.
     """
-    return _Lanes(var, Const(0, var.dtype), 2, "").expr(index)
+    return _Lanes(var, Const(0, var.dtype), 2, "", first_two=True).expr(index)
 
 
 class _Lanes(Rewriter):
     """Rewrites statements and expressions.
 
     `masked` says whether a statement stands under a guard that not every iteration passes; `own`
-    maps buffers that each iteration allocates to one that holds those of all lanes.
+    maps buffers that each iteration allocates to one that holds those of all lanes. Where the first
+    two lanes stand for a loop of any length, conditions that they answer alike may part others.
     """
 
-    def __init__(self, var: Var, start: Expr, lanes: int, suffix: str) -> None:
+    def __init__(
+        self, var: Var, start: Expr, lanes: int, suffix: str, first_two: bool = False
+    ) -> None:
         super().__init__()
+        self.first_two = first_two
         self.var, self.start, self.lanes = var, start, lanes
         self.suffix = suffix
         self.masked = False
@@ -89,6 +93,10 @@ class _Lanes(Rewriter):
             return self.rebuild_stmt(node)
         if index.lanes != self.lanes:
             raise Refusal("a vector inside a vector")
+        if isinstance(value, Call) and value.name == "if_then_else":
+            test, *values = value.children
+            if test.lanes == 1:  # whole vectors are loaded, or none
+                return If(test, *(Store(buffer, index, self.wide(each)) for each in values))
         return Store(buffer, index, self.wide(value))
 
     def visit_For(self, node: For) -> Stmt:
@@ -99,7 +107,7 @@ class _Lanes(Rewriter):
         return self.rebuild_stmt(node)
 
     def visit_If(self, node: If) -> Stmt:
-        condition = asked_once(node.condition, self.var, self.start, self.lanes)
+        condition = self.asked(node.condition)
         if condition is not node.condition:
             node = If(condition, node.then, node.orelse)
         if self.expr(node.condition).lanes == 1:
@@ -125,6 +133,10 @@ class _Lanes(Rewriter):
         raise Refusal("lanes of a vector do not wait for one another")
 
     # -- expressions -------------------------------------------------------------------------------
+
+    def asked(self, condition: Expr) -> Expr:
+        """Return a condition asked of the first lane, as far as that answers for all."""
+        return asked_once(condition, self.var, self.start, self.lanes)
 
     def wide(self, node: Expr) -> Expr:
         """Return `node` over all lanes."""
@@ -185,7 +197,10 @@ class _Lanes(Rewriter):
         return Select(condition, self.wide(true), self.wide(false))
 
     def visit_Call(self, node: Call) -> Expr:
-        args = tuple(self.expr(arg) for arg in node.children)
+        args = node.children
+        if node.name == "if_then_else" and not self.first_two:
+            args = (self.asked(args[0]), *args[1:])
+        args = tuple(map(self.expr, args))
         if all(arg.lanes == 1 for arg in args):
             return node.with_children(args)
         if node.name == "if_then_else":

@@ -301,3 +301,28 @@ def test_a_loop_that_stays_one_is_noted_with_the_reason(
         "kept": 1, "not_vectorized": (("v", "all iterations write one element of C"),)
     }
     assert caplog.messages == ["loop v is not vectorized: all iterations write one element of C"]
+
+
+def test_a_value_that_all_lanes_have_or_none_is_loaded_as_a_vector() -> None:
+    x = Var("x")
+
+    def padded(v: Var) -> Stmt:
+        place = x * 4 + v
+        value = Call("if_then_else", (place < 12, Load(A, place), Const(0.0, "float32")), "float32")
+        return Store(C, place, value)
+
+    loop = For(x, Const(6, "int32"), LoopKind.SERIAL, vector_loop(padded, 4))
+    (branch,) = [s for s in walk(transformed(loop)) if isinstance(s, If)]
+    assert branch.condition.lanes == 1
+    assert isinstance(branch.then, Store)
+    assert isinstance(branch.then.value, Load)
+
+
+def test_a_place_that_differs_further_on_is_no_place_of_all_lanes() -> None:
+    """The first two iterations write one element; the fifth and sixth another one."""
+
+    def body(v: Var) -> Stmt:
+        place = Call("if_then_else", (ops.binary("<", v, 4), Const(3, "int32"), v), "int32")
+        return Store(C, place, Load(C, place) + Load(A, v))
+
+    assert serial(transformed(vector_loop(body)))

@@ -61,20 +61,30 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     cfg.add_constraint((k % fetch == 0) & (n % fetch == 0), "rows are whole numbers of vectors")
 
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
-    turned = te.compute((k, m), lambda kk, i: A[i, kk], name="A.turned")
-    kk = te.reduce_axis((0, k), name="k")
-    rounded = dtypes.accumulator(dtype) != dtype
-    T = te.compute(
-        (m, n),
-        lambda i, j: te.sum(turned[kk, i] * B[kk, j], axis=kk),
-        name="T" if rounded else "C",
+    # Tiles that stick out are filled with zeros, so that what is done with them has no guards.
+    tile_m, tile_n = threads_m * own_m * virtual_m, threads_n * own_n * virtual_n
+    rows, columns, steps = (
+        te.ceildiv(size, tile) * tile for size, tile in ((m, tile_m), (n, tile_n), (k, depth))
     )
-    C = te.compute((m, n), lambda i, j: T[i, j].astype(dtype), name="C") if rounded else T
+    zero = te.const(0, dtype)
+    turned = te.compute(
+        (steps, rows),
+        lambda kk, i: te.if_then_else(te.all(kk < k, i < m), A[i, kk], zero),
+        name="A.shared",
+    )
+    filled = te.compute(
+        (steps, columns),
+        lambda kk, j: te.if_then_else(te.all(kk < k, j < n), B[kk, j], zero),
+        name="B.shared",
+    )
+    kk = te.reduce_axis((0, steps), name="k")
+    total = te.compute(
+        (rows, columns), lambda i, j: te.sum(turned[kk, i] * filled[kk, j], axis=kk), name="T"
+    )
+    C = te.compute((m, n), lambda i, j: total[i, j].astype(dtype), name="C")
 
     s = te.create_schedule(C.op)
-    columns = s.cache_read(B, "shared", [T])
-    in_registers = [s.cache_read(tile, "local", [T]) for tile in (turned, columns)]
-    total = T if rounded else s.cache_write(C, "local")
+    in_registers = [s.cache_read(tile, "local", [total]) for tile in (turned, filled)]
     by, vy, ty, i = _tiled(s[C], C.op.axis[0], virtual_m, threads_m, own_m)
     bx, vx, tx, j = _tiled(s[C], C.op.axis[1], virtual_n, threads_n, own_n)
     s[C].reorder(by, bx, vy, vx, ty, tx, i, j)
@@ -85,10 +95,10 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     outer, inner = s[total].split(total.op.reduce_axis[0], factor=depth)
     s[total].reorder(outer, inner, *total.op.axis)
 
-    s[turned].set_scope("shared")
-    s[turned].storage_align(turned.op.axis[0], virtual_m * threads_m * own_m, pad)
+    s[turned].storage_align(turned.op.axis[0], tile_m, pad)
     along_k = tuple(reversed(turned.op.axis))
-    for tile, axes in ((turned, along_k), (columns, columns.op.axis)):
+    for tile, axes in ((turned, along_k), (filled, filled.op.axis)):
+        s[tile].set_scope("shared")
         s[tile].compute_at(s[total], outer)
         _fetched(s[tile], axes, {"threadIdx.x": threads_n, "threadIdx.y": threads_m}, fetch)
         if ahead:
