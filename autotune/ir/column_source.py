@@ -44,7 +44,7 @@ class ColumnSource:
 
     def root(self, expr: Expr) -> int | bool | None:
         """Write the evaluation of an expression; return its value if that is constant."""
-        for node in operands_first(expr, lambda node: node.children):
+        for node in operands_first(expr, self._unseen):
             self.intervals.bounds(node)
             self._undefined(node)
         value = self._constant(expr)
@@ -52,7 +52,7 @@ class ColumnSource:
             return bool(value) if expr.dtype == dtypes.BOOL else value
         if not self.names:
             raise IRError(f"`{excerpt(expr)}` divides by zero")
-        for node in operands_first(expr, self._operands):
+        for node in operands_first(expr, self._unwritten):
             self._value(node)
         name = self._value(expr)
         target = f"o{self.targets}"
@@ -65,6 +65,12 @@ class ColumnSource:
                 return None
         self.steps.append((f"copyto({target}, {{0}})", (name,), None, False))
         return None
+
+    def _unseen(self, node: Expr) -> Sequence[Expr]:
+        return [child for child in node.children if child not in self.maybe_undefined]
+
+    def _unwritten(self, node: Expr) -> Sequence[Expr]:
+        return [child for child in self._operands(node) if child not in self.done]
 
     def _literal(self, value: float | bool) -> str:
         key = type(value), value

@@ -50,14 +50,15 @@ class Intervals:
 
     def bounds(self, node: Expr) -> Bounds:
         """Return the bounds of `node`, however deep it is."""
-        if node not in self._memo:
-            for part in operands_first(node, self._unknown):
-                if part not in self._memo:
-                    self._memo[part] = _in_type(self._of(part), part.dtype)
-        return self._memo[node]
+        found = self._memo.get(node)
+        if found is None:
+            for part in operands_first(node, self._unknown) if self._unknown(node) else (node,):
+                found = self._memo[part] = _in_type(self._of(part), part.dtype)
+        assert found is not None
+        return found
 
-    def _unknown(self, node: Expr) -> tuple[Expr, ...]:
-        return tuple(child for child in node.children if child not in self._memo)
+    def _unknown(self, node: Expr) -> list[Expr]:
+        return [child for child in node.children if child not in self._memo]
 
     def _of(self, node: Expr) -> Bounds:
         if node.lanes != 1 or dtypes.is_float(node.dtype):

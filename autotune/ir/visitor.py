@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -61,7 +61,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
         stack.extend(reversed(node.children))
 
 
-def operands_first(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Expr]:
+def operands_first(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
     """Yield the nodes that `root` needs, each once and after its operands, however deep."""
     seen: set[int] = set()
     stack = [(root, False)]

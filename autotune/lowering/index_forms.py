@@ -71,8 +71,8 @@ def is_knob_only(node: Expr) -> bool:
 class Logic:
     """Conditions and choices over knobs, decided where the knobs' ranges decide them."""
 
-    def __init__(self) -> None:
-        self._intervals = Intervals()
+    def __init__(self, intervals: Intervals | None = None) -> None:
+        self._intervals = intervals or Intervals()
 
     def compare(self, op: str, a: Expr, b: Expr) -> Expr:
         """Return `a op b`; equal parts of both cancel."""
@@ -105,8 +105,8 @@ class Logic:
 class Forms:
     """Makes the forms of integer expressions in the loops that have been entered."""
 
-    def __init__(self) -> None:
-        self.logic = Logic()
+    def __init__(self, intervals: Intervals | None = None) -> None:
+        self.logic = Logic(intervals)
         self._last: dict[Var, Expr | None] = {}
         self._known: dict[Expr, Form] = {}
         self._atoms: dict[object, Division] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Knob, Load, Select, Var
 from autotune.ir.stmt import For, If, LoopKind, Stmt, Store, ThreadReduce
-from autotune.ir.visitor import child_stmts, walk_expr
+from autotune.ir.visitor import child_stmts
 from autotune.lowering.strides import ABSENT, Amount, Analysis, Touch
 from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number
 
@@ -68,6 +68,7 @@ class NestWalk:
         self._open: list[int] = []
         self._numbers: dict[str, int] = {}
         self._virtual: set[Var] = set()
+        self._held: dict[Expr, tuple[bool, bool]] = {}
         self._stmt(body)
 
     def amounts(self) -> list[Amount]:
@@ -129,7 +130,7 @@ class NestWalk:
 
     def _condition(self, condition: Expr) -> None:
         """Walk a condition on data; guards on loops do not count."""
-        if any(isinstance(part, Load) for part in walk_expr(condition)):
+        if self._reads(condition):
             self._expr(condition)
 
     def _loop(self, loop: For) -> None:
@@ -164,7 +165,23 @@ class NestWalk:
         touches = tuple(found.get(self._rows[row].var, ABSENT) for row in self._open)
         self._accesses.append(_Access(buffer, number, tuple(self._open), touches, is_store))
 
+    def _reads(self, node: Expr) -> bool:
+        """Whether an expression reads memory."""
+        return self._holds(node)[0]
+
+    def _holds(self, node: Expr) -> tuple[bool, bool]:
+        """Return whether an expression holds loads, and whether it holds floats."""
+        found = self._held.get(node)
+        if found is None:
+            parts = [self._holds(child) for child in node.children]
+            loads = isinstance(node, Load) or any(part[0] for part in parts)
+            floats = dtypes.is_float(node.dtype) or any(part[1] for part in parts)
+            found = self._held[node] = loads, floats
+        return found
+
     def _expr(self, node: Expr) -> None:
+        if not any(self._holds(node)):
+            return  # loop variables and knobs, of which most of an index is made
         if isinstance(node, Load):
             self._access(node.buffer, node.index, is_store=False)
         elif isinstance(node, Binary) and dtypes.is_float(node.dtype):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 from autotune.ir.expr import Binary, Const, Expr, Var
+from autotune.ir.intervals import Intervals
 from autotune.ir.ops import binary, const, select
 from autotune.lowering.index_forms import (
     FALSE,
@@ -59,8 +60,8 @@ class Analysis(Protocol):
 class FormAnalysis:
     """Reads a function as it is lowered, for all values of its knobs."""
 
-    def __init__(self) -> None:
-        self._forms = Forms()
+    def __init__(self, intervals: Intervals | None = None) -> None:
+        self._forms = Forms(intervals)
         self._known: dict[Expr, dict[Var, Touch]] = {}
 
     def enter(self, var: Var, extent: Expr) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from autotune.errors import LoweringError
 from autotune.ir.columns import ColumnProgram
 from autotune.ir.expr import Expr, Knob
-from autotune.ir.intervals import interval
+from autotune.ir.intervals import Intervals
 from autotune.ir.ops import const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import Function
@@ -75,12 +75,13 @@ class LoopNestPlan:
     """
 
     def __init__(self, function: Function) -> None:
-        self._walk = NestWalk(function.body, FormAnalysis())
+        intervals = Intervals()
+        self._walk = NestWalk(function.body, FormAnalysis(intervals))
         self._constants: dict[Expr, Number] = {}
         exprs: dict[Expr, None] = {}
         for amount in self._walk.amounts():
             if isinstance(amount, Expr):
-                low, high = interval(amount)
+                low, high = intervals.bounds(amount)
                 if low == high:
                     self._constants[amount] = low
                 else:

@@ -57,6 +57,13 @@ def test_only_float_arithmetic_is_counted_and_division_by_a_constant_multiplies(
     assert (loop.add, loop.mul, loop.div) == (1, 2, 1)
 
 
+def test_float_arithmetic_inside_an_index_counts_too():
+    a = te.placeholder((8,), name="A")
+    c = te.compute((8,), lambda i: a[(i.astype("float32") * 0.5).astype("int32")], name="C")
+    (loop,) = loop_nest(lowered(c, args=[a, c])).loops
+    assert (loop.add, loop.mul, loop.div) == (0, 1, 0)
+
+
 def test_thread_axes_are_annotated_and_two_kernels_have_rows_of_their_own():
     a = te.placeholder((64,), name="A")
     b = te.compute((64,), lambda i: a[i] + 1.0, name="B")
