@@ -126,13 +126,14 @@ class KnobLayout:
     def __init__(
         self, numbers: Mapping[str, bool], categories: Mapping[str, Sequence[str]]
     ) -> None:
-        self._numbers = dict(numbers)
-        self._places: dict[str, int] = {}
+        self._taken: dict[str, None] = {}
+        self._values: dict[str, int] = {}
+        self._logarithms: dict[str, int] = {}
         self._texts: dict[tuple[str, str], tuple[int, float]] = {}
-        for part, is_flag in self._numbers.items():
-            self._place(part)
+        for part, is_flag in numbers.items():
+            self._values[part] = self._place(part)
             if not is_flag:
-                self._place(f"{part}/log2")
+                self._logarithms[part] = self._place(f"{part}/log2")
         one_hot: set[int] = set()
         for part, texts in categories.items():
             if len(texts) > ONE_HOT_LIMIT:
@@ -143,11 +144,17 @@ class KnobLayout:
                     place = self._place(f"{part}={text}")
                     self._texts[part, text] = place, 1.0
                     one_hot.add(place)
-        self.names = tuple(self._places)
-        self._lacking = [0.0 if place in one_hot else np.nan for place in self._places.values()]
+        self.names = tuple(self._taken)
+        self._lacking = [0.0 if k in one_hot else np.nan for k in range(len(self.names))]
 
     def _place(self, name: str) -> int:
-        return self._places.setdefault(name, len(self._places))
+        """Return the place of one more column; a name that is taken gets a number."""
+        free, count = name, 1
+        while free in self._taken:
+            count += 1
+            free = f"{name}#{count}"
+        self._taken[free] = None
+        return len(self._taken) - 1
 
     def matrix(self, configs: Sequence[Mapping[str, object]]) -> npt.NDArray[np.float32]:
         """Return the features of configurations, float32 (n, len(names)).
@@ -166,14 +173,12 @@ class KnobLayout:
                     if isinstance(value, str):
                         place, number = self._texts[part, value]
                     else:
-                        place, number = self._places[part], _float(value)
+                        place, number = self._values[part], _float(value)
                 except KeyError:
                     raise FeatureError(f"no column for knob {part!r} = {value!r}") from None
                 row[place] = number
-        for part, is_flag in self._numbers.items():
-            if not is_flag:
-                column = out[:, self._places[part]]
-                out[:, self._places[f"{part}/log2"]] = signed_log2(column)
+        for part, place in self._logarithms.items():
+            out[:, place] = signed_log2(out[:, self._values[part]])
         with np.errstate(over="ignore"):
             return out.astype(np.float32)
 

@@ -387,9 +387,10 @@ class Structures:
 
     def _give_up(self, reason: str, place: str) -> None:
         self.untraceable, self._latest = reason, None
+        why = reason.removeprefix("template: ").removesuffix(f" ({place})")
         warnings.warn(
             f"template {self.name!r} cannot be traced, so each configuration is lowered on its "
-            f"own, which is slower: {reason.removeprefix('template: ')} [{place}]",
+            f"own, which is slower: {why} [{place}]",
             TracingWarning,
             stacklevel=2,
         )

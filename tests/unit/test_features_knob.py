@@ -111,6 +111,16 @@ def test_a_knob_that_is_a_flag_here_and_a_number_there_has_one_column():
     assert layout.matrix([{"u": True}, {"u": 3}])[:, 0].tolist() == [1, 3]
 
 
+def test_knobs_whose_columns_would_share_a_name_have_columns_of_their_own():
+    values = {"x": 3, "x/log2": 7, "a": "b", "a=b": 5}
+    survey = KnobSurvey()
+    survey.add(values)
+    layout = survey.layout()
+    row = dict(zip(layout.names, layout.matrix([values])[0].tolist(), strict=True))
+    assert (row["x"], row["x/log2"], row["x/log2#2"]) == (3, 2, 7)
+    assert (row["a=b"], row["a=b#2"]) == (5, 1)
+
+
 def test_a_number_beyond_all_floats_is_infinite():
     values = {"seed": 10**400, "low": -(10**50)}
     layout = layout_of(values)
