@@ -20,7 +20,7 @@ def misfit(role: str, op: str, body: Mapping[str, Any]) -> str | None:
     role : str
         Who answers: "build" or "run".
     op : str
-        What was asked: "open", "build", "run" or "ceiling".
+        What was asked: "open", "build", "run", "ceiling" or "baseline".
     body : mapping
         The JSON object that came.
     """
@@ -104,4 +104,5 @@ _ANSWERS: dict[str, dict[str, Check]] = {
         "noise": _is_number_or_none,
     },
     "ceiling": {"ceiling": _is_ceiling},
+    "baseline": {"baseline": lambda value: value is None or _are_costs(value)},
 }

@@ -27,7 +27,7 @@ from autotune.measure.result import (
     MeasureResult,
     StillWanted,
 )
-from autotune.measure.workshop import Job, Workshop
+from autotune.measure.workshop import Job, Workshop, opening_seconds
 from autotune.runtime.threads import thread_count
 from autotune.target import Target
 
@@ -151,14 +151,26 @@ class LocalMeasurer:
             If no worker gets as far as that.
         """
         told = self._workshop.ceiling(CEILING_TIMEOUT_S)
-        if not isinstance(told.outcome, Message):
-            raise AutotuneError(f"the machine's ceiling was not measured: {told.outcome}")
-        answer = told.outcome.body
-        if "error" in answer:
-            raise AutotuneError(
-                f"the machine's ceiling was not measured: {answer['error']['message']}"
-            )
-        return Ceiling.from_json(answer["ceiling"])
+        return Ceiling.from_json(_answered(told, "the machine's ceiling")["ceiling"])
+
+    def baseline(self) -> tuple[float, ...] | None:
+        """Time the template's reference on the same inputs, as candidates are timed.
+
+        Returns
+        -------
+        tuple of float or None
+            Seconds per call, one number per repeat; None if there is no reference.
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If it cannot be timed.
+        """
+        told = self._workshop.baseline(opening_seconds(self.timeout_s, None))
+        costs_s = _answered(told, "the reference")["baseline"]
+        return None if costs_s is None else tuple(costs_s)
 
     def measure(
         self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
@@ -248,6 +260,16 @@ _ENDS = {
     "build": ("building", MeasureErrorNo.COMPILE_HOST, MeasureErrorNo.BUILD_TIMEOUT),
     "run": ("running", MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT),
 }
+
+
+def _answered(told: Told, what: str) -> Mapping[str, Any]:
+    """Return a runner's answer; AutotuneError that says what was not measured if there is none."""
+    if not isinstance(told.outcome, Message):
+        raise AutotuneError(f"{what} was not measured: {told.outcome}")
+    answer = told.outcome.body
+    if "error" in answer:
+        raise AutotuneError(f"{what} was not measured: {answer['error']['message']}")
+    return answer
 
 
 def _ended(told: Told, timeout_s: float) -> MeasureResult:

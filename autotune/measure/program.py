@@ -12,9 +12,9 @@ from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.expr import Reduce
+from autotune.ir import expr as ir
 from autotune.ir.interpreter import evaluate
-from autotune.ir.visitor import walk_expr
+from autotune.ir.visitor import operands_first, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.binary import Binary
@@ -80,13 +80,24 @@ class Program:
     def accumulator(self) -> str | None:
         """Return the least precise float type that a reduction rounds to, if there is one."""
         nodes = (node for op in self.operations() for body in op.body for node in walk_expr(body))
-        reductions = (node for node in nodes if isinstance(node, Reduce))
+        reductions = (node for node in nodes if isinstance(node, ir.Reduce))
         found = (node.dtype for node in reductions if node.combiner.name not in ("min", "max"))
         return max(filter(dtypes.is_float, found), key=dtypes.epsilon, default=None)
 
     def work(self) -> int:
         """Return the number of elements computed, every term of a reduction counted."""
         return sum(self._product((*op.axis, *op.reduce_axis)) for op in self.operations())
+
+    def arithmetic(self) -> int:
+        """Return how often operators and functions are applied to elements, indices left out.
+
+        Each term of a reduction is one operation more; casts and conditions count as none.
+        """
+        return sum(
+            self._product((*op.axis, *op.reduce_axis)) * _operators(body)
+            for op in self.operations()
+            for body in op.body
+        )
 
     def compiled(self, target: Target) -> Binary:
         """Return the program, unscheduled: inputs, then outputs, which it writes."""
@@ -97,3 +108,49 @@ class Program:
 
     def _product(self, axes: Sequence[Any]) -> int:
         return math.prod(int(evaluate(axis.dom.extent)) for axis in axes)
+
+
+def float_operations(task: Task) -> float | None:
+    """Return the operations of one run: those that the template states, else those of its formula.
+
+    Returns
+    -------
+    float or None
+        None of a template that only moves elements, and of a kernel as text that states none.
+
+    Raises
+    ------
+    UsageError
+        If the template's count fails.
+    """
+    if task.flops is not None:
+        return task.flops
+    if task.structure(task.default_index).schedule is None:
+        return None
+    return float(Program.of(task).arithmetic()) or None
+
+
+def _operators(body: ir.Expr) -> int:
+    """Count operators and functions of an element's formula, each once however often it is used."""
+    nodes = operands_first(body, _computed_from)
+    return sum(_is_arithmetic(node) for node in nodes)
+
+
+def _is_arithmetic(node: ir.Expr) -> bool:
+    if isinstance(node, ir.Call):
+        return node.name not in ("if_then_else", "likely")
+    return isinstance(node, ir.Reduce) or (isinstance(node, ir.Binary) and node.op in ir.ARITHMETIC)
+
+
+def _computed_from(node: ir.Expr) -> Sequence[ir.Expr]:
+    """Return the values that a value is computed from; neither indices nor conditions."""
+    match node:
+        case ir.Read():
+            return ()
+        case ir.Reduce(sources=sources):
+            return sources
+        case ir.Select(true=true, false=false):
+            return (true, false)
+        case ir.Call(name="if_then_else", children=(_, *values)):
+            return values
+    return node.children

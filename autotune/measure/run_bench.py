@@ -5,9 +5,9 @@ The inputs stay drawn and the right answer known from one candidate to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,7 @@ class RunBench:
         seed: int,
     ) -> None:
         self.policy = policy
+        self._reference = reference
         self._seed = seed
         self._subject = subject
         self._target = Target.of(subject.target).host
@@ -132,6 +133,25 @@ class RunBench:
         if self.policy.flush == "off":
             touched = float(sum(array.nbytes for array in self._buffers.arrays))
         return measure_ceiling(self._target, kinds, touched)
+
+    def baseline(self) -> tuple[float, ...] | None:
+        """Time the reference itself, as candidates are timed; None if there is none.
+
+        NumPy's own functions write into the outputs, as candidates do; what others return counts
+        when it lies in memory like an output: a view of the inputs is copied.
+
+        Returns
+        -------
+        tuple of float
+            Seconds per call, one number per repeat.
+        """
+        if self._reference is None:
+            return None
+        call = _reference_call(self._reference, self._buffers.inputs, self._buffers.outputs)
+        with np.errstate(all="ignore"):
+            call()
+            flush = self._flush if self.policy.flush == "repeats" else None
+            return time_kernel(call, self.policy, None, flush).costs_s
 
     def run(self, kernel: Kernel, incumbent_s: float | None = None) -> Ran:
         """Check and time a candidate.
@@ -208,3 +228,18 @@ class RunBench:
             f"largest error {verdict.max_error:.3g} (tolerance {verdict.tolerance:.2g}); "
             f"first at [{where}]: {output[place]} instead of {check.expected[place]}"
         )
+
+
+def _reference_call(
+    reference: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array]
+) -> Callable[[], object]:
+    """Return a call of a reference that leaves whole outputs in memory."""
+    if isinstance(reference, np.ufunc):
+        return partial(reference, *inputs, out=tuple(outputs))
+
+    def call() -> None:
+        found = reference(*inputs)
+        for array in found if isinstance(found, list | tuple) else [found]:
+            np.ascontiguousarray(array)
+
+    return call

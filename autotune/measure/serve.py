@@ -117,13 +117,14 @@ class Builder:
 
 
 class Runner:
-    """Answers "open", "run" and "ceiling"."""
+    """Answers "open", "run", "ceiling" and "baseline"."""
 
     def __init__(self) -> None:
         self.operations = {
             "open": _refusing(self._open),
             "run": self._run,
             "ceiling": self._ceiling,
+            "baseline": self._baseline,
         }
         self._bench: RunBench | None = None
 
@@ -156,6 +157,10 @@ class Runner:
     def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
         return Message({"ceiling": self._bench.ceiling().to_json()})
+
+    def _baseline(self, _request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        return Message({"baseline": self._bench.baseline()})
 
 
 def _with_binary(body: dict[str, Any], binary: Binary | None) -> Message:

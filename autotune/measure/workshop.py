@@ -168,8 +168,15 @@ class Workshop:
 
     def ceiling(self, timeout_s: float) -> Told:
         """Have a runner measure what the machine can do, with nothing else going on."""
+        return self._ask_alone("ceiling", timeout_s)
+
+    def baseline(self, timeout_s: float) -> Told:
+        """Have a runner time the reference, with nothing else going on."""
+        return self._ask_alone("baseline", timeout_s)
+
+    def _ask_alone(self, op: str, timeout_s: float) -> Told:
         self.build([])
-        return self._ask_runner("ceiling", {}, timeout_s)
+        return self._ask_runner(op, {}, timeout_s)
 
     def _ask_runner(
         self,

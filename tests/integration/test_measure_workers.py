@@ -133,8 +133,9 @@ def test_a_nursery_that_was_started_before_is_used_and_ended():
     assert not pids("nurse") | pids("keep")
 
 
-def test_the_ceiling_is_measured_without_any_candidate():
+def test_ceiling_and_baseline_are_measured_without_any_candidate():
     with LocalMeasurer(NAPPING, {}, "llvm", QUICK) as measurer:
+        assert len(measurer.baseline()) == QUICK.repeats
         ceiling = measurer.ceiling()
         assert ceiling.copy_bytes_s > 0
         assert ceiling.peak_flops["float32"] > 0

@@ -24,6 +24,8 @@ CEILING = {"ceiling": {"peak_flops": {"float32": 1e9}, "copy_bytes_s": 1e9}}
         ("run", "run", RAN),
         ("run", "run", ERROR),
         ("run", "ceiling", CEILING),
+        ("run", "baseline", {"baseline": [1e-3]}),
+        ("run", "baseline", {"baseline": None}),
     ],
 )
 def test_an_answer_fits_and_one_that_lacks_a_key_or_has_one_too_many_does_not(role, op, body):
@@ -53,6 +55,7 @@ def test_an_answer_fits_and_one_that_lacks_a_key_or_has_one_too_many_does_not(ro
         ("build", "build", {**BUILT, "binary": "no"}, "binary"),
         ("run", "ceiling", {"ceiling": {"peak_flops": {}, "copy_bytes_s": 0.0}}, "ceiling"),
         ("run", "ceiling", {"ceiling": {"copy_bytes_s": 1.0}}, "ceiling"),
+        ("run", "baseline", {"baseline": []}, "baseline"),
     ],
 )
 def test_an_answer_with_a_wrong_value_is_none(role, op, body, wrong):

@@ -21,7 +21,7 @@ from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import Built, CandidateError, Subject, describe
 from autotune.measure.noise import NOISY
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.program import Program
+from autotune.measure.program import Program, float_operations
 from autotune.measure.reference import expected_outputs
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.binary import Binary
@@ -238,6 +238,41 @@ def test_the_ceiling_is_that_of_the_workloads_types_and_bytes(monkeypatch):
         (Target("llvm"), ["float32"], 192.0),
         (Target("llvm"), ["float32"], None),
     ]
+
+
+def test_the_baseline_is_the_reference_writing_as_candidates_do():
+    given = run_bench(elementwise(lambda x: -x, np.negative), QUICK)
+    (output,) = given._buffers.outputs
+    output[...] = 7
+    assert len(given.baseline()) == 2
+    np.testing.assert_array_equal(output, -given._buffers.inputs[0])
+    assert min(run_bench(increment(), QUICK).baseline()) > 0
+    assert run_bench(elementwise(lambda x: -x, None), QUICK).baseline() is None
+
+
+def test_a_reference_that_returns_a_view_is_timed_with_the_copy_of_it(monkeypatch):
+    copied = []
+    plain = np.ascontiguousarray
+    monkeypatch.setattr(np, "ascontiguousarray", lambda a: copied.append(a.shape) or plain(a))
+    bench = run_bench(elementwise(lambda x: x * 1.0, lambda a: a[:]), QUICK)
+    bench.baseline()
+    assert set(copied) == {(24,)}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "count"),
+    [
+        ("broadcast_add", {"n": 8}, 64),
+        ("matmul", {"m": 4, "n": 5, "k": 6}, 240),
+        ("softmax", {"m": 2, "n": 5}, 70),  # max; -, exp, +; -, exp, /
+    ],
+)
+def test_operations_are_counted_from_the_definition(name, args, count):
+    assert float_operations(Task.from_reference(name, args, "cuda")) == count
+
+
+def test_what_computes_nothing_has_no_operations():
+    assert float_operations(Task.from_reference("transpose", {"m": 2, "n": 3}, "cuda")) is None
 
 
 def test_a_kernel_that_is_right_only_at_first_is_wrong():
