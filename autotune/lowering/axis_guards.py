@@ -14,23 +14,22 @@ from autotune.ir.stmt import If, Stmt
 from autotune.lowering.bounds import Bounds, at_least_one
 from autotune.schedule.relations import Fuse, Split, is_over_knobs
 from autotune.schedule.stage import Stage
-from autotune.te.tensor import ComputeOp
 
 
 def stage_guards(
     stage: Stage, bounds: Bounds, values: Mapping[Var, Expr], skip_reduce: bool = False
 ) -> list[Expr]:
     """Return the conditions under which an iteration is one that the stage needs."""
-    op = stage.op
-    assert isinstance(op, ComputeOp)
     guards = []
     for axis, value, exact in _split_values(stage, bounds):
         if skip_reduce and axis.kind is AxisKind.REDUCE:
             continue
         guards.append(binary("or", exact, below(value, bounds.ranges[axis].extent)))
-    for axis in op.axis:
+    for axis in stage.op.axis:
         span, dom = bounds.ranges[axis], axis.dom
         assert dom is not None
+        if stage.cell is not None and bounds.are_steps(stage.cell, span, dom):
+            continue
         whole = binary("and", _same(span.min, dom.min), _same(span.extent, dom.extent))
         value = values[axis.var]
         guards.append(binary("or", whole, binary("<=", const(0), value)))
@@ -61,7 +60,7 @@ def _split_values(stage: Stage, bounds: Bounds) -> list[tuple[IterVar, Expr, Exp
             values[relation.inner] = binary("%", fused, inner)
             # A guard on the fused axis keeps both of these within their extents.
             exact[relation.outer] = exact[relation.inner] = const(True)
-    return [(axis, values[axis], exact[axis]) for axis in stage.all_axes]
+    return [(axis, values[axis], exact[axis]) for axis in stage.all_axes if axis in values]
 
 
 def _same(size: Expr, other: Expr) -> Expr:

@@ -12,7 +12,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
-from autotune.ir.poly import normal
+from autotune.ir.poly import add, normal, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
 from autotune.ir.visitor import free_vars, reads, substitute
@@ -28,6 +28,7 @@ from autotune.lowering.regions import Interval, Relaxer, as_index, union
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Tensor
 
 Ranges = dict[IterVar, Range]
@@ -63,18 +64,23 @@ class Bounds:
     # -- one stage -------------------------------------------------------------------------
 
     def _infer(self, stage: Stage) -> None:
-        op = stage.op
-        assert isinstance(op, ComputeOp)
         refuse_repeated_axes(stage)
         if not self._for_autotvm08:
             refuse_nested_parallel(stage)
             refuse_nested_vectors(stage)
-        for axis, span in zip(op.axis, self._region(stage, op), strict=True):
-            self.ranges[axis] = span
-        for axis in op.reduce_axis:
+        op = stage.op
+        if isinstance(op, ComputeOp):
+            for axis, span in zip(op.axis, self._region(stage, op), strict=True):
+                self.ranges[axis] = span
+        for axis in (op.scan_axis,) if isinstance(op, ScanOp) else op.reduce_axis:
             assert axis.dom is not None
             self.ranges[axis] = axis.dom
         self._pass_down(stage)
+
+    def step(self, scan: Stage) -> Expr:
+        """Return the step that a scan's loops are at."""
+        assert isinstance(scan.op, ScanOp)
+        return self.root_values(scan)[scan.op.scan_axis.var]
 
     def _pass_down(self, stage: Stage) -> None:
         """Derive the ranges of split and fused axes from those they came from."""
@@ -97,6 +103,23 @@ class Bounds:
         """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
         return self._for_autotvm08 and isinstance(extent, Const) and extent.value == 0
 
+    def are_steps(self, scan: Stage, span: Range, dom: Range) -> bool:
+        """Whether a region in the cell of a scan is the present step, or some before, for sure.
+
+        Such are in every tensor that has as many steps as the scan.
+        """
+        op = scan.op
+        assert isinstance(op, ScanOp)
+        away = add(to_poly(span.min), to_poly(self.step(scan)), -1)
+        if set(away) - {()} or not isinstance(span.extent, Const):
+            return False
+        first, low = int(op.first), away.get((), 0)
+        return (
+            dom.extent is op.update[0].extents[0]
+            and first + low >= 0
+            and low + int(span.extent.value) <= 1
+        )
+
     def root_values(self, stage: Stage) -> dict[Var, Expr]:
         """Return the value of each axis of the operation, over the stage's loop variables.
 
@@ -114,11 +137,12 @@ class Bounds:
                 values[relation.outer] = self._from(relation.outer, binary("//", fused, inner))
                 values[relation.inner] = self._from(relation.inner, binary("%", fused, inner))
         op = stage.op
-        assert isinstance(op, ComputeOp)
-        roots = (*op.axis, *op.reduce_axis)
+        roots = (op.scan_axis,) if isinstance(op, ScanOp) else (*op.axis, *op.reduce_axis)
         for axis in roots:
             if axis in stage.leaf_axes:
                 values[axis] = self._from(axis, values[axis])
+            elif axis is stage.time:
+                values[axis] = self.ranges[axis].min
         return {axis.var: cast(axis.var.dtype, values[axis]) for axis in roots}
 
     def stride(self, split: Split) -> Expr:
@@ -139,8 +163,11 @@ class Bounds:
 
     def _region(self, stage: Stage, op: ComputeOp) -> list[Range]:
         whole = [axis.dom for axis in op.axis if axis.dom is not None]
-        if stage.is_output:
+        if stage.is_output or stage.attach is Attach.INIT:
             return whole
+        if stage.time is not None:
+            assert stage.scan is not None
+            return [Range(self.step(stage.scan), const(1)), *whole[1:]]
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
         regions = []
         for position, span in enumerate(whole):
@@ -186,7 +213,7 @@ class Bounds:
 
     def _relaxed(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
         """Return the loop variables around the read that range within the point of attachment."""
-        point = stage.attach_point if stage.attach is Attach.AT else None
+        point = stage.attach_point
         scope = storage_scope(stage)
         relaxed: dict[Var, Expr] = {}
         found = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Expr, Load, Read
+from autotune.ir.expr import Buffer, Const, Expr, Load, Read
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import Rewriter
@@ -13,6 +13,7 @@ from autotune.lowering.bounds import Bounds
 from autotune.lowering.placement import storage_scope
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
@@ -32,6 +33,8 @@ class Layout:
     ----------
     buffers : dict of Tensor to Buffer
         Parameters first, in the caller's order.
+    whole : set of Tensor
+        Those of a scan that are kept in the array of its result.
     """
 
     def __init__(
@@ -45,10 +48,14 @@ class Layout:
         self._unique = unique
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
+        self.whole: set[Tensor] = set()
         self._strides: dict[Tensor, list[Expr]] = {}
         self._names = Names()
         self._flatten = _Flatten(self)
         self._declare_parameters(parameters)
+        for stage in bounds.bodies:
+            if isinstance(stage.op, ScanOp):
+                self._declare_scan(stage, stage.op)
         for stage in bounds.bodies:
             for tensor in stage.outputs:
                 if tensor not in self.buffers:
@@ -67,17 +74,40 @@ class Layout:
                     f"output {stage.name!r} is missing from the list of tensors; add it"
                 )
             for tensor in stage.outputs:
-                if tensor in self.buffers and not stage.is_output:
+                if tensor in self.buffers and not stage.is_output:  # only parameters so far
                     raise LoweringError(
                         f"tensor {tensor.name!r} is an intermediate result; give its operation "
                         "to create_schedule too if it shall be returned"
                     )
+        states = {
+            tensor
+            for stage in self.bounds.bodies
+            if isinstance(stage.op, ScanOp)
+            for tensor in stage.op.state_placeholder
+        }
         for stage in self.schedule.stages:
             tensor = stage.outputs[0]
-            if isinstance(stage.op, PlaceholderOp) and tensor not in self.buffers:
+            if tensor in states and tensor in self.buffers:
+                raise LoweringError(
+                    f"tensor {tensor.name!r} stands for the state of a scan; list the scan's "
+                    "result instead"
+                )
+            needed = isinstance(stage.op, PlaceholderOp) and tensor not in states
+            if needed and tensor not in self.buffers:
                 raise LoweringError(
                     f"placeholder {tensor.name!r} is missing from the list of tensors; add it"
                 )
+
+    def _declare_scan(self, stage: Stage, op: ScanOp) -> None:
+        """Keep the init, the steps and the state of each result in the array of the result."""
+        parts = zip(stage.outputs, op.init, op.update, op.state_placeholder, strict=True)
+        for result, *others in parts:
+            if result not in self.buffers:
+                self._declare(result, result.extents, stage)
+            for other in others:
+                self.buffers[other] = self.buffers[result]
+                self._strides[other] = self._strides[result]
+                self.whole.add(other)
 
     def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
         assert isinstance(stage.op, ComputeOp)
@@ -101,6 +131,8 @@ class Layout:
         scope = "global" if stage is None else storage_scope(stage)
         name = self.unused(tensor.name)
         stored = (stride,) if alignments else shape
+        if stage is not None and stage.cell is not None:  # the dimension of the steps shows nothing
+            stored = tuple(e for e in stored if not _is_one(e)) or (const(1),)
         self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
 
     def unused(self, name: str) -> str:
@@ -118,7 +150,7 @@ class Layout:
         flat: Expr = const(0)
         for position in reversed(range(tensor.ndim)):
             index = indices[position]
-            if isinstance(op, ComputeOp):
+            if isinstance(op, ComputeOp) and tensor not in self.whole:
                 index = binary("-", index, self.bounds.ranges[op.axis[position]].min)
             flat = binary("+", binary("*", index, self._strides[tensor][position]), flat)
         return buffer, flat
@@ -126,6 +158,10 @@ class Layout:
     def loads(self, expr: Expr) -> Expr:
         """Return an expression with its reads of tensors as loads of flat buffers."""
         return self._flatten.expr(expr)
+
+
+def _is_one(extent: Expr) -> bool:
+    return isinstance(extent, Const) and extent.value == 1
 
 
 class _Flatten(Rewriter):

@@ -33,9 +33,11 @@ from autotune.lowering.bounds import Bounds
 from autotune.lowering.double_buffer import double_buffer
 from autotune.lowering.layout import Layout
 from autotune.lowering.placement import loop_path
+from autotune.lowering.scans import hoist_allocations
 from autotune.lowering.stores import store_together
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 #: The thread axes that loops around are bound to, outermost first, and their variables.
@@ -136,12 +138,27 @@ class _Lowering:
         """Return the stages in order, then `rest`, each temporary allocated around its use."""
         body = rest
         for stage in reversed(stages):
-            produced: Stmt = Produce(stage.name, self._nest(stage, open_threads))
+            produced = self._produce(stage, open_threads)
             body = produced if body is None else seq(produced, body)
             for tensor in stage.outputs:
-                if tensor not in self.parameters:
+                if tensor not in self.parameters and tensor not in self.layout.whole:
                     body = Allocate(self.buffers[tensor], body)
         return Seq(()) if body is None else body
+
+    def _produce(self, stage: Stage, open_threads: Threads) -> Stmt:
+        if isinstance(stage.op, ScanOp):
+            return hoist_allocations(Produce(stage.name, self._scan(stage, open_threads)))
+        nest = self._nest(stage, open_threads)
+        return nest if stage.time is not None else Produce(stage.name, nest)
+
+    def _scan(self, stage: Stage, open_threads: Threads) -> Stmt:
+        """Return the first steps of a scan, then the loop over the others."""
+        inits = [s for s in self.stages if s.scan is stage and s.attach is Attach.INIT]
+        cell = [s for s in self.stages if s.scan is stage and s.attach is Attach.CELL]
+        step = self._pipeline(cell, None, open_threads)
+        step = guarded(stage_guards(stage, self.bounds, {}), step)
+        steps = self._loops(stage, stage.leaf_axes, step, dict(open_threads), set())
+        return seq(*(self._nest(init, open_threads) for init in inits), steps)
 
     def _nest(self, stage: Stage, open_threads: Threads) -> Stmt:
         op = stage.op

@@ -8,16 +8,15 @@ from itertools import islice
 from autotune.errors import LoweringError
 from autotune.ir.itervar import IterVar
 from autotune.ir.stmt import LoopKind
-from autotune.schedule.stage import Attach, Stage
+from autotune.schedule.stage import Stage
 
 
 def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
     """Yield the loops around a stage's body, innermost first, those it is attached in included."""
     for axis in reversed(stage.leaf_axes):
         yield stage, axis
-    while stage.attach is Attach.AT:
-        assert stage.attach_point is not None
-        stage, at = stage.attach_point
+    while (point := stage.attach_point) is not None:
+        stage, at = point
         inside = True
         for axis in reversed(stage.leaf_axes):
             inside = inside and axis is not at

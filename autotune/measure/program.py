@@ -21,7 +21,8 @@ from autotune.runtime.binary import Binary
 from autotune.runtime.llvm import compile_binary
 from autotune.target import Target
 from autotune.task import Task
-from autotune.te.tensor import ComputeOp, Operation, Tensor
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autotune.trace.knobs import Knobs
 from autotune.trace.sources import ConcreteValues, KnobTable
 from search_spaces import KnobValue
@@ -56,6 +57,9 @@ class Program:
 
     def operations(self) -> list[ComputeOp]:
         """Return the computed operations, producers first."""
+        return [op for op in self._all() if isinstance(op, ComputeOp)]
+
+    def _all(self) -> list[Operation]:
         found: dict[Operation, None] = {}
 
         def visit(op: Operation) -> None:
@@ -66,15 +70,17 @@ class Program:
 
         for tensor in self.tensors:
             visit(tensor.op)
-        return [op for op in found if isinstance(op, ComputeOp)]
+        return list(found)
 
     def reduction_length(self) -> int:
         """Return how many terms an output element accumulates, along the longest chain."""
         length: dict[Operation, int] = {}
-        for op in self.operations():
-            own = self._product(op.reduce_axis)
+        for op in self._all():
+            own = self._product([op.scan_axis] if isinstance(op, ScanOp) else op.reduce_axis)
             fed = max((length.get(t.op, 1) for t in op.input_tensors), default=1)
             length[op] = fed if own == 1 else own if fed == 1 else own + fed
+            if isinstance(op, ScanOp):  # each step adds to all before
+                length[op] = max(1, own) * fed
         return max(length.values(), default=1)
 
     def accumulator(self) -> str | None:
@@ -101,7 +107,7 @@ class Program:
 
     def compiled(self, target: Target) -> Binary:
         """Return the program, unscheduled: inputs, then outputs, which it writes."""
-        outputs = [t.op for t in self.tensors if isinstance(t.op, ComputeOp)]
+        outputs = [t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)]
         schedule = te.create_schedule(outputs)
         function = lower_schedule(schedule, list(self.tensors), "unscheduled")
         return compile_binary(finalise(analyse(function)), target)

@@ -21,6 +21,8 @@ class Annotations(StageCore):
         self._refuse_annotated(primitive, axis)
         if axis.kind is AxisKind.REDUCE and kind is not LoopKind.UNROLLED:
             self._refuse_reduction(primitive, axis)
+        if axis.kind is AxisKind.SCAN and kind is not LoopKind.UNROLLED:
+            self._refuse_steps(primitive, axis)
         self.loop_kinds[axis] = kind
         self.note(primitive, axis)
 
@@ -29,6 +31,14 @@ class Annotations(StageCore):
             primitive,
             f"it is a reduction axis, whose iterations depend on one another; {primitive} a "
             "spatial axis, or make it one with rfactor",
+            axis,
+        )
+
+    def _refuse_steps(self, primitive: str, axis: IterVar) -> None:
+        self.fail(
+            primitive,
+            f"it counts steps, each of which needs those before; {primitive} an axis of the "
+            "scan's update and init",
             axis,
         )
 
@@ -81,6 +91,8 @@ class Annotations(StageCore):
                 f"threadIdx, not to {thread.thread_tag}, or make it a spatial axis with rfactor",
                 axis,
             )
+        if axis.kind is AxisKind.SCAN:
+            self._refuse_steps("bind", axis)
         self._refuse_annotated("bind", axis)
         self.bindings[axis] = thread
         extent = None if thread.dom is None else thread.dom.extent

@@ -15,6 +15,7 @@ from autotune.ir.visitor import free_vars
 from autotune.schedule.relations import Relation
 from autotune.schedule.steps import Step
 from autotune.schedule.terms import Term, term_of
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class Attach(StrEnum):
     ROOT = "root"
     INLINE = "inline"
     AT = "at"
+    #: In each step of the scan whose cell the stage is part of.
+    CELL = "cell"
+    #: Before the first step of the scan that it starts.
+    INIT = "init"
 
 
 class AttachPoint(NamedTuple):
@@ -68,8 +73,9 @@ class StageCore:
         self.label = label
         self.is_output = is_output
         self.scope: str | None = None
+        self.scan: Stage | None = None
         self.attach = Attach.ROOT
-        self.attach_point: AttachPoint | None = None
+        self._attach_point: AttachPoint | None = None
         self.relations: list[Relation] = []
         self.loop_kinds: dict[IterVar, LoopKind] = {}
         self.bindings: dict[IterVar, IterVar] = {}
@@ -83,14 +89,40 @@ class StageCore:
 
     def reset_axes(self) -> None:
         """Start again from the operation's own axes."""
-        axes = [*self.op.axis, *self.op.reduce_axis] if isinstance(self.op, ComputeOp) else []
-        self.leaf_axes = list(axes)
-        self.all_axes = list(axes)
+        axes: list[IterVar] = []
+        if isinstance(self.op, ComputeOp):
+            axes = [*self.op.axis, *self.op.reduce_axis]
+        elif isinstance(self.op, ScanOp):
+            axes = [self.op.scan_axis]
+        self.leaf_axes = [axis for axis in axes if axis is not self.time]
+        self.all_axes = axes
 
     @property
     def name(self) -> str:
         """Name of the operation."""
         return self.op.name
+
+    @property
+    def attach_point(self) -> AttachPoint | None:
+        """The loop that it is computed in; for a stage of a cell that of the steps."""
+        if self.attach is Attach.CELL:
+            assert self.scan is not None
+            return AttachPoint(self.scan, self.scan.leaf_axes[-1])
+        return self._attach_point
+
+    @property
+    def cell(self) -> Stage | None:
+        """The scan whose cell it is part of, or None."""
+        return None if self.attach is Attach.INIT else self.scan
+
+    @property
+    def time(self) -> IterVar | None:
+        """The axis of an update that has no loop, as the scan's axis counts the steps."""
+        scan = self.cell
+        is_update = scan is not None and isinstance(scan.op, ScanOp) and any(
+            t in scan.op.update for t in self.outputs
+        )
+        return self.op.axis[0] if is_update else None
 
     @property
     def schedule(self) -> Schedule:
@@ -108,7 +140,9 @@ class StageCore:
         return [
             stage
             for stage in self._schedule.stages
-            if stage.attach_point is not None and stage.attach_point.stage is self
+            if stage.attach is Attach.AT
+            and stage.attach_point is not None
+            and stage.attach_point.stage is self
         ]
 
     def has_pragma(self, kind: str) -> bool:
@@ -117,6 +151,18 @@ class StageCore:
 
     def __repr__(self) -> str:
         return f"<stage {self.name}>"
+
+    def sit_with(self, beside: StageCore) -> None:
+        """Be computed in the loop that another stage is computed in."""
+        if beside.attach is Attach.AT:
+            self.attach, self._attach_point = beside.attach, beside.attach_point
+        self.sit_in(beside.cell)
+
+    def sit_in(self, scan: Stage | None) -> None:
+        """Be part of the cell of a scan."""
+        self.scan = scan
+        if scan is not None and self.attach is Attach.ROOT:
+            self.attach = Attach.CELL
 
     # -- refusals --------------------------------------------------------------------------
 
@@ -127,7 +173,7 @@ class StageCore:
 
     def refuse_changed(self, primitive: str) -> None:
         """Refuse a primitive that has to come before the stage's loops are changed."""
-        own = [*self.op.axis, *self.op.reduce_axis]
+        own = [axis for axis in (*self.op.axis, *self.op.reduce_axis) if axis is not self.time]
         same = len(own) == len(self.leaf_axes) and all(
             a is b for a, b in zip(own, self.leaf_axes, strict=True)
         )
@@ -153,16 +199,26 @@ class StageCore:
 
     def refuse_given(self, primitive: str) -> None:
         """Refuse a stage whose place or storage is not the schedule's to choose."""
-        if not isinstance(self.op, ComputeOp):
-            self.fail(
-                primitive,
-                "a placeholder is given by the caller and not computed; use cache_read for a copy",
-            )
+        self.refuse_uncomputed(primitive)
         if self.is_output:
             self.fail(
                 primitive,
                 "an output is the caller's array and is computed at the root; use cache_write for "
                 "a stage that computes it elsewhere",
+            )
+
+    def refuse_uncomputed(self, primitive: str) -> None:
+        """Refuse a stage without an expression of its own."""
+        if isinstance(self.op, ScanOp):
+            self.fail(
+                primitive,
+                "a scan is computed at the root, into an array of its own; schedule its init, its "
+                "update and its scan_axis",
+            )
+        if not isinstance(self.op, ComputeOp):
+            self.fail(
+                primitive,
+                "a placeholder is given by the caller and not computed; use cache_read for a copy",
             )
 
     def refuse_inlined(self, primitive: str) -> None:
@@ -184,6 +240,15 @@ class StageCore:
 
     def _not_a_leaf(self, primitive: str, axis: IterVar) -> NoReturn:
         owner = next((s for s in self._schedule.stages if any(a is axis for a in s.all_axes)), None)
+        if axis is self.time:
+            assert self.scan is not None
+            name = self.scan.name
+            self.fail(
+                primitive,
+                f"it counts the steps of scan {name!r}, which come one after another in a loop of "
+                f"{name!r}; give the scan_axis of that stage, or another axis of this one",
+                axis,
+            )
         if any(a is axis for a in self.all_axes):
             why = "it was split or fused before"
         elif owner is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.ir.expr import Var
-from autotune.ir.itervar import IterVar
+from autotune.ir.itervar import AxisKind, IterVar
 from autotune.schedule.core import StageCore
 from autotune.schedule.relations import Fuse, Split
 
@@ -102,6 +102,8 @@ class LoopStructure(StageCore):
         for position, axis in enumerate(axes):
             if any(axis is other for other in axes[:position]):
                 self.fail("reorder", "it is given twice; give each loop once", axis)
+            if axis.kind is AxisKind.SCAN and positions[position] < max(positions[:position + 1]):
+                self.fail("reorder", "it counts steps, which are not taken in another order", axis)
         for place, axis in zip(sorted(positions), axes, strict=True):
             self.leaf_axes[place] = axis
         self.note("reorder", *axes)

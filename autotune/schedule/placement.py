@@ -11,7 +11,6 @@ from autotune.ir.itervar import IterVar
 from autotune.ir.ops import binary, convert
 from autotune.ir.visitor import free_vars
 from autotune.schedule.core import SCOPES, Alignment, Attach, AttachPoint, Demand, StageCore
-from autotune.te.tensor import ComputeOp
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
@@ -41,6 +40,7 @@ class Placement(StageCore):
                 f"stage {parent.name!r} belongs to another schedule; give a stage of this one",
             )
         self.refuse_given("compute_at")
+        self._refuse_carried("compute_at")
         outer = parent
         while outer is not self and outer.attach_point is not None:
             outer = outer.attach_point.stage
@@ -52,8 +52,39 @@ class Placement(StageCore):
                 "not inside it",
             )
         parent._leaf(f"compute_at of {self.name!r}", axis)
-        self.attach, self.attach_point = Attach.AT, AttachPoint(parent, axis)
+        self._stay_in_cell(parent, axis)
+        if parent is self.cell:
+            self.attach, self._attach_point = Attach.CELL, None
+        else:
+            self.attach, self._attach_point = Attach.AT, AttachPoint(parent, axis)
         self.note("compute_at", parent, axis)
+
+    def _refuse_carried(self, primitive: str) -> None:
+        """Refuse to move what a scan starts or goes on with."""
+        if self.attach is Attach.INIT or self.time is not None:
+            assert self.scan is not None
+            what = "starts" if self.attach is Attach.INIT else "is a step of"
+            self.fail(
+                primitive,
+                f"it {what} scan {self.scan.name!r} and is computed in the scan's array; schedule "
+                "its loops, or what it reads",
+            )
+
+    def _stay_in_cell(self, parent: Stage, axis: IterVar) -> None:
+        """Refuse a place outside the steps of the scan whose cell this is part of."""
+        scan = self.cell
+        if scan is None or parent.cell is scan or (
+            parent is scan and axis is scan.leaf_axes[-1]
+        ):
+            return
+        where = f"stage {parent.name!r}" if parent is not scan else (
+            f"axis {axis.name!r}, an iteration of which is several steps"
+        )
+        self.fail(
+            "compute_at",
+            f"it is part of the cell of scan {scan.name!r}, and {where} is outside the loop "
+            f"over the steps; compute it in a loop of a stage that is in the cell too",
+        )
 
     def compute_root(self) -> None:
         """Compute the stage whole, before what reads it: where every stage is at first.
@@ -64,9 +95,10 @@ class Placement(StageCore):
               A[0] = f(i)             produce B: for (i, 0, n) B[i] = g(A[i])
               B[i] = g(A[0])
         """
-        if not isinstance(self.op, ComputeOp):
-            self.refuse_given("compute_root")
-        self.attach, self.attach_point = Attach.ROOT, None
+        self.refuse_uncomputed("compute_root")
+        if self.attach is not Attach.INIT:
+            self.attach = Attach.ROOT if self.cell is None else Attach.CELL
+        self._attach_point = None
         self.note("compute_root")
 
     def compute_inline(self) -> None:
@@ -78,6 +110,7 @@ class Placement(StageCore):
             produce B: for (i, 0, n) B[i] = g(A[i])         B[i] = g(f(i))
         """
         self.refuse_given("compute_inline")
+        self._refuse_carried("compute_inline")
         if self.op.reduce_axis:
             self.fail(
                 "compute_inline",
@@ -90,13 +123,14 @@ class Placement(StageCore):
                 "compute_inline",
                 "its storage was decided on already, and inline it has none; leave one of the two",
             )
-        self.attach, self.attach_point = Attach.INLINE, None
+        self.attach, self._attach_point = Attach.INLINE, None
         self.note("compute_inline")
 
     # -- how it is stored --------------------------------------------------------------------
 
     def _refuse_stored(self, primitive: str) -> None:
         self.refuse_given(primitive)
+        self._refuse_carried(primitive)
         self.refuse_inlined(primitive)
 
     def set_scope(self, scope: str) -> None:
@@ -174,8 +208,7 @@ class Placement(StageCore):
             Over thread axes that loops are bound to, the stage's dimensions, and sizes.
         """
         self.refuse_inlined("set_store_predicate")
-        if not isinstance(self.op, ComputeOp):
-            self.refuse_given("set_store_predicate")
+        self.refuse_uncomputed("set_store_predicate")
         self.store_predicate = self._condition(condition)
         self.note("set_store_predicate", self.store_predicate)
 

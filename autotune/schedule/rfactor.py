@@ -98,9 +98,8 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
             "by split",
         )
     loops = [leaf for leaf in stage.leaf_axes if leaf.kind is not AxisKind.REDUCE]
-    changed = len(loops) != len(op.axis) or any(
-        a is not b for a, b in zip(loops, op.axis, strict=True)
-    )
+    own = [axis for axis in op.axis if axis is not stage.time]
+    changed = len(loops) != len(own) or any(a is not b for a, b in zip(loops, own, strict=True))
     annotated = [*stage.loop_kinds, *stage.bindings, *stage.pragmas, *stage.alignments]
     if changed or annotated:
         what = f"axis {annotated[0].name!r} is annotated" if annotated else (

@@ -12,9 +12,11 @@ from autotune.ir.ops import cast, const
 from autotune.ir.visitor import Rewriter, substitute
 from autotune.schedule.replay import replay
 from autotune.schedule.rfactor import factor
+from autotune.schedule.scans import place_cells, states
 from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
-from autotune.te.tensor import ComputeOp, Operation, Tensor
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 class Schedule:
@@ -38,6 +40,7 @@ class Schedule:
             is_output = any(op is out for out in self.outputs)
             self.stages.append(Stage(op, self._label(op.name), self, is_output))
         self._stage_of: dict[Operation, Stage] = {stage.op: stage for stage in self.stages}
+        place_cells(self)
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         """Return the stage of a tensor or an operation."""
@@ -98,8 +101,7 @@ class Schedule:
         """Add a stage, computed in the loop in which `beside` is, which it reads or is read by."""
         stage = Stage(op, self._label(op.name), self, is_output=False)
         stage.scope = scope
-        if beside.attach is Attach.AT:
-            stage.attach, stage.attach_point = beside.attach, beside.attach_point
+        stage.sit_with(beside)
         self.stages.insert(position, stage)
         self._stage_of[op] = stage
         return stage
@@ -125,6 +127,8 @@ class Schedule:
         if not reader_stages:
             producer.fail("cache_read", f"no reader is given; its readers are: {names}")
         for position, stage in enumerate(reader_stages):
+            if isinstance(stage.op, ScanOp):
+                stage.refuse_uncomputed("cache_read")
             if not any(t is tensor for t in stage.op.input_tensors):
                 stage.fail(
                     "cache_read", f"it does not read {tensor.name!r}; its readers are: {names}"
@@ -137,9 +141,10 @@ class Schedule:
         )
         body = Read(tensor, tuple(a.var for a in axis))
         op = ComputeOp(f"{tensor.name}.{scope}", axis, (body,))
-        self._add_stage(op, scope, self.stages.index(producer) + 1, beside=producer).note(
-            "cache_read", producer, tensor.value_index, scope, *reader_stages
-        )
+        copy = self._add_stage(op, scope, self.stages.index(producer) + 1, beside=producer)
+        if any(tensor in states(stage.cell) for stage in reader_stages):
+            copy.sit_in(reader_stages[0].cell)
+        copy.note("cache_read", producer, tensor.value_index, scope, *reader_stages)
         redirect = _Redirect(tensor, op.output())
         for stage in reader_stages:
             assert isinstance(stage.op, ComputeOp)
@@ -173,11 +178,13 @@ class Schedule:
                     f"'{other.name}' is another stage; give tensors of one operation at a time",
                 )
         op = stage.op
-        if not isinstance(op, ComputeOp):
+        if isinstance(op, PlaceholderOp):
             stage.fail(
                 "cache_write",
                 "a placeholder is given by the caller and not computed; use cache_read",
             )
+        stage.refuse_uncomputed("cache_write")
+        assert isinstance(op, ComputeOp)
         stage.refuse_inlined("cache_write")
         stage.refuse_changed("cache_write")
         axis = tuple(IterVar(Var(f"{a.name}.c"), a.dom, a.kind) for a in op.axis)
@@ -223,9 +230,14 @@ class Schedule:
         return outputs[0] if len(outputs) == 1 else list(outputs)
 
     def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
-        """Return the bodies of the stages that are computed, inlined ones substituted."""
+        """Return the bodies of the stages that are computed, inlined ones substituted.
+
+        A scan has none of its own.
+        """
         bodies = {
-            stage: stage.op.body for stage in self.stages if isinstance(stage.op, ComputeOp)
+            stage: stage.op.body if isinstance(stage.op, ComputeOp) else ()
+            for stage in self.stages
+            if isinstance(stage.op, (ComputeOp, ScanOp))
         }
         for stage in self.stages:
             if stage.attach is Attach.INLINE:
@@ -259,7 +271,7 @@ def create_schedule(
             "create_schedule: no operation is given; give some, as in create_schedule(C.op)"
         )
     for op in listed:
-        if not isinstance(op, ComputeOp):
+        if not isinstance(op, (ComputeOp, ScanOp)):
             raise ScheduleError(
                 f"create_schedule: {op!r} is no operation to compute; give some, as in "
                 "create_schedule(C.op)"

@@ -51,6 +51,7 @@ from autotune.te.intrinsics import (
     trunc,
 )
 from autotune.te.reduction import comm_reducer, max, min, prod, sum
+from autotune.te.scan import ScanOp, scan
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ __all__ = [
     "Min",
     "Operation",
     "PlaceholderOp",
+    "ScanOp",
     "Select",
     "Tensor",
     "abs",
@@ -100,6 +102,7 @@ __all__ = [
     "reduce_axis",
     "round",
     "rsqrt",
+    "scan",
     "select",
     "sigmoid",
     "sin",

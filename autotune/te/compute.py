@@ -87,7 +87,7 @@ def compute(
         raise IRError(f"compute {name!r}: the function must return an expression, got {value!r}")
     body = tuple(map(convert, values))
     op = ComputeOp(name, axis, body, tag=tag)
-    check_reads(name, (*op.axis, *op.reduce_axis), body)
+    op.is_for_cell = check_reads(name, (*op.axis, *op.reduce_axis), body, may_be_cell=True)
     return op.output() if len(body) == 1 else list(op.outputs)
 
 

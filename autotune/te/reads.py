@@ -8,19 +8,35 @@ from autotune.ir.itervar import IterVar
 from autotune.ir.poly import to_poly
 
 
-def check_reads(name: str, axes: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+def check_reads(
+    name: str, axes: tuple[IterVar, ...], body: tuple[Expr, ...], may_be_cell: bool = False
+) -> bool:
     """Raise `IRError` if a read that no condition guards leaves its tensor for some index.
 
     Only indices that are sums of constant multiples of the axes are judged, and only against
     constant sizes: their smallest and largest values are taken on.
+
+    Parameters
+    ----------
+    name, axes, body
+        Of the operation.
+    may_be_cell : bool
+        Let pass what is right in the cell of a scan, whose first steps are not computed: indices
+        as ``t - 1``.
+
+    Returns
+    -------
+    bool
+        Whether something was let pass.
     """
+    passed = False
     spans: dict[Expr, tuple[int, int]] = {}
     for axis in axes:
         assert axis.dom is not None
         low, extent = axis.dom.min, axis.dom.extent
         if isinstance(low, Const) and isinstance(extent, Const):
             if extent.value < 1:
-                return
+                return False
             spans[axis.var] = int(low.value), int(low.value) + int(extent.value) - 1
     for expr in body:
         for read in _unguarded(expr):
@@ -30,12 +46,21 @@ def check_reads(name: str, axes: tuple[IterVar, ...], body: tuple[Expr, ...]) ->
                 ends = _ends(index, spans)
                 if ends is None or not isinstance(size, Const):
                     continue
-                if ends[0] < 0 or ends[1] >= size.value:
+                if may_be_cell and ends[1] < size.value and _is_earlier(index, spans):
+                    passed = passed or ends[0] < 0
+                elif ends[0] < 0 or ends[1] >= size.value:
                     raise IRError(
                         f"compute {name!r}: index {position} of {read.tensor.name!r}, `{index}`, "
                         f"runs from {ends[0]} to {ends[1]}, outside 0 to {int(size.value) - 1}; "
                         "guard it with te.if_then_else"
                     )
+    return passed
+
+
+def _is_earlier(index: Expr, spans: dict[Expr, tuple[int, int]]) -> bool:
+    """Whether an index is one of the axes minus a number."""
+    found = to_poly(index)
+    return any(found == {(axis,): 1, (): found.get((), 0)} for axis in spans)
 
 
 def _unguarded(expr: Expr) -> list[Read]:

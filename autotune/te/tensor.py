@@ -80,7 +80,11 @@ class ComputeOp(Operation):
         One expression per output.
     tag : str
         A mark by which code that schedules finds it.
+    is_for_cell : bool
+        Whether some reads leave their tensors but in the cell of a scan.
     """
+
+    is_for_cell = False
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.visitor import substitute
 from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, Tensor
 
 
@@ -210,6 +211,9 @@ def schedule_lines(
                 first, extent = code.expr(axis.dom.min), code.expr(axis.dom.extent)
                 code.lines.append(f"axis {code.expr(axis.var)} {axis.kind} {first} {extent}")
             code.lines.append(f"is {[code.expr(body) for body in op.body]}")
+        elif isinstance(op, ScanOp):
+            parts = [[*map(code.tensor, ts)] for ts in (op.init, op.state_placeholder, op.update)]
+            code.lines.append(f"scans {parts}")
     return code.lines + step_lines(schedule, values)
 
 

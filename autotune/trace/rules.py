@@ -14,6 +14,7 @@ from autotune.ir.ops import binary
 from autotune.ir.visitor import walk_expr
 from autotune.lowering.feasibility import Rule
 from autotune.schedule.schedule import Schedule
+from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp
 
 
@@ -37,6 +38,8 @@ def _extents(op: object) -> Iterator[tuple[str, Expr]]:
         for axis in axes:
             assert axis.dom is not None
             yield f"the length of axis {axis.name!r}", axis.dom.extent
+    elif isinstance(op, ScanOp) and op.scan_axis.dom is not None:
+        yield "the number of steps after the first", op.scan_axis.dom.extent
 
 
 def _may_be_below(size: Expr, least: int) -> bool:

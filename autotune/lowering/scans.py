@@ -1,0 +1,40 @@
+"""Loops over the steps of scans."""
+
+from __future__ import annotations
+
+from autotune.ir.expr import Buffer, Expr, Knob, SizeVar
+from autotune.ir.stmt import Allocate, For, LoopKind, Stmt
+from autotune.ir.visitor import StmtRewriter, free_vars
+
+_SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+def hoist_allocations(stmt: Stmt) -> Stmt:
+    """Return a scan around which the arrays are allocated that all its steps may share.
+
+    Those in loops whose iterations run side by side stay, as do those whose size differs.
+    """
+    hoist = _Hoist()
+    stmt = hoist.stmt(stmt)
+    for buffer in reversed(hoist.found):
+        stmt = Allocate(buffer, stmt)
+    return stmt
+
+
+class _Hoist(StmtRewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Buffer] = []
+
+    def visit_For(self, node: For) -> Stmt:
+        return node if node.kind in _SEPARATE else self.rebuild_stmt(node)
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        if not all(map(_is_fixed, node.buffer.shape)):
+            return self.rebuild_stmt(node)
+        self.found.append(node.buffer)
+        return self.stmt(node.body)
+
+
+def _is_fixed(extent: Expr) -> bool:
+    return all(isinstance(var, (Knob, SizeVar)) for var in free_vars(extent))

@@ -1,0 +1,301 @@
+"""Scans compute what loops over their steps do, in all ways of running, and refuse mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scans import ColumnSums, TwoStages, TwoStates
+
+import autotune
+from autotune import te
+from autotune.errors import IRError, LoweringError, ScheduleError
+
+RNG = np.random.default_rng(0)
+
+
+def whole(shape: tuple[int, ...], dtype: str = "float32") -> Any:
+    """Return small whole numbers, whose sums are exact in every type."""
+    return RNG.integers(-8, 9, shape).astype(dtype)
+
+
+def test_one_build_of_column_sums_serves_every_size() -> None:
+    sums = ColumnSums()
+    built = autotune.build(sums.s, sums.tensors, "llvm")
+    sizes = [(1, 1), (1, 7), (2, 3), (13, 31), (5, 257), (4, 0)]
+    for m, n in [*sizes, *RNG.integers(1, 60, (50, 2)).tolist()]:
+        x = whole((m, n))
+        out = np.full_like(x, np.nan)
+        built(x, out)
+        np.testing.assert_array_equal(out, np.cumsum(x, axis=0, dtype=x.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_column_sums_of_known_sizes(dtype: str) -> None:
+    sums = ColumnSums(7, 5, dtype)
+    x = whole((7, 5), dtype)
+    out = np.empty_like(x)
+    autotune.build(sums.s, sums.tensors, "llvm")(x, out)
+    np.testing.assert_array_equal(out, np.cumsum(x, axis=0, dtype=dtype))
+
+
+def test_a_cell_of_two_stages_and_one_of_two_states() -> None:
+    stages, states = TwoStages(), TwoStates()
+    x = whole((6, 45))
+    out, sums, other = np.empty_like(x), np.empty_like(x), np.empty((6, 3), "float32")
+    autotune.build(stages.s, stages.tensors, "llvm")(x, out)
+    np.testing.assert_array_equal(out, TwoStages.reference(x))
+    autotune.build(states.s, states.tensors, "llvm")(x, sums, other)
+    for got, want in zip((sums, other), TwoStates.reference(x, 3), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def fibonacci(m: Any = 9, back: int = 2) -> tuple[Any, Any]:
+    """Each step is the sum of the two before, times a weight given as an input."""
+    W = te.placeholder((m, 4), name="W")
+    state = te.placeholder((m, 4), name="state")
+    init = te.compute((2, 4), lambda t, i: (t + i).astype("float32"), name="init")
+    update = te.compute(
+        (m, 4), lambda t, i: state[t - 1, i] + state[t - back, i] * W[t - 1, i], name="update"
+    )
+    return te.scan(init, update, state, inputs=[W]), W
+
+
+def test_updates_read_as_far_back_as_init_covers() -> None:
+    scan, W = fibonacci()
+    w = whole((9, 4))
+    want = np.empty_like(w)
+    want[:2] = np.add.outer(range(2), range(4))
+    for t in range(2, 9):
+        want[t] = want[t - 1] + want[t - 2] * w[t - 1]
+    got = np.empty_like(w)
+    autotune.build(te.create_schedule(scan.op), [W, scan], "llvm")(w, got)
+    np.testing.assert_array_equal(got, want)
+
+
+class Cell:
+    """h[t] = max(W h[t - 1] + X[t], 0), read by a stage after the scan."""
+
+    def __init__(self, m: Any = 5, n: Any = 6) -> None:
+        self.X, self.W = te.placeholder((m, n), name="X"), te.placeholder((n, n), name="W")
+        h = te.placeholder((m, n), name="h")
+        k = self.k = te.reduce_axis((0, n), "k")
+        self.init = te.compute((1, n), lambda _, i: 0.0, name="first")
+        self.sums = te.compute(
+            (m, n), lambda t, i: te.sum(h[t - 1, k] * self.W[i, k], axis=k), name="sums"
+        )
+        self.update = te.compute(
+            (m, n), lambda t, i: te.max(self.sums[t, i] + self.X[t, i], 0.0), name="new"
+        )
+        self.state = h
+        self.scan = te.scan(self.init, self.update, h, inputs=[self.X, self.W], name="H")
+        self.out = te.compute((n,), lambda i: self.scan[m - 1, i] + self.scan[0, i], name="out")
+        self.s = te.create_schedule(self.out.op)
+        self.tensors = [self.X, self.W, self.out]
+
+    def check(self) -> None:
+        """Run it for one size and compare."""
+        x, w = whole((5, 6)), whole((6, 6)) / 4
+        h = np.zeros(6, "float32")
+        for t in range(1, 5):
+            h = np.maximum(w.astype("float32") @ h + x[t], 0)
+        got = np.empty(6, "float32")
+        autotune.build(self.s, self.tensors, "llvm")(x, w.astype("float32"), got)
+        np.testing.assert_allclose(got, h, rtol=1e-5)
+
+
+def schedules() -> dict[str, Any]:
+    """Return ways to schedule `Cell`."""
+
+    def inline_nothing(c: Cell) -> None:
+        pass
+
+    def blocked(c: Cell) -> None:
+        io, ii = c.s[c.update].split(c.update.op.axis[1], factor=4)
+        c.s[c.sums].compute_at(c.s[c.update], io)
+        c.s[c.update].vectorize(ii)
+        ko, _ = c.s[c.sums].split(c.k, factor=4)
+        c.s[c.sums].reorder(ko, c.sums.op.axis[1])
+
+    def steps_split(c: Cell) -> None:
+        c.s[c.scan].split(c.scan.op.scan_axis, factor=3)
+        c.s[c.init].vectorize(c.init.op.axis[1])
+
+    def steps_unrolled_and_fused(c: Cell) -> None:
+        to, ti = c.s[c.scan].split(c.scan.op.scan_axis, nparts=2)
+        c.s[c.scan].unroll(c.s[c.scan].fuse(to, ti))
+
+    def parallel(c: Cell) -> None:
+        c.s[c.sums].parallel(c.sums.op.axis[1])
+        c.s[c.update].parallel(c.update.op.axis[1])
+
+    def state_cached(c: Cell) -> None:
+        copy = c.s.cache_read(c.state, "local", [c.sums])
+        c.s[copy].vectorize(copy.op.axis[1])
+
+    def sums_in_registers(c: Cell) -> None:
+        acc = c.s.cache_write(c.sums, "local")
+        c.s[acc].compute_at(c.s[c.sums], c.sums.op.axis[1])
+
+    def factored(c: Cell) -> None:
+        _, ki = c.s[c.sums].split(c.k, factor=2)
+        parts = c.s.rfactor(c.sums, ki)
+        c.s[parts].compute_at(c.s[c.sums], c.s[c.sums].op.axis[1])
+
+    def inputs_by_chunks(c: Cell) -> None:
+        to, _ = c.s[c.scan].split(c.scan.op.scan_axis, factor=2)
+        copy = c.s.cache_read(c.X, "global", [c.update])
+        c.s[copy].compute_at(c.s[c.scan], to)
+
+    return {f.__name__: f for f in locals().values()}
+
+
+@pytest.mark.parametrize("how", schedules())
+def test_init_update_and_stages_of_the_cell_are_scheduled_apart(how: str) -> None:
+    cell = Cell()
+    schedules()[how](cell)
+    cell.check()
+
+
+def mistakes() -> dict[str, Any]:
+    """Return what is refused when a scan is made, and how."""
+    m, n = te.var("m"), te.var("n")
+    X, h, g = (te.placeholder((m, n), name=name) for name in ("X", "h", "g"))
+    one = te.compute((1, n), lambda _, i: 0.0, name="one")
+    other = te.compute((1, n), lambda _, i: 0.0, name="other")
+
+    def update(body: Any, shape: Any = (m, n)) -> Any:
+        return te.compute(shape, body, name="U")
+
+    good = update(lambda t, i: h[t - 1, i] + X[t, i])
+    later = te.compute((m, n), lambda t, i: h[t - 1, i], name="S")
+    return {
+        "index 0 of state 'h' in 'U', `t`, is the step that is computed; read an earlier one, as "
+        "in t - 1": lambda: te.scan(one, update(lambda t, i: h[t, i]), h),
+        "index 0 of state 'h' in 'U', `(t + 2)`, is a later step; read an earlier one, as in "
+        "t - 1": lambda: te.scan(one, update(lambda t, i: h[t + 2, i]), h),
+        "index 0 of state 'h' in 'U', `(t - 2)`, is 2 steps back, further than the 1 of its init; "
+        "give init as many steps": lambda: te.scan(one, update(lambda t, i: h[t - 2, i]), h),
+        "index 0 of state 'h' in 'U', `(t*2)`, is not the step minus a number, as t - 1 is":
+            lambda: te.scan(one, update(lambda t, i: h[t * 2, i]), h),
+        "index 0 of state 'h' in 'S', `(t - 1)`, is 2 steps back, further than the 1 of its init; "
+        "give init as many steps": lambda: te.scan(one, update(lambda t, i: later[t - 1, i]), h),
+        "`S[3, i]` in 'U' depends on states and is not read at the step that is computed, `t`; "
+        "read the state for earlier steps":
+            lambda: te.scan(one, update(lambda t, i: later[3, i]), h),
+        "state 'h' is never read; an update that reads none is a te.compute":
+            lambda: te.scan(one, update(lambda t, i: X[t, i]), h),
+        "state 'g' is never read; an update that reads none is a te.compute":
+            lambda: te.scan([one, other], [good, update(lambda t, i: h[t - 1, i])], [h, g]),
+        "give one init, one update and one state for each result, got 1, 1 and 2":
+            lambda: te.scan(one, good, [h, g]),
+        "update 'U' has shape (n, n) and its state 'h' (m, n); give them one shape":
+            lambda: te.scan(one, update(lambda t, i: h[t - 1, i], (n, n)), h),
+        "init 'X' has shape (m, n, 2) and its state 'h' (m, n); they may differ in the first "
+        "dimension alone": lambda: te.scan(te.placeholder((m, n, 2), name="X"), good, h),
+        "update 'U' is float64 and its state 'h' float32; use .astype('float32') or another type "
+        "of the placeholder":
+            lambda: te.scan(one, update(lambda t, i: h[t - 1, i].astype("float64")), h),
+        "init 'X' has `m` steps; give it a number that is known": lambda: te.scan(X, good, h),
+        "state 'one' is computed; make it with te.placeholder": lambda: te.scan(one, good, one),
+        "update 'X' is not made by te.compute, which an update must be":
+            lambda: te.scan(one, X, h),
+        "one tensor is given as init twice; give each state its own":
+            lambda: te.scan([one, one], [good, good], [h, g]),
+        "init 'I' depends on a state, which it is to start":
+            lambda: te.scan(te.compute((1, n), lambda t, i: h[t, i], name="I"), good, h),
+        "init takes tensors, got 0": lambda: te.scan(0, good, h),
+    }
+
+
+@pytest.mark.parametrize("message", mistakes())
+def test_a_mistaken_scan_is_refused_in_one_line(message: str) -> None:
+    with pytest.raises(IRError) as refused:
+        mistakes()[message]()
+    assert str(refused.value) == f"scan 'scan': {message}"
+
+
+def test_an_init_longer_than_the_scan_is_refused() -> None:
+    with pytest.raises(IRError, match="init 'init' has 2 steps, more than the 1 of the scan"):
+        fibonacci(1, back=1)
+
+
+def test_reads_that_leave_a_tensor_are_refused_where_no_scan_makes_them_right() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i - 1], name="B")
+    with pytest.raises(IRError, match=r"compute .B.: index 0 of .A., `\(i - 1\)`, runs from -1"):
+        te.create_schedule(B.op)
+
+
+def unscheduled() -> dict[str, Any]:
+    """Return what schedules refuse of scans, and how."""
+    own = "its loops, or what it reads"
+    steps = "it counts steps, each of which needs those before; {} an axis of the scan's update " \
+        "and init"
+    time = (
+        "on stage 'new', axis 't': it counts the steps of scan 'H', which come one after another "
+        "in a loop of 'H'; give the scan_axis of that stage, or another axis of this one"
+    )
+    thread = te.thread_axis("threadIdx.x")
+    return {
+        f"split {time}": lambda c: c.s[c.update].split(c.update.op.axis[0], factor=2),
+        f"bind {time}": lambda c: c.s[c.update].bind(c.update.op.axis[0], thread),
+        "parallel on stage 'H', axis 'H.idx': " + steps.format("parallel"):
+            lambda c: c.s[c.scan].parallel(c.scan.op.scan_axis),
+        "bind on stage 'H', axis 'H.idx': " + steps.format("bind"):
+            lambda c: c.s[c.scan].bind(c.scan.op.scan_axis, thread),
+        "compute_at on stage 'sums': it is part of the cell of scan 'H', and stage 'out' is "
+        "outside the loop over the steps; compute it in a loop of a stage that is in the cell too":
+            lambda c: c.s[c.sums].compute_at(c.s[c.out], c.out.op.axis[0]),
+        "compute_at on stage 'sums': it is part of the cell of scan 'H', and stage 'first' is "
+        "outside the loop over the steps; compute it in a loop of a stage that is in the cell too":
+            lambda c: c.s[c.sums].compute_at(c.s[c.init], c.init.op.axis[1]),
+        "compute_at on stage 'sums': it is part of the cell of scan 'H', and axis 'H.idx.outer', "
+        "an iteration of which is several steps is outside the loop over the steps; compute it in "
+        "a loop of a stage that is in the cell too":
+            lambda c: c.s[c.sums].compute_at(
+                c.s[c.scan], c.s[c.scan].split(c.scan.op.scan_axis, factor=2)[0]
+            ),
+        "compute_at on stage 'new': it is a step of scan 'H' and is computed in the scan's array; "
+        f"schedule {own}":
+            lambda c: c.s[c.update].compute_at(c.s[c.out], c.out.op.axis[0]),
+        "compute_inline on stage 'first': it starts scan 'H' and is computed in the scan's array; "
+        f"schedule {own}": lambda c: c.s[c.init].compute_inline(),
+        "compute_at on stage 'H': a scan is computed at the root, into an array of its own; "
+        "schedule its init, its update and its scan_axis":
+            lambda c: c.s[c.scan].compute_at(c.s[c.out], c.out.op.axis[0]),
+        "reorder on stage 'H', axis 'H.idx.outer': it counts steps, which are not taken in another "
+        "order": lambda c: c.s[c.scan].reorder(
+            *reversed(c.s[c.scan].split(c.scan.op.scan_axis, factor=2))
+        ),
+    }
+
+
+@pytest.mark.parametrize("message", unscheduled())
+def test_a_schedule_that_would_leave_the_order_of_steps_is_refused(message: str) -> None:
+    with pytest.raises(ScheduleError) as refused:
+        unscheduled()[message](Cell())
+    assert str(refused.value) == message
+
+
+def test_a_tensor_of_the_cell_is_read_by_nothing_else() -> None:
+    cell = Cell()
+    outside = te.compute((5, 6), lambda i, j: cell.sums[i, j] + cell.scan[i, j], name="outside")
+    with pytest.raises(ScheduleError, match="'sums' is part of the cell of scan 'H', which has no"):
+        te.create_schedule(outside.op)
+
+
+def test_a_state_is_no_argument() -> None:
+    cell = Cell()
+    with pytest.raises(LoweringError, match="tensor 'h' stands for the state of a scan"):
+        autotune.lower(cell.s, [*cell.tensors, cell.state])
+
+
+def test_steps_of_scans_are_replayed() -> None:
+    for how, schedule in schedules().items():
+        cell = Cell()
+        schedule(cell)
+        again = te.create_schedule(cell.out.op, cell.s.to_json())
+        assert str(again) == str(cell.s), how
+        assert str(autotune.lower(again, cell.tensors)) == str(autotune.lower(cell.s, cell.tensors))
