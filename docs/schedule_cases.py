@@ -274,6 +274,18 @@ STORAGE = [
         's[B].set_scope("registers")',
     ),
     Primitive(
+        "s[B].transform_layout(index_map)",
+        two_stages,
+        "s[B].transform_layout(lambda i, j: (j // 4, i, j % 4))",
+        "Stores the result by other indices, most significant first: its dimensions in another "
+        "order, or cut in tiles. Loops stay as they are. What is read down a column, or tile by "
+        "tile, then lies side by side, as vectors need it.",
+        "Each index is a dimension, or part of one: `j // 4`, `j % 4`, `j // 4 % 2`. Every "
+        "dimension is there, whole or in all its parts; indices count from where what is stored "
+        "begins.",
+        "s[B].transform_layout(lambda i, j: (i, j // 4))",
+    ),
+    Primitive(
         "s[B].storage_align(axis, factor, offset=0)",
         two_stages,
         "s[B].storage_align(i, 8, 1)",

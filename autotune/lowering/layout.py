@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Read
+from autotune.ir.itervar import IterVar
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import Rewriter
@@ -121,12 +122,16 @@ class Layout:
         strides: list[Expr] = []
         stride: Expr = const(1)
         alignments = {} if stage is None else stage.alignments
-        for position in reversed(range(tensor.ndim)):
-            alignment = alignments.get(tensor.op.axis[position]) if alignments else None
-            if alignment is not None:
-                stride = alignment.of(stride)
+        axes: list[IterVar | None] = list(tensor.op.axis) if alignments else [None] * len(shape)
+        if stage is not None and stage.layout is not None:
+            lengths = dict(zip(tensor.op.axis, shape, strict=True))
+            shape = tuple(digits.extent(lengths[digits.axis]) for digits in stage.layout)
+            axes = [digits.axis if digits.is_whole else None for digits in stage.layout]
+        for axis, length in zip(reversed(axes), reversed(shape), strict=True):
+            if axis is not None and axis in alignments:
+                stride = alignments[axis].of(stride)
             strides.insert(0, stride)
-            stride = binary("*", stride, shape[position])
+            stride = binary("*", stride, length)
         self._strides[tensor] = strides
         scope = "global" if stage is None else storage_scope(stage)
         name = self.unused(tensor.name)
@@ -140,19 +145,25 @@ class Layout:
         return self._names.unused(name) if self._unique else name
 
     def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
-        """Return the buffer and the flat row-major index of an element."""
+        """Return the buffer and the flat index of an element, row-major but for its layout."""
         buffer = self.buffers.get(tensor)
         if buffer is None:
             raise LoweringError(
                 f"tensor {tensor.name!r} is read but neither computed nor a parameter"
             )
-        op = self.schedule[tensor].op
+        stage = self.schedule[tensor]
+        places = list(indices)
+        if isinstance(stage.op, ComputeOp):
+            axes = stage.op.axis
+            if tensor not in self.whole:
+                starts = (self.bounds.ranges[axis].min for axis in axes)
+                places = [binary("-", i, start) for i, start in zip(places, starts, strict=True)]
+            if stage.layout is not None:
+                along = dict(zip(axes, places, strict=True))
+                places = [digits.of(along[digits.axis]) for digits in stage.layout]
         flat: Expr = const(0)
-        for position in reversed(range(tensor.ndim)):
-            index = indices[position]
-            if isinstance(op, ComputeOp) and tensor not in self.whole:
-                index = binary("-", index, self.bounds.ranges[op.axis[position]].min)
-            flat = binary("+", binary("*", index, self._strides[tensor][position]), flat)
+        for place, stride in zip(reversed(places), reversed(self._strides[tensor]), strict=True):
+            flat = binary("+", binary("*", place, stride), flat)
         return buffer, flat
 
     def loads(self, expr: Expr) -> Expr:

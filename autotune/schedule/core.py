@@ -12,6 +12,7 @@ from autotune.ir.itervar import IterVar
 from autotune.ir.ops import binary, convert
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
+from autotune.schedule.index_map import Digits
 from autotune.schedule.relations import Relation
 from autotune.schedule.steps import Step
 from autotune.schedule.terms import Term, term_of
@@ -81,6 +82,7 @@ class StageCore:
         self.bindings: dict[IterVar, IterVar] = {}
         self.pragmas: dict[IterVar, dict[str, Expr]] = {}
         self.alignments: dict[IterVar, Alignment] = {}
+        self.layout: tuple[Digits, ...] | None = None
         self.double_buffered = False
         self.store_predicate: Expr | None = None
         self.demands: list[Demand] = []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import IRError
+from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Knob, SizeVar
 from autotune.ir.itervar import IterVar
 from autotune.ir.ops import binary, convert
 from autotune.ir.visitor import free_vars
 from autotune.schedule.core import SCOPES, Alignment, Attach, AttachPoint, Demand, StageCore
+from autotune.schedule.index_map import index_map as digits_of
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
@@ -118,7 +121,8 @@ class Placement(StageCore):
                 self.op.reduce_axis[0],
             )
         self.refuse_guests("compute_inline")
-        if self.alignments or self.double_buffered or self.store_predicate is not None:
+        stored = self.alignments or self.layout is not None or self.double_buffered
+        if stored or self.store_predicate is not None:
             self.fail(
                 "compute_inline",
                 "its storage was decided on already, and inline it has none; leave one of the two",
@@ -142,6 +146,52 @@ class Placement(StageCore):
         self.scope = scope
         self.note("set_scope", scope)
 
+    def transform_layout(self, index_map: Callable[..., Any]) -> None:
+        """Store the result by other indices: dimensions in another order, or in tiles.
+
+        Loops stay as they are. Indices count from where what is stored begins.
+
+        ::
+
+            A[i*8 + j]    ->    A[j*6 + i]        transform_layout(lambda i, j: (j, i))
+
+        Parameters
+        ----------
+        index_map : callable
+            Gets the dimensions' axes, returns the indices: each axis, or all parts of it, once, as
+            in ``lambda i, j: (i // 8, j, i % 8)``.
+        """
+        primitive = "transform_layout"
+        self._refuse_stored(primitive)
+        if self.layout is not None:
+            self.fail(primitive, "it has a layout already; give one map that does both")
+        if self.alignments:
+            axis = next(iter(self.alignments))
+            self.fail(primitive, f"it is aligned already; {primitive} it first", axis)
+        axes = self.op.axis
+        if not callable(index_map):
+            self.fail(
+                primitive,
+                f"expected a function of its {len(axes)} indices, got {index_map!r}; give one, as "
+                "in lambda i, j: (j, i)",
+            )
+        try:
+            inspect.signature(index_map).bind(*axes)
+        except TypeError as error:
+            names = ", ".join(axis.name for axis in axes)
+            self.fail(primitive, f"the map does not fit: {error}; it gets the indices {names}")
+        given = index_map(*(axis.var for axis in axes))
+        indices = list(given) if isinstance(given, (list, tuple)) else [given]
+        try:
+            layout = digits_of(axes, indices)
+        except ScheduleError as error:
+            self.fail(primitive, str(error))
+        for axis, divisor, modulus in layout:
+            for size in (divisor,) if modulus is None else (divisor, modulus):
+                self._size(primitive, "divisor", size, axis)
+        self.layout = layout
+        self.note(primitive, *indices)
+
     def storage_align(self, axis: IterVar, factor: Any, offset: Any = 0) -> None:
         """Pad the rows of the result, so that the stride of `axis` is `offset` modulo `factor`.
 
@@ -151,6 +201,8 @@ class Placement(StageCore):
         """
         self._refuse_stored("storage_align")
         self._dimension("storage_align", axis)
+        if self.layout is not None and not any(d.axis is axis and d.is_whole for d in self.layout):
+            self.fail("storage_align", "its layout stores it in parts; align another one", axis)
         if axis in self.alignments:
             self.fail("storage_align", "it is aligned already; align each dimension once", axis)
         size = self._size("storage_align", "factor", factor, axis)

@@ -150,6 +150,9 @@ class _Replay:
             self.axis(self.own, axis), self.value(factor), self.value(offset)
         )
 
+    def transform_layout(self, *indices: Term) -> None:
+        self.own.transform_layout(lambda *_: [self.value(index) for index in indices])
+
     def set_store_predicate(self, condition: Term) -> None:
         self.own.set_store_predicate(self.value(condition))
 
@@ -177,6 +180,7 @@ _PRIMITIVES: dict[str, Callable[..., None]] = {
             _Replay.pragma,
             _Replay.compute_at,
             _Replay.set_scope,
+            _Replay.transform_layout,
             _Replay.storage_align,
             _Replay.set_store_predicate,
             _Replay.cache_read,

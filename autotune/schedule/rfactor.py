@@ -110,6 +110,8 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
             f"{what} already, and rfactor gives the stage new loops; split the reduction, "
             "factor it, and schedule the rest afterwards",
         )
+    if stage.layout is not None:
+        stage.fail("rfactor", "its layout was transformed already; rfactor it first")
     if stage.store_predicate is not None:
         stage.fail("rfactor", "it has a store predicate already; rfactor it first")
     results = {value.index for value in op.body if isinstance(value, Reduce)}

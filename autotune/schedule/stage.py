@@ -38,6 +38,8 @@ class Stage(LoopStructure, Annotations, Placement):
         computed.
     alignments : dict
         Strides asked for, by dimension.
+    layout : tuple of Digits or None
+        Indices into its storage; None for its dimensions in order.
     double_buffered : bool
         Whether the next iteration's result is computed before this one's is used.
     store_predicate : Expr or None

@@ -105,7 +105,11 @@ def _operation(op: str, operands: list[Expr]) -> Expr:
 
 
 def with_knobs(term: Term, values: Mapping[str, int]) -> Term:
-    """Return a term with knobs replaced by values, and what this makes constant computed."""
+    """Return a term with knobs replaced by values, and what this makes constant computed.
+
+    What then stays is what an expression with the values in the knobs' place gives: `i // tile` is
+    `i` for a tile of 1.
+    """
     match term:
         case ("knob", name):
             return values.get(name, term)
@@ -113,10 +117,33 @@ def with_knobs(term: Term, values: Mapping[str, int]) -> Term:
             return term
         case (op, *rest):
             operands = [with_knobs(operand, values) for operand in rest]
-            known = all(isinstance(operand, int) for operand in operands)
-            return _number(op, operands) if known else (op, *operands)
+            if all(isinstance(operand, int) for operand in operands):
+                return _number(op, operands)
+            replaced = (op, *operands)
+            return replaced if replaced == term or knobs_of(replaced) else _folded(replaced)
         case _:
             return term
+
+
+def _folded(term: Term) -> Term:
+    """Return a term without knobs as it is after it was an expression."""
+    variables, sizes = _Named(Var), _Named(SizeVar)
+    return term_of(expr_of(term, variables.__getitem__, sizes), lambda var: var.name)
+
+
+class _Named(dict[str, Any]):
+    """Variables by name, made when they are asked for."""
+
+    def __init__(self, make: Callable[[str], Var]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, name: str) -> Var:
+        made = self[name] = self.make(name)
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return True
 
 
 def _number(op: str, operands: list[int]) -> int:

@@ -24,8 +24,8 @@ STEPS = (4, 14)
 KINDS = (
     "split", "split", "nparts", "fuse", "reorder", "tile", "vectorize", "unroll", "parallel",
     "compute_at", "compute_at", "compute_at", "inline", "cache_read", "cache_write", "set_scope",
-    "rfactor", "storage_align", "double_buffer", "double_buffer", "pragma", "compute_root",
-    "store_predicate",
+    "rfactor", "storage_align", "transform_layout", "double_buffer", "double_buffer",
+    "pragma", "compute_root", "store_predicate",
 )  # fmt: skip
 THREADS = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y", "vthread")
 
@@ -223,7 +223,7 @@ class _Scheduler:
 
     def do_inline(self, stage: Stage) -> None:
         assert isinstance(stage.op, ComputeOp)
-        stored = stage.alignments or stage.store_predicate is not None
+        stored = stage.alignments or stage.layout or stage.store_predicate is not None
         root = stage.attach is Attach.ROOT
         if self.movable(stage) and not stage.op.reduce_axis and root and not stored:
             used = any(a in self.attached_to for a in stage.leaf_axes)
@@ -256,7 +256,7 @@ class _Scheduler:
         spatial = [a for a in stage.leaf_axes if a.kind is AxisKind.SPATIAL]
         changed = spatial != list(stage.op.axis) or stage.loop_kinds or stage.bindings
         changed = changed or stage.pragmas or stage.alignments or stage.double_buffered
-        changed = changed or stage.store_predicate is not None
+        changed = changed or stage.store_predicate is not None or stage.layout is not None
         axes = [a for a in self.free(stage) if a.kind is AxisKind.REDUCE]
         if axes and not changed and not self.attached_to.intersection(stage.leaf_axes):
             position = self.pick(range(len(spatial) + 1))
@@ -272,11 +272,28 @@ class _Scheduler:
             stage.compute_root()
 
     def do_storage_align(self, stage: Stage) -> None:
-        axes = [a for a in stage.op.axis if a not in stage.alignments]
+        whole = stage.op.axis
+        if stage.layout is not None:
+            whole = tuple(digits.axis for digits in stage.layout if digits.is_whole)
+        axes = [a for a in whole if a not in stage.alignments]
         if axes and self.movable(stage):
             factor = self.factor()
             offset = self.pick(range(factor)) if isinstance(factor, int) else 0
             stage.storage_align(self.pick(axes), factor, offset)
+
+    def do_transform_layout(self, stage: Stage) -> None:
+        """Store in another order of dimensions, some of them cut in two."""
+        if not self.movable(stage) or stage.layout is not None or stage.alignments:
+            return
+        parts: list[Any] = []
+        for axis in stage.op.axis:
+            if self.pick((True, False)):
+                tile = self.factor()
+                parts += [axis.var // tile, axis.var % tile]
+            else:
+                parts.append(axis.var)
+        order = self.draw(st.permutations(parts))
+        stage.transform_layout(lambda *_: order)
 
     def do_double_buffer(self, stage: Stage) -> None:
         point = stage.attach_point

@@ -222,6 +222,84 @@ STORE = [
         f"storage_align on stage 'D': {NO_OUTPUT}",
     ),
     refused(
+        "align what a layout cuts in parts",
+        lambda p: [
+            p.sB.transform_layout(lambda i, j: (i // 4, j, i % 4)),
+            p.sB.storage_align(p.i, 8),
+        ],
+        "storage_align on stage 'B', axis 'i': its layout stores it in parts; align another one",
+    ),
+    refused(
+        "lay an output out",
+        lambda p: p.sD.transform_layout(lambda y, x: (x, y)),
+        f"transform_layout on stage 'D': {NO_OUTPUT}",
+    ),
+    refused(
+        "lay out twice",
+        lambda p: [p.sB.transform_layout(lambda i, j: (j, i)) for _ in range(2)],
+        "transform_layout on stage 'B': it has a layout already; give one map that does both",
+    ),
+    refused(
+        "lay out what is aligned",
+        lambda p: [p.sB.storage_align(p.i, 8), p.sB.transform_layout(lambda i, j: (j, i))],
+        "transform_layout on stage 'B', axis 'i': it is aligned already; transform_layout it first",
+    ),
+    refused(
+        "lay out by a list",
+        lambda p: p.sB.transform_layout([1, 0]),
+        "transform_layout on stage 'B': expected a function of its 2 indices, got [1, 0]; give "
+        "one, as in lambda i, j: (j, i)",
+    ),
+    refused(
+        "lay out by too few indices",
+        lambda p: p.sB.transform_layout(lambda i: i),
+        "transform_layout on stage 'B': the map does not fit: too many positional arguments; it "
+        "gets the indices i, j",
+    ),
+    refused(
+        "lay out by sums",
+        lambda p: p.sB.transform_layout(lambda i, j: i * 8 + j),
+        "transform_layout on stage 'B': the map gives `((i*8) + j)`; give axes (i, j) or parts of "
+        "them, as in i // 8, i % 8, i // 8 % 4; each axis whole or in all its parts",
+    ),
+    refused(
+        "lay out by something else",
+        lambda p: p.sB.transform_layout(lambda i, j: (i, "j")),
+        "transform_layout on stage 'B': the map gives 'j', which is no index; give axes (i, j) or "
+        "parts of them, as in i // 8, i % 8, i // 8 % 4; each axis whole or in all its parts",
+    ),
+    refused(
+        "leave a dimension out",
+        lambda p: p.sB.transform_layout(lambda i, j: j),
+        "transform_layout on stage 'B': axis 'i' is not among the indices: its elements would "
+        "share a place; give i itself, or i // n and i % n",
+    ),
+    refused(
+        "leave a part out",
+        lambda p: p.sB.transform_layout(lambda i, j: (j, i // 8, i % 4)),
+        "transform_layout on stage 'B': `floordiv(i, 8)`, `floormod(i, 4)`: not every element "
+        "along axis 'i' has a place, and only one; give i itself, or i // n and i % n",
+    ),
+    refused(
+        "divide a remainder",
+        lambda p: p.sB.transform_layout(lambda i, j: (i // 4, i % 4 // 2, i % 2, j)),
+        "transform_layout on stage 'B': the map gives `floordiv(floormod(i, 4), 2)`, which "
+        "divides a remainder; give axes (i, j) or parts of them, as in i // 8, i % 8, i // 8 % 4; "
+        "each axis whole or in all its parts",
+    ),
+    refused(
+        "cut by a negative number",
+        lambda p: p.sB.transform_layout(lambda i, j: (i // -2, i % -2, j)),
+        "transform_layout on stage 'B', axis 'i': the divisor is -2; give a whole number of at "
+        "least 1",
+    ),
+    refused(
+        "inline what is laid out",
+        lambda p: [p.sB.transform_layout(lambda i, j: (j, i)), p.sB.compute_inline()],
+        "compute_inline on stage 'B': its storage was decided on already, and inline it has none; "
+        "leave one of the two",
+    ),
+    refused(
         "buffer a placeholder twice",
         lambda p: p.sA.double_buffer(),
         f"double_buffer on stage 'A': {NOT_GIVEN}",

@@ -54,6 +54,8 @@ def test_knobs_in_a_term_are_replaced_and_what_is_constant_is_computed() -> None
     assert term_text(term) == "(max(floordiv((tile*2), 3), 5) + i#0)"
     assert with_knobs(term, {"tile": 12}) == ("+", 8, "i#0")
     assert with_knobs(term, {}) == term
+    parts = [term_of(part, name) for part in (I_VAR // TILE, I_VAR % TILE)]
+    assert [with_knobs(part, {"tile": 1}) for part in parts] == ["i#0", 0]
 
 
 @pytest.mark.parametrize("expr", [te.const(1.5), te.exp(te.const(1.0)), TILE.astype("float32")])
@@ -84,6 +86,7 @@ def every_primitive() -> tuple[Schedule, list[Any]]:
     s[E].bind(s[E].leaf_axes[2], tx)
     s[cache].compute_at(s[E], ji)
     s[cache].double_buffer()
+    s[cache].transform_layout(lambda i, j: (j, i))
     s[cache].storage_align(cache.op.axis[0], 8, 1)
     s[cache].set_store_predicate(te.all(tx.equal(0), cache.op.axis[0] < SIZE))
     s[D].compute_inline()
@@ -110,7 +113,8 @@ def test_every_primitive_is_replayed() -> None:
     assert primitives == {
         "bind", "cache_read", "cache_write", "compute_at", "compute_inline", "compute_root",
         "double_buffer", "fuse", "parallel", "pragma", "reorder", "rfactor", "set_scope",
-        "set_store_predicate", "split", "storage_align", "unroll", "vectorize",
+        "set_store_predicate", "split", "storage_align", "transform_layout", "unroll",
+        "vectorize",
     }  # fmt: skip
 
 
@@ -177,8 +181,8 @@ MISFITS = [
         replayed(["shuffle", "D", "y#0"]),
         "step 1, `D.shuffle(y#0)`: there is no primitive 'shuffle'; there are: fuse, reorder, "
         "vectorize, unroll, parallel, compute_root, compute_inline, double_buffer, split, bind, "
-        "pragma, compute_at, set_scope, storage_align, set_store_predicate, cache_read, "
-        "cache_write, rfactor",
+        "pragma, compute_at, set_scope, transform_layout, storage_align, set_store_predicate, "
+        "cache_read, cache_write, rfactor",
     ),
     refused(
         "an argument too few",

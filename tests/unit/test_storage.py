@@ -128,6 +128,59 @@ def test_a_knob_that_is_no_alignment_is_a_constraint() -> None:
     ]
 
 
+# -- transform_layout ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("index_map", "index", "shape"),
+    [
+        (lambda i, j, c: (c, j, i), "(((c*60) + (j*12)) + i)", "6 * 5 * 12"),
+        (
+            lambda i, j, c: (i // 4, c, j, i % 4),
+            "((((floordiv(i, 4)*120) + (c*20)) + (j*4)) + floormod(i, 4))",
+            "3 * 6 * 5 * 4",
+        ),
+        (lambda i, j, c: (j // 4, c, i, j % 4), "", "2 * 6 * 12 * 4"),
+        (lambda i, j, c: (i % 2, j, i // 4, c, i // 2 % 2), "", "2 * 5 * 3 * 6 * 2"),
+    ],
+)
+def test_a_layout_says_what_the_indices_are(index_map: Any, index: str, shape: str) -> None:
+    p = Blocks()
+    p.sB.transform_layout(index_map)
+    function = analysed(p.s, p.tensors)
+    assert allocated(function) == {"B": shape}
+    assert f"B[{index}" in str(function)
+    assert_right(function)
+
+
+def test_indices_of_a_layout_count_from_where_its_region_begins() -> None:
+    p = Blocks()
+    p.sB.compute_at(p.sC, p.sC.split(p.x, factor=3)[0])
+    p.sB.transform_layout(lambda i, j, c: (c, i // 2, j, i % 2))
+    assert_right(analysed(p.s, p.tensors))
+
+
+def test_the_stride_of_a_dimension_is_aligned_where_its_layout_puts_it() -> None:
+    p = Blocks()
+    p.sB.transform_layout(lambda i, j, c: (c, i, j))
+    p.sB.storage_align(p.B.op.axis[2], 16, 4)
+    function = analysed(p.s, p.tensors)
+    assert allocated(function) == {"B": "408"}
+    assert_right(function)
+
+
+def test_knobs_cut_dimensions_as_their_values_do() -> None:
+    for tile in (1, 2, 3, 8):
+        texts = []
+        for given in (Knob("tile", 1, 8), tile):
+            p = Blocks()
+            p.sB.transform_layout(lambda i, j, c, t=given: (i // t, c, i % t, j))
+            function = analysed(p.s, p.tensors, {given: tile} if given is not tile else None)
+            assert_right(function)
+            texts.append(str(function).partition("produce")[2])
+        assert texts[0] == texts[1]
+
+
 # -- double_buffer ---------------------------------------------------------------------------
 
 

@@ -1,0 +1,116 @@
+"""Index maps of `transform_layout`: which parts of which axes are the indices into storage.
+
+An index is an axis `i`, or digits of it: `i // 8`, `i % 8`, `i // 8 % 4`. Each axis is there whole
+or in digits that follow one another, so that two elements never get the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from autotune.errors import IRError, ScheduleError
+from autotune.ir.expr import Binary, Const, Expr
+from autotune.ir.itervar import IterVar
+from autotune.ir.ops import binary, const, convert
+from autotune.te.compute import ceildiv
+
+
+class Digits(NamedTuple):
+    """``axis // divisor % modulus``, an index into storage; no modulus stands for no limit."""
+
+    axis: IterVar
+    divisor: Expr
+    modulus: Expr | None
+
+    def of(self, position: Expr) -> Expr:
+        """Return the index for a position along the axis, counted from where storage begins."""
+        index = binary("//", position, self.divisor)
+        return index if self.modulus is None else binary("%", index, self.modulus)
+
+    def extent(self, length: Expr) -> Expr:
+        """Return how many values the index has where the axis is so long."""
+        rest = ceildiv(length, self.divisor)
+        return rest if self.modulus is None else binary("min", self.modulus, rest)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the axis itself."""
+        one = isinstance(self.divisor, Const) and self.divisor.value == 1
+        return one and self.modulus is None
+
+
+def index_map(axes: Sequence[IterVar], indices: Sequence[Any]) -> tuple[Digits, ...]:
+    """Return what the indices of a map are made of; those that are always 0 are left out.
+
+    Parameters
+    ----------
+    axes : sequence of IterVar
+        The dimensions that are mapped.
+    indices : sequence
+        What the map gave for them.
+
+    Raises
+    ------
+    ScheduleError
+        If two elements could get the same place, or that cannot be told.
+    """
+    digits = tuple(_digits(index, axes) for index in indices if not _is_zero(index))
+    for axis in axes:
+        _check_all_there(axis, [d for d in digits if d.axis is axis])
+    return digits
+
+
+def _digits(index: Any, axes: Sequence[IterVar]) -> Digits:
+    names = ", ".join(axis.name for axis in axes)
+    wanted = (
+        f"give axes ({names}) or parts of them, as in i // 8, i % 8, i // 8 % 4; each axis whole "
+        "or in all its parts"
+    )
+    try:
+        expr = convert(index)
+    except IRError:
+        raise ScheduleError(f"the map gives {index!r}, which is no index; {wanted}") from None
+    chain: list[Binary] = []
+    inner = expr
+    while isinstance(inner, Binary) and inner.op in ("//", "%"):
+        chain.insert(0, inner)
+        inner = inner.a
+    axis = next((axis for axis in axes if axis.var is inner), None)
+    if axis is None:
+        raise ScheduleError(f"the map gives `{expr}`; {wanted}")
+    found = Digits(axis, const(1), None)
+    for node in chain:
+        if found.modulus is not None:
+            raise ScheduleError(f"the map gives `{expr}`, which divides a remainder; {wanted}")
+        if node.op == "%":
+            found = Digits(axis, found.divisor, node.b)
+        else:
+            found = Digits(axis, binary("*", found.divisor, node.b), None)
+    return found
+
+
+def _is_zero(index: object) -> bool:
+    """Whether an index is 0 for every element, as `i % 1` is."""
+    return isinstance(index, Const) and index.value == 0
+
+
+def _check_all_there(axis: IterVar, own: list[Digits]) -> None:
+    """Refuse digits of an axis that leave some out, or hold some twice."""
+    left = own
+    divisor: Expr | None = const(1)
+    while divisor is not None:
+        step = next((d for d in left if d.divisor is divisor), None)
+        if step is None:
+            break
+        left = [d for d in left if d is not step]
+        divisor = None if step.modulus is None else binary("*", divisor, step.modulus)
+    if divisor is None and not left:
+        return
+    if not own:
+        problem = f"axis {axis.name!r} is not among the indices: its elements would share a place"
+    else:
+        texts = ", ".join(f"`{d.of(axis.var)}`" for d in own)
+        problem = f"{texts}: not every element along axis {axis.name!r} has a place, and only one"
+    name = axis.name
+    raise ScheduleError(f"{problem}; give {name} itself, or {name} // n and {name} % n")
