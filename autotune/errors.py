@@ -39,6 +39,42 @@ class InstantiationError(AutotuneError):
     """A template refused the knob values of one configuration."""
 
 
+class TileError(UsageError):
+    """A mistake in Tile code, or in the sizes and types it is used with.
+
+    Attributes
+    ----------
+    name : str
+        What the code was read from: a path, or "tile".
+    line, column : int
+        Where the mistake is, both counted from 1.
+    problem : str
+        What is wrong and what was expected, in one line.
+    advice : str
+        What to write instead, where that can be guessed; else "".
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        name: str,
+        line: int,
+        column: int,
+        shown: str = "",
+        caret: int = 0,
+        advice: str = "",
+    ) -> None:
+        self.problem, self.name, self.line, self.column = problem, name, line, column
+        self.advice = advice
+        self._parts = (problem, name, line, column, shown, caret, advice)
+        pointed = f"\n    {shown}\n    {' ' * caret}^" if shown else ""
+        remedy = f"\n  {advice}" if advice else ""
+        super().__init__(f"{name}:{line}:{column}: {problem}{pointed}{remedy}")
+
+    def __reduce__(self) -> tuple[type[TileError], tuple[str | int, ...]]:
+        return TileError, self._parts
+
+
 class TargetError(UsageError):
     """A target string that is not understood, or a target this machine cannot serve."""
 

@@ -1,0 +1,16 @@
+"""The Tile language: parse, check, bind to sizes, and evaluate functions of tensors.
+
+docs/tile.md describes the language.
+"""
+
+from __future__ import annotations
+
+from autotune.tile.bind import bind, shapes_of
+from autotune.tile.check import check
+from autotune.tile.meaning import evaluate
+from autotune.tile.parse import parse
+from autotune.tile.printer import to_code
+from autotune.tile.program import Program
+from autotune.tile.syntax import Function
+
+__all__ = ["Function", "Program", "bind", "check", "evaluate", "parse", "shapes_of", "to_code"]

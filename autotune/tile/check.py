@@ -1,0 +1,170 @@
+"""Checks what can be said of a Tile function without sizes: names, ranks, linearity, arity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotune.errors import TileError
+from autotune.tile.affine import SizeNeeded, free_direction, is_index
+from autotune.tile.check_indices import check_dimension, check_index
+from autotune.tile.check_values import check_value
+from autotune.tile.dimensions import index_form
+from autotune.tile.mistakes import counted, mistake, nearest
+from autotune.tile.printer import expr_code
+from autotune.tile.scope import Scope, Symbol
+from autotune.tile.syntax import Access, Contraction, Function, Input, Name, Statement, names_in
+
+
+def check(function: Function) -> dict[str, Symbol]:
+    """Return the tensors and dimensions of a function by name, in order of definition.
+
+    Raises
+    ------
+    TileError
+        For the first thing that cannot be right whatever the sizes are.
+    """
+    checker = _Checker(function)
+    for declared in function.inputs:
+        checker.input(declared)
+    for statement in function.statements:
+        checker.statement(statement)
+    checker.outputs()
+    return checker.scope.symbols
+
+
+def unbounded(function: Function, statement: Contraction, free: str) -> TileError:
+    """Return the error for an index of a contraction that nothing bounds."""
+    first = next(n for n in _index_names(statement) if n.text == free)
+    return mistake(
+        function, first.span,
+        f"index {free} is not bounded: no index expression keeps it from growing",
+        f"add a constraint, such as `, {free} < N`",
+    )  # fmt: skip
+
+
+def index_names(statement: Contraction) -> tuple[str, ...]:
+    """Return the indices of a contraction: those of the output first, in order of mention."""
+    return tuple(dict.fromkeys(name.text for name in _index_names(statement)))
+
+
+def _index_names(statement: Contraction) -> list[Name]:
+    forms = [*statement.output.indices, *(e for a in statement.inputs for e in a.indices)]
+    forms += [c.form for c in statement.constraints]
+    return [name for form in forms for name in names_in(form) if is_index(name.text)]
+
+
+class _Checker:
+    """Goes through a function from its header to its last statement."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.scope = Scope(function)
+
+    def input(self, declared: Input) -> None:
+        names = declared.dimensions
+        self.scope.define(declared.name, "tensor", None if names is None else len(names))
+        for name in names or ():
+            known = self.scope.symbols.get(name.text)
+            if known is None:
+                self.scope.define(name, "dimension", 0)
+            elif known.kind == "tensor":
+                raise self.scope.wrong(
+                    name.span, f"{name.text} is a tensor and cannot be a dimension"
+                )
+
+    def outputs(self) -> None:
+        inputs = {i.name.text for i in self.function.inputs}
+        seen: set[str] = set()
+        for name in self.function.outputs:
+            text = name.text
+            if text in seen:
+                raise self.scope.wrong(name.span, f"output {text} is listed twice")
+            seen.add(text)
+            if text in inputs:
+                raise self.scope.wrong(
+                    name.span,
+                    f"{text} is an input and cannot be an output as well",
+                    f"assign it to another name, as in {text}Copy = {text};",
+                )
+            if text not in self.scope.symbols:
+                known = (s.name for s in self.scope.symbols.values() if s.kind == "tensor")
+                raise self.scope.wrong(
+                    name.span, f"output {text} is never assigned", nearest(text, known)
+                )
+            if self.scope.symbols[text].kind == "dimension":
+                raise self.scope.wrong(
+                    name.span,
+                    f"output {text} is a dimension, not a tensor",
+                    f"make it one in a statement: as_int({text}, 32)",
+                )
+
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Contraction):
+            self.contraction(statement)
+            self.scope.define(statement.target, "tensor", len(statement.output.indices))
+        else:
+            kind, rank = check_value(self.scope, statement.value)
+            self.scope.define(statement.target, kind, rank)
+
+    def contraction(self, statement: Contraction) -> None:
+        self.sizes(statement)
+        for access in statement.inputs:
+            self.access(access)
+        for index in statement.output.indices:
+            check_index(self.scope, index)
+        for constraint in statement.constraints:
+            check_index(self.scope, constraint.form)
+            check_dimension(self.scope, constraint.bound, "the bound of a constraint")
+        self.bounded(statement)
+
+    def sizes(self, statement: Contraction) -> None:
+        indices, sizes = statement.output.indices, statement.sizes
+        for size in sizes:
+            check_dimension(self.scope, size, "a size")
+        if len(indices) == len(sizes):
+            return
+        name = statement.target.text
+        if not sizes:
+            listed = ", ".join(map(expr_code, indices))
+            guess = ", ".join(expr_code(i)[:1].upper() for i in indices)
+            raise self.scope.wrong(
+                statement.output.span,
+                f"{name} has {counted(len(indices), 'index', 'indices')} but no sizes",
+                f"its sizes stand after a colon: {name}[{listed}: {guess}]",
+            )
+        raise self.scope.wrong(
+            statement.output.span,
+            f"{name} has {counted(len(indices), 'index', 'indices')} and "
+            f"{counted(len(sizes), 'size')}: there is one size for each index",
+        )
+
+    def access(self, access: Access) -> None:
+        name, rank = access.tensor, len(access.indices)
+        kind, known = self.scope.read_tensor(name)
+        if kind == "dimension":
+            raise self.scope.wrong(name.span, f"{name.text} is a dimension and has no elements")
+        if known is None:
+            self.scope.symbols[name.text] = replace(self.scope.symbols[name.text], rank=rank)
+        elif known != rank:
+            raise self.scope.wrong(
+                access.span,
+                f"{name.text} has {counted(known, 'dimension')}, "
+                f"got {counted(rank, 'index', 'indices')}",
+            )
+        for index in access.indices:
+            check_index(self.scope, index)
+
+    def bounded(self, statement: Contraction) -> None:
+        """Refuse an index that grows forever, if that can be seen without sizes."""
+        indexed = (*statement.output.indices, *(e for a in statement.inputs for e in a.indices))
+        try:
+            forms = [index_form(self.function, e) for e in indexed]
+            forms += [index_form(self.function, c.form) for c in statement.constraints]
+        except SizeNeeded:
+            return
+        names = index_names(statement)
+        free = free_direction(names, forms)
+        if free is not None:
+            raise unbounded(self.function, statement, free)
+
+

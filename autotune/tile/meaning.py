@@ -1,0 +1,187 @@
+"""What a bound Tile function means: its evaluation by NumPy, the plainest way.
+
+Contractions enumerate their valid index sets; element-wise statements are NumPy's operations.
+Compiled functions are held against this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from autotune.errors import ArgumentError
+from autotune.ir import dtypes
+from autotune.tile.affine import Affine
+from autotune.tile.program import Apply, Constant, Contract, Elementwise, Program, Read, Ref, Value
+
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
+    ">": np.greater, ">=": np.greater_equal, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+_KEEPING: Final[dict[str, Callable[[Any], Any]]] = {
+    "neg": np.negative, "abs": np.abs, "ceil": np.ceil, "floor": np.floor, "round": np.rint,
+}  # fmt: skip
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
+    "tanh": np.tanh, "pow": np.power,
+}  # fmt: skip
+_AGGREGATES: Final[dict[str, np.ufunc]] = {
+    "+": np.add, "*": np.multiply, ">": np.maximum, "<": np.minimum
+}  # fmt: skip
+
+
+def evaluate(program: Program, *arrays: Any) -> tuple[Any, ...]:
+    """Return the outputs of a program for some input arrays.
+
+    Parameters
+    ----------
+    program
+        A function bound to the shapes and dtypes of these arrays.
+    *arrays
+        One per input, in order.
+
+    Returns
+    -------
+    tuple of ndarray
+        One per output. Sums and products of floats are accumulated in float64 and rounded once.
+
+    Raises
+    ------
+    ArgumentError
+        If an array does not have the shape and dtype that the program is bound to.
+    """
+    if len(arrays) != len(program.inputs):
+        raise ArgumentError(
+            f"{program.function.name} takes {len(program.inputs)} arrays, got {len(arrays)}"
+        )
+    tensors: dict[str, Any] = {}
+    for name, array in zip(program.inputs, map(np.asarray, arrays), strict=True):
+        expected = program.types[name]
+        if (array.shape, array.dtype.name) != (expected.shape, expected.dtype):
+            raise ArgumentError(
+                f"input {name} is bound to {expected.dtype}{list(expected.shape)}, "
+                f"got {array.dtype.name}{list(array.shape)}"
+            )
+        tensors[name] = array
+    with np.errstate(all="ignore"):
+        for step in program.steps:
+            if isinstance(step, Elementwise):
+                value = _value(step.value, tensors)
+                tensors[step.name] = np.broadcast_to(value, step.type.shape)
+            else:
+                tensors[step.name] = _contracted(step, tensors)
+    return tuple(np.array(tensors[name]) for name in program.outputs)
+
+
+# -- element-wise ------------------------------------------------------------------------------
+
+
+def _value(value: Value, tensors: Mapping[str, Any]) -> Any:
+    """Evaluate an expression; its array may have fewer or smaller dimensions than its type."""
+    if isinstance(value, Constant):
+        return np.asarray(value.value).astype(dtypes.numpy_dtype(value.type.dtype))
+    if isinstance(value, Ref):
+        return tensors[value.tensor]
+    return _applied(value, [_value(arg, tensors) for arg in value.args])
+
+
+def _applied(apply: Apply, args: list[Any]) -> Any:
+    op, dtype = apply.op, apply.type.dtype
+    if op == "index":
+        return np.indices(apply.type.shape, dtype=dtypes.numpy_dtype(dtype))[apply.axis]
+    if op == "reshape":
+        return np.broadcast_to(args[0], apply.args[0].type.shape).reshape(apply.type.shape)
+    if op == "select":
+        return np.where(*args)
+    if op == "cast":
+        return cast(args[0], dtype)
+    if op in _OPERATORS:
+        return _OPERATORS[op](*args).astype(dtypes.numpy_dtype(dtype))
+    if op in _KEEPING:
+        whole = not dtypes.is_float(dtype) and op in ("ceil", "floor", "round")
+        return args[0] if whole else _KEEPING[op](args[0]).astype(dtypes.numpy_dtype(dtype))
+    wide = [arg.astype(np.float64) for arg in args]
+    result = _sigmoid(wide[0]) if op == "sigmoid" else _FUNCTIONS[op](*wide)
+    return cast(result, dtype)
+
+
+def _sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+def cast(array: Any, dtype: str) -> Any:
+    """Convert an array as docs/dtypes.md says: floats to integers saturate, 0 of a NaN."""
+    source = array.dtype.name
+    target = dtypes.numpy_dtype(dtype)
+    if dtype == dtypes.BOOL:
+        return (array != 0) & (array == array)
+    if dtypes.is_float(source) and dtypes.is_integer(dtype):
+        convert = np.vectorize(lambda x: dtypes.saturated(float(x), dtype), otypes=[target])
+        return convert(array) if array.size else array.astype(target)
+    if dtypes.is_half(dtype):
+        return array.astype(np.float32).astype(target)
+    return array.astype(target)
+
+
+# -- contractions ------------------------------------------------------------------------------
+
+
+def _contracted(step: Contract, tensors: Mapping[str, Any]) -> Any:
+    """Aggregate over all valid index sets; elements that none writes are 0."""
+    shape, size = step.type.shape, math.prod(step.type.shape)
+    wide = dtypes.is_float(step.accumulator) and step.aggregation in "+*"
+    dtype = np.dtype("float64") if wide else dtypes.numpy_dtype(step.accumulator)
+    result, written = np.zeros(size, dtype), np.zeros(size, bool)
+    if step.aggregation in _AGGREGATES:
+        result[:] = _neutral(step.aggregation, dtype.name)
+    for values in step.domain.points():
+        at = _flat(step.output, shape, values)
+        combined = _combined(step, tensors, values).astype(dtype)
+        written[at] = True
+        if step.aggregation == "=":
+            result[at] = combined
+        else:
+            _AGGREGATES[step.aggregation].at(result, at, combined)
+    result[~written] = 0
+    return cast(result, step.type.dtype).reshape(shape)
+
+
+def _neutral(aggregation: str, dtype: str) -> Any:
+    if aggregation in "+*":
+        return 0 if aggregation == "+" else 1
+    if dtype == dtypes.BOOL:
+        return aggregation == "<"
+    return dtypes.identity("max" if aggregation == ">" else "min", dtype)
+
+
+def _combined(step: Contract, tensors: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """Value of each index set of a block."""
+    read = [_read(r, tensors[r.tensor], values) for r in step.reads]
+    if step.combination == "?":
+        first, second = (cast(r, step.compared_dtype) for r in read[:2])
+        third = cast(read[2], step.value_dtype)
+        return np.where(first == second, third, np.zeros_like(third))
+    read = [cast(r, step.value_dtype) for r in read]
+    if step.combination:
+        return _OPERATORS[step.combination](*read)
+    return read[0]
+
+
+def _read(read: Read, array: Any, values: Mapping[str, Any]) -> Any:
+    return array.reshape(-1)[_flat(read.indices, array.shape, values)]
+
+
+def _flat(forms: tuple[Affine, ...], shape: tuple[int, ...], values: Mapping[str, Any]) -> Any:
+    """Row-major offset of each index set of a block."""
+    count = len(next(iter(values.values())))
+    offset = np.zeros(count, np.int64)
+    for form, size in zip(forms, shape, strict=True):
+        number, d = form.at(values)
+        offset = offset * size + number // d
+    return offset

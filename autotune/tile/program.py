@@ -1,0 +1,155 @@
+"""A Tile function bound to sizes and types: what evaluators and compilers take.
+
+All names are resolved, every type and conversion is explicit; broadcasting alone is left to the
+shapes, by NumPy's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from autotune.tile.affine import Affine
+from autotune.tile.indexsets import IndexSet
+from autotune.tile.syntax import Aggregation, Assignment, Combination, Contraction, Function
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape (positive ints, () for a scalar) and dtype name of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number of a type, of shape ()."""
+
+    value: int | float | bool
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor of the program, whole."""
+
+    tensor: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation on every element.
+
+    Attributes
+    ----------
+    op
+        ``+ - * /`` and comparisons (of operands of one type), "neg", "select" (condition, then,
+        otherwise), "cast" (to the dtype of `type`), "reshape" (row-major, to the shape of `type`),
+        "index" (along `axis` of the shape of its argument), or the name of a function of one type.
+    args
+        Operands, whose shapes broadcast to that of `type`.
+    type
+        Of the result.
+    axis
+        Of "index"; else 0.
+    """
+
+    op: str
+    args: tuple[Value, ...]
+    type: TensorType
+    axis: int = 0
+
+
+Value: TypeAlias = Constant | Ref | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """``name = value``."""
+
+    name: str
+    type: TensorType
+    value: Value
+    statement: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A tensor at one index expression per dimension."""
+
+    tensor: str
+    indices: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One contraction.
+
+    Attributes
+    ----------
+    name, type
+        The tensor it defines. Elements that no index set writes are 0.
+    aggregation
+        ``+ * > < =``.
+    combination
+        "" of one read, "*" and "+" of two, "?" of three: the third where the first two are equal,
+        0 where not.
+    indices
+        Names of the indices, those of the output first.
+    output
+        Where an index set writes, one expression per dimension.
+    reads
+        What it reads.
+    domain
+        The valid index sets.
+    value_dtype
+        Type of a combined value: reads are converted to it (for "?" the third alone; the first
+        two are compared in their common type, `compared_dtype`).
+    accumulator
+        Type in which values are aggregated; the result is converted to ``type.dtype``.
+    """
+
+    name: str
+    type: TensorType
+    aggregation: Aggregation
+    combination: Combination
+    indices: tuple[str, ...]
+    output: tuple[Affine, ...]
+    reads: tuple[Read, ...]
+    domain: IndexSet
+    value_dtype: str
+    compared_dtype: str
+    accumulator: str
+    statement: Contraction
+
+
+Step: TypeAlias = Elementwise | Contract
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function with all sizes and types known.
+
+    Attributes
+    ----------
+    function
+        What was written.
+    inputs, outputs
+        Names of tensors, in order.
+    sizes
+        Value of every dimension, computed ones included.
+    types
+        Shape and dtype of every tensor.
+    steps
+        What defines the tensors, in an order in which they can be computed.
+    """
+
+    function: Function
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    sizes: Mapping[str, int]
+    types: Mapping[str, TensorType]
+    steps: tuple[Step, ...]
