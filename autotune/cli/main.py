@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from autotune.cli.messages import Messages
 from autotune.cli.output import (
@@ -90,9 +91,7 @@ def _refused(error: OSError) -> int:
 def _dispatch(args: list[str], messages: Messages) -> int:
     import typer
 
-    from autotune.cli.app import app
-
-    command = typer.main.get_command(app)
+    command = _command()
     try:
         # Not command(): it would print mistakes in boxes and end the process itself.
         with command.make_context("autotune", _verbose_first(args), obj=messages) as context:
@@ -105,6 +104,16 @@ def _dispatch(args: list[str], messages: Messages) -> int:
             raise
         raise StopError(MISTAKE, message) from error
     return DONE
+
+
+@functools.cache
+def _command() -> Any:
+    """Return what parses command lines: made of the commands' signatures, once in a process."""
+    import typer
+
+    from autotune.cli.app import app
+
+    return typer.main.get_command(app)
 
 
 def _verbose_first(args: list[str]) -> list[str]:
