@@ -42,13 +42,13 @@ def environment(**more: str) -> dict[str, str]:
 class _Streams:
     """The ends of a command's standard streams: what it gets, and what is read here."""
 
-    def __init__(self, terminal: bool, out: str, err: str, stdin: str) -> None:
+    def __init__(self, columns: int, out: str, err: str, stdin: str) -> None:
         self.given: dict[int, int] = {}
         self.read: dict[int, bytearray] = {}
         self._names: dict[int, int] = {}
-        if terminal:
+        if columns:
             ours, theirs = pty.openpty()
-            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             self.given = dict.fromkeys((0, 1, 2), theirs)
             self._keep(ours, 1)
             return
@@ -94,7 +94,7 @@ class Running:
     def __init__(self, streams: _Streams, reply: int, words: Sequence[str]) -> None:
         self._streams, self._reply, self._words = streams, reply, words
 
-    def ended(self, timeout_s: float = 60.0) -> Ended:
+    def ended(self, timeout_s: float = 120.0) -> Ended:
         """Wait for the end and return it; a command that takes longer is killed."""
         heard = b""
         end = time.monotonic() + timeout_s
@@ -144,6 +144,7 @@ class CommandServer:
         folder: Path,
         *,
         terminal: bool = False,
+        columns: int = 80,
         setup: str = "",
         variables: Mapping[str, str] | None = None,
         unprivileged: bool = False,
@@ -156,7 +157,9 @@ class CommandServer:
         words : sequence of str
         folder : Path
         terminal : bool
-            Whether its streams are a terminal of 80 columns.
+            Whether its streams are a terminal.
+        columns : int
+            The width of that.
         setup : str
             Python that it runs first.
         variables : mapping, optional
@@ -166,7 +169,7 @@ class CommandServer:
         streams : tuple of str
             Where input, output and errors lead without a terminal.
         """
-        ends = _Streams(terminal, streams[1], streams[2], streams[0])
+        ends = _Streams(columns * terminal, streams[1], streams[2], streams[0])
         reply, told = os.pipe()
         request = {
             "words": [os.fsencode(word).decode("latin-1") for word in words],
@@ -193,7 +196,7 @@ def run_process(
     streams: tuple[str, str, str] = (os.devnull, PIPE, PIPE),
 ) -> Ended:
     """Run a command as a process of its own, as a user does, and return how it ended."""
-    ends = _Streams(terminal, streams[1], streams[2], streams[0])
+    ends = _Streams(80 * terminal, streams[1], streams[2], streams[0])
 
     def attach() -> None:
         os.setsid()

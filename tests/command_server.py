@@ -1,12 +1,11 @@
 """Forks command lines of autotune off a process that has imported everything: 10 ms, not 400.
 
 ``python command_server.py FD``, a socket. A request is JSON with descriptors beside it. What is
-forked ends as interpreters do, except that it does not take all those modules apart.
+forked goes on as the command itself does.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import gc
@@ -18,7 +17,6 @@ import select
 import socket
 import sys
 import termios
-import threading
 from typing import Any, TextIO
 
 PRELOADED = (
@@ -131,32 +129,21 @@ def _prepare() -> None:
     for module in PRELOADED:
         importlib.import_module(module)
     from autotune.cli.main import main
+    from autotune.cost_model.xgb import load_alone
 
+    load_alone()
     with contextlib.redirect_stderr(io.StringIO()):
         main(["run", "no_such_template"])
     gc.freeze()
-
-
-def _end(code: int) -> None:
-    """End the process as the interpreter does: 120 if what is left cannot be written."""
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError as error:
-            os.write(2, f"Exception ignored: {error!r}\n".encode())
-            code = 120
-    os._exit(code)
 
 
 if __name__ == "__main__":
     _prepare()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         asked = serve(channel)
-    from autotune.cli.main import main
+    from autotune.cli.entry import entry
 
     if asked["setup"]:
         exec(asked["setup"])
-    _end(main([os.fsdecode(word.encode("latin-1")) for word in asked["words"]]))
+    sys.argv[1:] = [os.fsdecode(word.encode("latin-1")) for word in asked["words"]]
+    entry()

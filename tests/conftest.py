@@ -6,9 +6,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
+from command_line import CommandServer, Ended
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -51,13 +52,35 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         cached.cache_clear()
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[CommandServer]:
+    """Start commands in milliseconds: they are forked off a process that has imported them."""
+    with CommandServer() as commands:
+        yield commands
+
+
+class Call(Protocol):
+    """Runs a command line, by default in a folder of the test's own, and waits for its end."""
+
+    def __call__(self, *words: object, cwd: Path | None = None, **how: Any) -> Ended: ...
+
+
+@pytest.fixture
+def call(server: CommandServer, tmp_path: Path) -> Call:
+    def run(*words: object, cwd: Path | None = None, **how: Any) -> Ended:
+        return server.start([str(word) for word in words], cwd or tmp_path, **how).ended()
+
+    return run
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take signals as usual, also where the tests are started in the background.
 
     A shell has its background jobs ignore some, and every process they start would too. Commands
-    that are tested read no settings of whoever runs the tests.
+    that are tested read no settings of whoever runs the tests, nor the width of their terminal.
     """
     os.environ["AUTOTUNE_CONFIG_DIR"] = "/there is no such folder"
+    os.environ.pop("COLUMNS", None)
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

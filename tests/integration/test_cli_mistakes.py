@@ -1,6 +1,8 @@
 """Wrong command lines and inputs: exit code 2 and exactly one plain line on the standard error.
 
 Each is run with pipes and in a pseudo-terminal, by a server that forks; some as processes, too.
+Those that start code of templates take a while: each is run in one of these ways, which alternate,
+and in the other one by the slow tests.
 """
 
 import os
@@ -8,10 +10,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import CLOSED, PIPE, CommandServer, Ended, run_process
+from command_line import CLOSED, PIPE, Ended, run_process
 from command_mistakes import MATMUL, MISTAKES, Mistake, N
 from mistaken_files import TEMPLATES, make_files
 
@@ -22,10 +26,18 @@ PLAIN = [mistake for mistake in MISTAKES if not (mistake.setup or mistake.unpriv
 AS_PROCESSES = PLAIN[:: len(PLAIN) // 5]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[CommandServer]:
-    with CommandServer() as commands:
-        yield commands
+def ways() -> list[Any]:
+    """Return the mistakes, each with the ways to run it: whether in a terminal."""
+    cases, terminal = [], False
+    for mistake in MISTAKES:
+        if mistake.printed or any(".py:" in word for word in mistake.words):
+            cases.append(pytest.param(mistake, [terminal], id=f"{mistake}"))
+            other = pytest.param(mistake, [not terminal], marks=pytest.mark.slow, id=f"{mistake}")
+            cases.append(other)
+            terminal = not terminal
+        else:
+            cases.append(pytest.param(mistake, [False, True], id=f"{mistake}"))
+    return cases
 
 
 @pytest.fixture(scope="module")
@@ -76,33 +88,33 @@ def test_the_table_is_long_enough():
     assert len({(*m.words, *m.variables.items(), m.setup) for m in MISTAKES}) == len(MISTAKES)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
-def test_a_mistake_is_one_line_and_an_exit_code(mistake, server, folder, unchanged):
+@pytest.mark.parametrize(("mistake", "terminals"), ways())
+def test_a_mistake_is_one_line_and_an_exit_code(mistake, terminals, server, folder, unchanged):
     unchanged.update(mistake.leaves)
-    how = {
-        "setup": mistake.setup,
-        "variables": mistake.variables,
-        "unprivileged": mistake.unprivileged,
-    }
-    alone = mistake.leaves or mistake.printed  # two that measure would share a log
-    piped = server.start(mistake.words, folder, **how)
-    if alone:
-        piped_end = piped.ended()
-    shown = server.start(mistake.words, folder, terminal=True, **how)
-    assert_one_line(mistake, piped_end if alone else piped.ended(), terminal=False)
-    assert_one_line(mistake, shown.ended(), terminal=True)
+    running = [
+        server.start(
+            mistake.words,
+            folder,
+            terminal=terminal,
+            setup=mistake.setup,
+            variables=mistake.variables,
+            unprivileged=mistake.unprivileged,
+        )
+        for terminal in terminals
+    ]
+    for terminal, command in zip(terminals, running, strict=True):
+        assert_one_line(mistake, command.ended(), terminal)
 
 
-@pytest.mark.parametrize("mistake", AS_PROCESSES, ids=str)
-def test_a_process_of_its_own_says_the_same(mistake, server, folder, unchanged):
+@pytest.mark.parametrize(
+    ("mistake", "terminal"), list(zip(AS_PROCESSES, cycle([False, True]))), ids=str
+)
+def test_a_process_of_its_own_says_the_same(mistake, terminal, server, folder, unchanged):
     unchanged.update(mistake.leaves)
-    for terminal in (False, True):
-        forked = server.start(
-            mistake.words, folder, terminal=terminal, variables=mistake.variables
-        ).ended()
-        assert_one_line(mistake, forked, terminal)
-        words, variables = mistake.words, mistake.variables
-        assert run_process(words, folder, terminal=terminal, variables=variables) == forked
+    how = {"terminal": terminal, "variables": mistake.variables}
+    alone = run_process(mistake.words, folder, **how)
+    assert_one_line(mistake, alone, terminal)
+    assert server.start(mistake.words, folder, **how).ended() == alone
 
 
 FULL = "/dev/full"
