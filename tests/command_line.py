@@ -15,17 +15,22 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+
+SMALL = ["--set", "m=16", "--set", "n=16", "--set", "k=16"]
+"""Arguments of a matrix product that takes a microsecond."""
+
+QUICK = ["--repeats", "2", "--min-repeat-ms", "1"]
+"""Options of a run whose timings need not be exact."""
 
 PIPE, CLOSED = "pipe", "closed"
 """Where a stream leads; else the path of a file."""
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """How a command ended, and what it wrote; in a terminal, `out` has it all."""
 
     code: int
@@ -215,7 +220,7 @@ def run_process(
         env=environment(**{"TERM": "xterm", **(variables or {})}),
     )
     ends.close_given()
-    end = time.monotonic() + 60.0
+    end = time.monotonic() + 120.0
     while process.poll() is None and time.monotonic() < end:
         ends.take()
         time.sleep(0.005)

@@ -1,0 +1,98 @@
+"""Commands that look up and show: best, records, templates, show; and builds from a log."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from command_line import SMALL
+from odd_templates import WRONG
+
+import autotune
+from records import RecordStore
+
+
+def test_best_has_the_keys_that_scripts_rely_on(call, tuned):
+    log, _ = tuned
+    done = call("best", "matmul", *SMALL, "--log", log, "--json")
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert set(found) == {"workload", "target", "config", "cost_s", "gflops", "record"}
+    fastest = min(RecordStore(log).load(), key=lambda r: r.cost_s)
+    assert found["record"] == fastest.to_json()
+    assert found["config"] == fastest.config
+    assert found["cost_s"] == fastest.cost_s
+    assert found["gflops"] == pytest.approx(2e-9 * 16**3 / fastest.cost_s)
+    text = call("best", "matmul", *SMALL, "--log", log).out
+    assert f"config {fastest.index}" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_best_without_a_matching_record_is_exit_code_3(call, tuned):
+    done = call("best", "matmul", *SMALL[:4], "--set", "k=17", "--log", tuned[0])
+    assert (done.code, done.out) == (3, "")
+    assert re.fullmatch(r"autotune: .* holds no valid record of matmul\(.*k=17.*\n", done.err)
+
+
+def test_a_build_uses_what_the_command_logged(tuned):
+    f = autotune.build("matmul", {"m": 16, "n": 16, "k": 16}, records=tuned[0])
+    assert f.record == min(RecordStore(tuned[0]).load(), key=lambda r: r.cost_s)
+    a, b = np.random.default_rng(0).random((2, 16, 16), dtype=np.float32)
+    c = np.empty((16, 16), np.float32)
+    f(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def test_records_summary_counts_by_workload(call, tuned):
+    log, _ = tuned
+    (row,) = json.loads(call("records", "summary", log, "--json").out)
+    assert (row["template"], row["target"], row["trials"], row["ok"]) == ("matmul", "llvm", 4, 4)
+    text = call("records", "summary", log).out
+    assert "  4 trials, 4 ok\n" in text
+
+
+def test_templates_lists_names_and_arguments(call):
+    rows = json.loads(call("templates", "--json").out)
+    by_name = {row["name"]: row for row in rows}
+    assert {"broadcast_add", "conv2d_nchw", "matmul", "softmax"} <= set(by_name)
+    parameters = by_name["matmul"]["parameters"]
+    assert [p["name"] for p in parameters] == ["m", "n", "k", "dtype"]
+    assert parameters[3] == {"name": "dtype", "type": "str", "default": "float32"}
+    text = call("templates").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(r"^matmul +llvm +m, n, k, dtype=float32$", text, re.MULTILINE)
+
+
+def test_show_space_counts_what_rules_reject_and_names_the_default(call):
+    text = call("show", "matmul", *SMALL, "--space").out
+    total, allowed = map(int, re.search(r"(\d+) configurations, (\d+) allowed", text).groups())
+    table = text.split("rejects")[1]
+    rejected = [int(n) for n in re.findall(r"^ *(\d+) +\d+  \w+ ", table, re.M)]
+    assert total - sum(rejected) == allowed
+    assert re.search(r"default config \d+: tile_m=", text)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_show_steps_lists_the_schedule_of_a_configuration(call):
+    lines = call("show", "matmul", *SMALL, "--steps").out.splitlines()
+    assert lines[0] == "1. T.local.cache_write(T, local)"
+    assert [line.split(".")[0] for line in lines] == [str(n + 1) for n in range(len(lines))]
+    assert not any("tile" in line for line in lines)
+
+
+def test_show_ir_and_source_show_the_configuration_that_is_asked_for(call, tuned):
+    one, other = (r.index for r in RecordStore(tuned[0]).load()[:2])
+    for view, part in (("--ir", "produce C {"), ("--source", "define")):
+        texts = [call("show", "matmul", *SMALL, view, "--config", i).out for i in (one, other)]
+        assert all(part in text for text in texts)
+        assert texts[0] != texts[1]
+    assert call("show", "matmul", *SMALL, "--config", one).out == (
+        call("show", "matmul", *SMALL, "--ir", "--config", one).out
+    )
+
+
+def test_what_a_template_prints_stays_out_of_what_was_asked_for(call, tmp_path):
+    (tmp_path / "wrong.py").write_text(WRONG)
+    done = call("show", "wrong.py:wrong", "--set", "n=8", "--ir")
+    assert done.out.startswith("produce B")
+    assert "a template may print" not in done.out
