@@ -1,22 +1,15 @@
-"""Runs of several workloads, with time and goals, as processes; and files against words."""
+"""Runs of several workloads, with time and goals; and files against words."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from command_line import QUICK, SMALL
 
 from records import RecordStore
 
-ROOT = Path(__file__).parents[2]
-SIZE = ["--set", "m=16", "--set", "n=16", "--set", "k=16"]
-QUICK = ["--repeats", "2", "--min-repeat-ms", "1"]
-
-SMALL = """
+TWO_WORKLOADS = """
 [defaults]
 repeats = 2
 min-repeat-ms = 1
@@ -48,20 +41,11 @@ def broken(cfg, n: int):
 """
 
 
-def call(*words, cwd):
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return subprocess.run(
-        [sys.executable, "-m", "autotune", *map(str, words)],
-        capture_output=True, text=True, check=False, cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
-
-
 def events_of(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.out.splitlines()]
 
 
-def test_a_file_with_one_workload_does_what_the_same_words_do(tmp_path):
+def test_a_file_with_one_workload_does_what_the_same_words_do(call, tmp_path):
     (tmp_path / "words").mkdir()
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "job.yaml").write_text(
@@ -71,10 +55,10 @@ def test_a_file_with_one_workload_does_what_the_same_words_do(tmp_path):
         "     repeats: 2, min-repeat-ms: 1}\n"
     )
     words = ["--trials", 5, "--seed", 5, "--tuner", "random"]
-    one = call("run", "matmul", *SIZE, *words, *QUICK, cwd=tmp_path / "words")
+    one = call("run", "matmul", *SMALL, *words, *QUICK, cwd=tmp_path / "words")
     other = call("run", "--job", "job.yaml", cwd=tmp_path / "file")
-    assert (one.returncode, one.stderr) == (other.returncode, other.stderr) == (0, "")
-    assert one.stdout.splitlines()[:3] == other.stdout.splitlines()[:3]
+    assert (one.code, one.err) == (other.code, other.err) == (0, "")
+    assert one.out.splitlines()[:3] == other.out.splitlines()[:3]
     logs = [RecordStore(tmp_path / name / "matmul.jsonl").load() for name in ("words", "file")]
     for mine, theirs in zip(*logs, strict=True):
         assert (mine.index, mine.policy, mine.workload, mine.seed) == (
@@ -83,66 +67,66 @@ def test_a_file_with_one_workload_does_what_the_same_words_do(tmp_path):
     assert logs[0][0].policy["repeats"] == 2
 
 
-def test_several_workloads_are_tuned_and_resumed_each_in_its_log(tmp_path):
-    (tmp_path / "small.toml").write_text(SMALL)
-    done = call("run", "--job", "small.toml", "--trials", 4, "--seed", 1, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
+def test_several_workloads_are_tuned_and_resumed_each_in_its_log(call, tmp_path):
+    (tmp_path / "small.toml").write_text(TWO_WORKLOADS)
+    done = call("run", "--job", "small.toml", "--trials", 4, "--seed", 1)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
     assert lines[0] == "matmul(m=16, n=16, k=16, dtype=float32) on llvm"
     assert any(line.startswith("softmax(m=8, n=16") for line in lines)
     assert any(re.match(r"matmul +4/4 ", line) for line in lines)
     assert re.match(r"best of 2 of 2 workloads", lines[-1])
     assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
     assert len(RecordStore(tmp_path / "other.jsonl").load()) == 4
-    again = call("run", "--job", "small.toml", "--trials", 4, "--json-lines", cwd=tmp_path)
-    assert (again.returncode, again.stderr) == (0, "")
+    again = call("run", "--job", "small.toml", "--trials", 4, "--json-lines")
+    assert (again.code, again.err) == (0, "")
     finished = [event for event in events_of(again) if event["event"] == "finished"]
     assert [event["job"] for event in finished] == ["matmul", "softmax"]
     assert all(event["default_costs_s"] for event in finished)
     assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
 
 
-def test_time_alone_goes_on_until_it_is_over(tmp_path):
-    words = ["run", "matmul", *SIZE, *QUICK, "--tuner", "random"]
-    assert call(*words, "--trials", 1, cwd=tmp_path).returncode == 0
+def test_time_alone_goes_on_until_it_is_over(call, tmp_path):
+    words = ["run", "matmul", *SMALL, *QUICK, "--tuner", "random"]
+    assert call(*words, "--trials", 1).code == 0
     begin = time.monotonic()
-    done = call(*words, "--time", "3s", "--json-lines", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert 3 <= time.monotonic() - begin < 60
+    done = call(*words, "--time", "2s", "--json-lines")
+    assert (done.code, done.err) == (0, "")
+    assert 2 <= time.monotonic() - begin < 60
     (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "time"
     assert finished["trials"] == len(RecordStore(tmp_path / "matmul.jsonl").load())
 
 
-def test_a_time_too_short_to_measure_anything_says_so_and_leaves_no_log(tmp_path):
-    done = call("run", "matmul", *SIZE, "--time", "0.01s", cwd=tmp_path)
-    assert done.returncode == 3
-    assert done.stderr == "autotune: nothing was measured before the time was over; give more\n"
+def test_a_time_too_short_to_measure_anything_says_so_and_leaves_no_log(call, tmp_path):
+    done = call("run", "matmul", *SMALL, "--time", "0.01s")
+    assert done.code == 3
+    assert done.err == "autotune: nothing was measured before the time was over; give more\n"
     assert not (tmp_path / "matmul.jsonl").exists()
 
 
-def test_a_goal_ends_a_run(tmp_path):
+def test_a_goal_ends_a_run(call, tmp_path):
     words = ["--until", "10 s", "--json-lines", "--tuner", "random"]
-    done = call("run", "matmul", *SIZE, *words, *QUICK, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = call("run", "matmul", *SMALL, *words, *QUICK)
+    assert (done.code, done.err) == (0, "")
     (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "goal"
     assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 1
     share = ["--until", "1e-6 of ceiling", "--json-lines"]
-    again = call("run", "matmul", *SIZE, *share, *QUICK, cwd=tmp_path)
+    again = call("run", "matmul", *SMALL, *share, *QUICK)
     (finished,) = [event for event in events_of(again) if event["event"] == "finished"]
     assert finished["ended"] == "goal"
     assert finished["measured"] == 0
 
 
-def test_a_workload_that_cannot_be_measured_leaves_the_others_their_time(tmp_path):
+def test_a_workload_that_cannot_be_measured_leaves_the_others_their_time(call, tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
-    job = SMALL + '[[workload]]\ntemplate = "broken.py:broken"\nset = { n = 8 }\n'
+    job = TWO_WORKLOADS + '[[workload]]\ntemplate = "broken.py:broken"\nset = { n = 8 }\n'
     (tmp_path / "job.toml").write_text(job)
-    done = call("run", "--job", "job.toml", "--trials", 2, cwd=tmp_path)
-    assert done.returncode == 2
+    done = call("run", "--job", "job.toml", "--trials", 2)
+    assert done.code == 2
     assert re.fullmatch(
-        r"autotune: 1 of 3 workloads could not be measured: broken: template .*\n", done.stderr
+        r"autotune: 1 of 3 workloads could not be measured: broken: template .*\n", done.err
     )
     assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 2
     assert len(RecordStore(tmp_path / "other.jsonl").load()) == 2
@@ -151,10 +135,10 @@ def test_a_workload_that_cannot_be_measured_leaves_the_others_their_time(tmp_pat
 
 @pytest.mark.parametrize("words", [["--until", "5 GFLOPS"], ["--until", "0.9 of peak"]])
 def test_a_goal_that_does_not_suit_the_template_is_refused_before_anything_is_measured(
-    tmp_path, words
+    call, tmp_path, words
 ):
     (tmp_path / "broken.py").write_text(BROKEN)
-    done = call("run", "broken.py:broken", "--set", "n=8", *words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert re.fullmatch(r"autotune: goal .* does not say how many operations.*\n", done.stderr)
+    done = call("run", "broken.py:broken", "--set", "n=8", *words)
+    assert done.code == 2
+    assert re.fullmatch(r"autotune: goal .* does not say how many operations.*\n", done.err)
     assert not (tmp_path / "broken.jsonl").exists()
