@@ -11,7 +11,7 @@ import typer
 
 from autotune.cli.annotations import Json, Patience, Set, TargetText, TemplateName, Transfer
 from autotune.cli.groups import cache_app, features_app, records_app, replay_app
-from autotune.cli.lists import ListOptions
+from autotune.cli.lists import ListOptions, OptionalHeatmap
 
 app = typer.Typer(
     name="autotune",
@@ -170,6 +170,63 @@ def best(
     from autotune.cli.best import best_command
 
     best_command(template, set_ or [], target, log, as_json)
+
+
+@app.command(cls=OptionalHeatmap)
+def bench(
+    template: TemplateName,
+    set_: Set = None,
+    target: TargetText = "llvm",
+    sizes: Annotated[
+        list[str] | None,
+        _option(
+            "Sizes to compare at, such as n=256,512 or m=n=k=256,512; repeat it for others that "
+            "go with them.  [powers of two]",
+            "NAME=N,N,...",
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        _option("The knob whose values are the lines.  [the first without numbers]", "KNOB"),
+    ] = None,
+    knob: Annotated[
+        list[str] | None, _option("Fix a knob, else at its default; repeat it.", "NAME=VALUE")
+    ] = None,
+    heatmap: Annotated[
+        str | None,
+        _option("Compare the values of two knobs at one size instead.  [the first two]", "[K,K]"),
+    ] = None,
+    plot: Annotated[
+        str | None, _option("Draw it into a picture, whose suffix says its format.", "FILE")
+    ] = None,
+    log: Annotated[
+        str | None, _option("Log of measurements, which are used again.  [TEMPLATE.jsonl]", "FILE")
+    ] = None,
+    timeout: Annotated[
+        float, _option("Seconds a candidate may build, and may run.", "S")
+    ] = 10.0,
+    repeats: Annotated[int | None, _option("Times to take; their median counts.  [5]", "N")] = None,
+    min_repeat_ms: Annotated[
+        float | None, _option("How long a repeat lasts at least.  [8]", "MS")
+    ] = None,
+    flush: Annotated[
+        str | None, _option("Empty the caches: off, or before each of the repeats.  [off]", "WHEN")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare schedules with one another and with NumPy or CuPy, over sizes or over two knobs.
+
+    autotune bench broadcast_add --target cuda --plot speeds.png
+
+    Speeds are in GFLOPS, where operations are known. What is measured is checked and logged as by
+    `autotune run`; what the log holds is not measured again.
+    """
+    from autotune.cli.bench import bench_command
+    from autotune.cli.bench_plan import BenchOptions
+
+    policy = {"repeats": repeats, "min-repeat-ms": min_repeat_ms, "flush": flush}
+    words = (sizes or [], by, knob or [], heatmap, plot, log, timeout, policy, as_json)
+    bench_command(BenchOptions(template, set_ or [], target, *words))
 
 
 @app.command()

@@ -1,8 +1,8 @@
-"""Options that take several words: `--tuner model random` is `--tuner model --tuner random`."""
+"""Options with several words (`--tuner model random` is `--tuner model --tuner random`) or none."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from typer.core import TyperCommand
@@ -49,3 +49,24 @@ class ListOptions(TyperCommand):
         arguments = sum(p.param_type_name == "argument" for p in self.params)
         lists = several.intersection(LISTS)
         return super().parse_args(ctx, expand_lists(args, arguments, lists))
+
+
+def close_optional(args: Sequence[str], option: str, is_value: Callable[[str], bool]) -> list[str]:
+    """Return the words with ``option=`` where no value of the option follows.
+
+    >>> close_optional(["--heatmap", "t"], "--heatmap", lambda word: "," in word)
+    ['--heatmap=', 't']
+    """
+    closed = []
+    for number, word in enumerate(args):
+        alone = word == option and not any(map(is_value, args[number + 1 : number + 2]))
+        closed.append(f"{option}=" if alone else word)
+    return closed
+
+
+class OptionalHeatmap(TyperCommand):
+    """A command whose `--heatmap` may stand without the names of two knobs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Close the option, then parse as usual."""
+        return super().parse_args(ctx, close_optional(args, "--heatmap", lambda word: "," in word))

@@ -96,10 +96,10 @@ def complain(text: str) -> None:
     note(f"autotune: {one_line(text)}")
 
 
-def note(text: str) -> None:
+def note(text: str, end: str = "\n") -> None:
     """Print to the standard error; that it cannot be written is no error."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, end=end, flush=True)
     except OSError:
         _discard(sys.stderr)  # nobody is left to be told
 

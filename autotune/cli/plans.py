@@ -69,24 +69,26 @@ def make_plans(options: RunOptions) -> list[Plan]:
 def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
     path = None if options.log is None else check_log(options.log)
     task = task_of(options.template, options.settings, options.target, options.timeout_s)
-    _check_target(task.target)
-    return task, path or check_log(f"{_file_name(task.workload.template)}.jsonl")
+    check_target(task.target)
+    return task, path or check_log(log_name(task.workload.template))
 
 
-def _check_target(target: Target) -> None:
+def check_target(target: Target) -> None:
+    """Raise an error of ours unless candidates for a target can be measured here."""
     if not target.on_cpu:
         raise UsageError(
             f"target {str(target)!r} cannot be measured by this version: expected kind llvm, or "
             "cuda -on=cpu"
         )
     if target.mcpu != "native":
-        from autotune.runtime.llvm import check_target
+        from autotune.runtime import llvm
 
-        check_target(target)
+        llvm.check_target(target)
 
 
-def _file_name(template: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template)
+def log_name(template: str) -> str:
+    """Return what a template's log is called unless the user says otherwise."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template) + ".jsonl"
 
 
 def _check_distinct(tasks: Sequence[Task], source: str) -> None:

@@ -11,7 +11,9 @@ from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.report.units import Work
+    from autotune.target import Target
     from autotune.task import Task
+    from autotune.template import Template
     from records import Record
 
 
@@ -69,14 +71,45 @@ def task_of(
         If the target, the template or an argument is not what it should be.
     """
     from autotune.target import Target
-    from autotune.task import Task
-    from autotune.templates import BUILTIN, find_template
+
+    parsed = Target.parse(target)
+    template = template_of(reference, parsed, timeout_s)
+    return task_with(template, reference, values, parsed, timeout_s)
+
+
+def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Template:
+    """Return a template that the user names; see `task_of`.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or its file cannot be loaded.
+    """
+    from autotune.templates import find_template
     from autotune.trace.silence import contained
 
-    parsed_target = Target.parse(target)
     with contained():  # importing it runs it
         limit = max(_LEAST_IMPORT_S, timeout_s)
-        template = find_template(reference, parsed_target, import_timeout_s=limit)
+        return find_template(reference, target, import_timeout_s=limit)
+
+
+def task_with(
+    template: Template,
+    reference: str,
+    values: Mapping[str, str],
+    target: Target,
+    timeout_s: float = 10.0,
+) -> Task:
+    """Return the task of a template that was found by `reference`; see `task_of`.
+
+    Raises
+    ------
+    UsageError
+        If an argument is not what it should be.
+    """
+    from autotune.task import Task
+    from autotune.templates import BUILTIN
+
     names = [parameter.name for parameter in template.parameters]
     for name in values:
         if name not in names and (meant := closest(name, names)):
@@ -87,7 +120,7 @@ def task_of(
     return Task(
         template,
         template.parse_args(values),
-        parsed_target,
+        target,
         reference,
         guarded=not own,
         trace_timeout_s=max(_LEAST_TRACE_S, timeout_s),

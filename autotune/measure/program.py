@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
+from autotune.errors import UsageError, told
 from autotune.ir import dtypes
 from autotune.ir import expr as ir
 from autotune.ir.interpreter import evaluate
@@ -127,13 +128,19 @@ def float_operations(task: Task) -> float | None:
     Raises
     ------
     UsageError
-        If the template's count fails.
+        If the template's count fails, or its formula is not to be had.
     """
     if task.flops is not None:
         return task.flops
     if task.structure(task.default_index).schedule is None:
         return None
-    return float(Program.of(task).arithmetic()) or None
+    try:
+        return float(Program.of(task).arithmetic()) or None
+    except (Exception, SystemExit) as error:  # a template may raise whatever it likes
+        raise UsageError(
+            f"the operations of template {task.template.name!r} cannot be counted, "
+            f"{type(error).__name__}: {told(error)}; say flops= where it is defined"
+        ) from error
 
 
 def _operators(body: ir.Expr) -> int:

@@ -1,12 +1,24 @@
-"""Draws curves into a picture: the one home of Matplotlib."""
+"""Draws curves, speeds and maps of knobs into pictures: the one home of Matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
 from autotune.report.replay import Curve
+from autotune.report.speeds import BEST, Grid, Setting, Speed, Speeds, Subject
+from autotune.report.units import three_digits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 
 def check_picture(path: Path) -> None:
@@ -26,6 +38,8 @@ def check_picture(path: Path) -> None:
         raise UsageError(f"--plot {path}: there is no folder {path.parent}")
     if path.is_dir():
         raise UsageError(f"--plot {path}: it is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--plot {path}: it may not be written; choose another file")
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
@@ -59,6 +73,198 @@ def draw_curves(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
         axes.set_ylim(top=1.01)
         axes.grid(alpha=0.3)
         axes.legend()
+    _save(figure, path)
+
+
+def draw_speeds(found: Speeds | Grid, path: Path) -> None:
+    """Write a picture of speeds; see `check_picture`.
+
+    Parameters
+    ----------
+    found : Speeds or Grid
+        Lines over the size of the data, both logarithmic; or a map over two knobs for each panel,
+        where the fastest cell is framed, and those without a time are hatched.
+    path : Path
+        Its suffix says the format.
+
+    Raises
+    ------
+    UsageError
+        If Matplotlib cannot write the file.
+    """
+    _save(_maps(found) if isinstance(found, Grid) else _lines(found), path)
+
+
+# -- lines over sizes ----------------------------------------------------------------------------
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999933", "#882255")
+"""Told apart also by colour-blind eyes (Okabe and Ito, "Color Universal Design", 2008)."""
+
+_MARKERS = ("o", "s", "^", "D", "v", "P", "h", "<")
+
+
+def _lines(found: Speeds) -> Figure:
+    """Return a picture with a line for each way to compute it, and one for the baseline."""
+    figure = _figure(7.6, 5.0, found)
+    axes = figure.add_subplot()
+    sizes = [1e-6 * setting.work.bytes for setting in found.settings]
+    looks = itertools.cycle(zip(_COLOURS, _MARKERS, strict=True))
+    for name in found.lines:
+        colour, marker = ("black", "*") if name == BEST else next(looks)
+        _line(axes, sizes, found.line(name), name, color=colour, marker=marker)
+    if any(found.baseline):
+        look: Any = {"color": "0.45", "marker": "x", "linestyle": "--"}
+        _line(axes, sizes, found.baseline, found.subject.baseline, **look)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("data (MB)")
+    axes.set_ylabel(found.unit)
+    axes.grid(which="major", alpha=0.3)
+    _plain_ticks(axes.xaxis, sizes)
+    speeds = [found.baseline, *map(found.line, found.lines)]
+    _plain_ticks(axes.yaxis, [speed for line in speeds for speed in line if speed])
+    _mark_cache(axes, sizes, found.subject)
+    _name_sizes(axes, sizes, found.settings)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _line(
+    axes: Axes, sizes: Sequence[float], speeds: Sequence[Speed], name: str, **look: Any
+) -> None:
+    """Draw a line, with gaps where there is no speed."""
+    values = [math.nan if speed is None else speed for speed in speeds]
+    axes.plot(sizes, values, label=name, linewidth=1.8, markersize=5.5, **look)
+
+
+def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) -> None:
+    """Label an axis with plain numbers, a logarithmic one with closer ones where it is short."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    if logarithmic:
+        decades = math.log10(max(values) / min(values)) if values else 1.0
+        axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 3 else (1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _mark_cache(axes: Axes, sizes: Sequence[float], subject: Subject) -> None:
+    """Draw a line where the data begin to be larger than the largest cache."""
+    cache = 1e-6 * (subject.cache_bytes or 0.0)
+    if min(sizes) < cache < max(sizes):
+        look: Any = {"color": "0.4", "fontsize": "small", "ha": "right"}
+        axes.axvline(cache, color="0.6", linewidth=1, linestyle=":", zorder=1)
+        axes.text(cache, 0.02, "largest cache ", transform=axes.get_xaxis_transform(), **look)
+
+
+def _name_sizes(axes: Axes, sizes: Sequence[float], settings: Sequence[Setting]) -> None:
+    """Say above the axis what the sizes are, as far as there is room."""
+    from matplotlib.ticker import NullLocator
+
+    names = "=".join(settings[0].args)
+    if not names:
+        return
+    above = axes.secondary_xaxis("top")
+    every = -(-len(sizes) // 10)
+    above.set_xticks(sizes[::every], [setting.label for setting in settings[::every]])
+    above.xaxis.set_minor_locator(NullLocator())
+    above.set_xlabel(names)
+
+
+# -- maps over two knobs -------------------------------------------------------------------------
+
+_COLOUR_MAP = "viridis"
+_MOST_WRITTEN = 16
+"""Cells side by side up to which each shows its number."""
+
+
+def _maps(found: Grid) -> Figure:
+    """Return a picture with a map for each panel, on one scale of colours."""
+    from matplotlib.cm import ScalarMappable
+
+    norm = _norm([s for name in found.panels for row in found.panel(name) for s in row if s])
+    across, down = len(found.columns), len(found.rows)
+    width = 2.0 + len(found.panels) * max(2.4, 0.55 * across)
+    figure = _figure(width, 2.0 + max(2.4, 0.42 * down), found)
+    panels = figure.subplots(1, len(found.panels), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, found.panels, strict=True):
+        _map(axes, found, name, norm)
+    panels[0].set_ylabel(found.down)
+    bar = figure.colorbar(ScalarMappable(norm, _COLOUR_MAP), ax=list(panels), label=found.unit)
+    _plain_ticks(bar.ax.yaxis, [norm.vmin, norm.vmax], bar.ax.get_yscale() == "log")
+    if found.baseline is not None and norm.vmin <= found.baseline <= norm.vmax:
+        bar.ax.axhline(found.baseline, color="black", linewidth=2)
+        look: Any = {"xytext": (-4, 0), "textcoords": "offset points", "fontsize": "small"}
+        where = (0, found.baseline)
+        bar.ax.annotate(found.subject.baseline, where, ha="right", va="center", **look)
+    return figure
+
+
+def _norm(speeds: Sequence[float]) -> Any:
+    """Return the scale of colours: logarithmic where speeds differ by more than ten times."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    low, high = min(speeds), max(speeds)
+    return LogNorm(low, high) if high > 10.0 * low else Normalize(low, high)
+
+
+def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
+    """Draw one panel: colours, numbers, hatched gaps, a frame around the fastest cell of all."""
+    from matplotlib.patches import Rectangle
+
+    values = [[math.nan if speed is None else speed for speed in row] for row in found.panel(name)]
+    axes.imshow(values, cmap=_COLOUR_MAP, norm=norm, origin="lower", aspect="auto")
+    axes.set_xticks(range(len(found.columns)), [f"{v:g}" for v in found.columns])
+    axes.set_yticks(range(len(found.rows)), [f"{v:g}" for v in found.rows])
+    axes.tick_params(length=0)
+    axes.set_title(name, fontsize="medium")
+    axes.set_xlabel(found.across)
+    gap: Any = {"facecolor": "0.93", "edgecolor": "0.75", "hatch": "////", "linewidth": 0}
+    frame: Any = {"fill": False, "edgecolor": "#D55E00", "linewidth": 2.2}
+    for y, points in enumerate(found.panels[name]):
+        for x, point in enumerate(points):
+            corner, value = (x - 0.5, y - 0.5), values[y][x]
+            if math.isnan(value):
+                axes.add_patch(Rectangle(corner, 1, 1, **gap))
+            elif len(points) <= _MOST_WRITTEN:
+                look: Any = {"color": "black" if norm(value) > 0.6 else "white", "fontsize": 6.5}
+                axes.text(x, y, three_digits(value), ha="center", va="center", **look)
+            if point is found.best:
+                axes.add_patch(Rectangle(corner, 1, 1, **frame))
+
+
+# -- what all of them have -----------------------------------------------------------------------
+
+
+def _figure(width: float, height: float, found: Speeds | Grid) -> Figure:
+    """Return an empty figure, in inches: what is computed stands above, where it was below."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    subject, letters = found.subject, round(12 * width)
+    title, knobs, place = (
+        textwrap.fill(text, letters) for text in (subject.title, _conditions(found), subject.place)
+    )
+    line = 0.17 / height
+    head, foot = (line * (1.5 + text.count("\n")) for text in (f"{title}\n{knobs}", place))
+    layout = ConstrainedLayoutEngine(rect=(0.0, foot, 1.0, 1.0 - head - foot))
+    figure = Figure(figsize=(width, height), layout=layout, dpi=150)
+    FigureCanvasAgg(figure)
+    colour = "#B00000" if subject.meaningless else "0.35"
+    below = 1.0 - line * (1.25 + title.count("\n"))
+    figure.text(0.012, 0.99, title, va="top", fontsize="medium", fontweight="bold")
+    figure.text(0.012, below, knobs, va="top", fontsize="small", color="0.35")
+    figure.text(0.012, 0.01, place, va="bottom", fontsize="small", color=colour)
+    return figure
+
+
+def _conditions(found: Speeds | Grid) -> str:
+    hatched = isinstance(found, Grid) and any(found.missing())
+    return found.conditions + ("; hatched: refused, or failed" if hatched else "")
+
+
+def _save(figure: Figure, path: Path) -> None:
     try:
         figure.savefig(path)
     except (ValueError, OSError) as error:
