@@ -14,8 +14,7 @@ import select
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 PARENT_DIED = signal.SIGUSR1
@@ -172,47 +171,6 @@ def fork_child(main: Callable[[], object]) -> int:
             os._exit(status)
     signal.pthread_sigmask(signal.SIG_SETMASK, held)
     return child
-
-
-@contextlib.contextmanager
-def beside(work: Callable[[], object]) -> Iterator[Callable[[float], bool]]:
-    """Do some work in a forked process; yield what waits for it, and tells whether it is done.
-
-    Only what the work writes to shared memory is seen here. It has to do without other threads
-    and the locks they may hold; should it hang on one, waiting ends after the seconds that are
-    given, and the process ends with this context.
-    """
-
-    def quietly() -> None:
-        with contextlib.suppress(BaseException):
-            work()
-            return
-        os._exit(1)
-
-    with warnings.catch_warnings():
-        # Python warns of forking beside threads, for the reason told above.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = fork_child(quietly)
-    status: list[int] = []
-
-    def done(seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while not status:
-            ended, code = os.waitpid(child, os.WNOHANG)
-            if ended:
-                status.append(code)
-            elif time.monotonic() > deadline:
-                return False
-            else:
-                time.sleep(1e-3)
-        return status[0] == 0
-
-    try:
-        yield done
-    finally:
-        if not status:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
 
 
 def _reset_signals() -> None:

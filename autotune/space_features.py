@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 
-from autotune.ir.stmt import Function
 from autotune.ir.visitor import is_raw
-from autotune.lowering.to_loop_nest import LoopNestPlan
 from autotune.runtime.threads import in_threads
+from autotune.structure_columns import StructureColumns
 from autotune.task import Task
-from features import Number, Scratch, itervar_columns, knob_features
+from features import Number, knob_features
 from search_spaces import Column, IntArray, Space
 
 FloatMatrix = npt.NDArray[np.float32]
@@ -23,9 +21,6 @@ FloatMatrix = npt.NDArray[np.float32]
 CHUNK = 1 << 15
 """Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
 the interpreter to each other at every operation."""
-
-MANY = 1 << 16
-"""After so many candidates a program for the features that are asked for is compiled."""
 
 MOST_THREADS = 2
 """Threads that evaluate at a time; more would only wait for the interpreter."""
@@ -56,8 +51,7 @@ class TaskFeatures:
     def __init__(self, task: Task, sample: int = 2048, repeats: bool = False) -> None:
         self._task = task
         self._knobs = _KnobColumns(task.space)
-        self._structures: dict[int, _StructureColumns | None] = {}
-        self._memories: list[_Memory] = []
+        self._structures: dict[int, StructureColumns | None] = {}
         self._planning = Lock()  # plans are made of expressions: by one thread at a time
         looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
         sources = (self._structure(number) for number in np.unique(task.classify(looked_at)))
@@ -94,7 +88,7 @@ class TaskFeatures:
             with self._planning:
                 structure = self._structure(int(number))
                 if structure is not None:
-                    structure.prepare(tuple(n for n in places if n in structure.names), len(where))
+                    structure.expect(len(where), self.names)
             if structure is None:
                 for name, place in places.items():
                     if name not in self._knobs.names:
@@ -109,7 +103,7 @@ class TaskFeatures:
 
     def _fill(
         self,
-        structure: _StructureColumns,
+        structure: StructureColumns,
         rows: IntArray,
         where: IntArray,
         places: Mapping[str, int],
@@ -119,28 +113,29 @@ class TaskFeatures:
         # Neighbours in one structure are written as a block, which is far faster.
         block = where[-1] - where[0] + 1 == len(where)
         target: slice | IntArray = slice(where[0], where[-1] + 1) if block else where
-        wanted = tuple(name for name in places if name in structure.names)
+        own = {name: place for name, place in places.items() if name in structure.names}
         for name, place in places.items():
-            if name not in structure.names and name not in self._knobs.names:
+            if name not in own and name not in self._knobs.names:
                 out[target, place] = 0.0
-        if not wanted:
+        if not own:
             return
         columns = self._task.space.columns(rows[target], structure.knobs)
-        try:
-            memory = self._memories.pop()
-        except IndexError:
-            memory = _Memory()
-        for name, column in zip(wanted, structure.evaluate(columns, wanted, memory), strict=True):
-            out[target, places[name]] = column
-        self._memories.append(memory)
+        to = np.array(list(own.values()), np.int64)
+        if block:
+            structure.fill(columns, tuple(own), to, out[target])
+            return
+        found = np.empty((len(where), len(own)), np.float32, order="F")
+        structure.fill(columns, tuple(own), np.arange(len(own)), found)
+        for place, column in zip(to, found.T, strict=True):
+            out[where, place] = column
 
-    def _structure(self, number: int) -> _StructureColumns | None:
+    def _structure(self, number: int) -> StructureColumns | None:
         """Return what evaluates a structure, None if it has no loops to evaluate."""
         if number not in self._structures:
             structure = self._task.structures[number] if number >= 0 else None
             function = None if structure is None else structure.function
             self._structures[number] = (
-                None if function is None or is_raw(function) else _StructureColumns(function)
+                None if function is None or is_raw(function) else StructureColumns(function)
             )
         return self._structures[number]
 
@@ -148,54 +143,6 @@ class TaskFeatures:
 def _parts(n: int) -> Iterator[slice]:
     """Yield slices of at most :data:`CHUNK` that cover `n` rows."""
     return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
-
-
-@dataclass(frozen=True)
-class _Memory:
-    """Where one thread evaluates."""
-
-    nest: Scratch = field(default_factory=Scratch)
-    columns: Scratch = field(default_factory=Scratch)
-
-
-class _StructureColumns:
-    """Itervar features of the candidates of one structure.
-
-    Attributes
-    ----------
-    names : dict of str to None
-        Names of all columns, in order.
-    knobs : tuple of str
-        Columns of the space that they are evaluated from.
-    """
-
-    def __init__(self, function: Function) -> None:
-        self._plan = LoopNestPlan(function)
-        self._part: tuple[tuple[str, ...], LoopNestPlan] = (), self._plan
-        self._asked: tuple[tuple[str, ...], int] = (), 0
-        self.knobs = self._plan.knobs
-        self.names = dict.fromkeys(itervar_columns(self._plan.outline())[0])
-
-    def prepare(self, names: tuple[str, ...], n: int) -> None:
-        """Take note that the named features of `n` more candidates will be asked for.
-
-        If they are many and the features few, a plan of what these are made of pays.
-        """
-        before, count = self._asked
-        self._asked = names, (count if names == before else 0) + n
-        if self._asked[1] >= MANY and self._part[0] != names and len(names) < len(self.names):
-            plan = self._plan.only(lambda nest: itervar_columns(nest, names=names))
-            self._part = names, plan
-
-    def evaluate(
-        self, columns: Mapping[str, Column], names: tuple[str, ...], memory: _Memory
-    ) -> list[Number]:
-        """Return the named features of the candidates; they hold until `memory` is used again."""
-        made_for, plan = self._part
-        if made_for != names:
-            plan = self._plan
-        nest = plan.nest(columns, memory.nest)
-        return itervar_columns(nest, names=names, scratch=memory.columns)[1]
 
 
 class _KnobColumns:

@@ -25,7 +25,7 @@ from features.loop_nest import (
     Number,
     candidate,
 )
-from features.numbers import Scratch, stack_columns
+from features.numbers import Arithmetic, Scratch, stack_columns
 from features.schema import FEATURE_VERSION, LAYOUTS, describe, layout_named, versioned
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "LAYOUTS",
     "SYMBOLIC",
     "VIRTUAL_THREAD",
+    "Arithmetic",
     "BufferAccess",
     "FeatureError",
     "KnobLayout",

@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from features.loop_nest import FeatureError, LoopNest, Number, as_scalar
-from features.numbers import Scratch
+from features.loop_nest import LoopNest, Number, as_scalar
+from features.numbers import Arithmetic, Array
 from features.plan import Column, Path, Plan
 from features.schema import Layout
 
 _Kind = Literal["count", "reuse"]
-_Array = npt.NDArray[np.float64]
 _Factors = tuple[Number, Number]
 
 
@@ -27,22 +25,22 @@ class Evaluation:
     Whether a column is an array depends on which numbers of the nest are arrays, not on values.
     """
 
-    def __init__(self, nest: LoopNest, plan: Plan, layout: Layout, scratch: Scratch) -> None:
+    def __init__(
+        self, nest: LoopNest, plan: Plan, layout: Layout, arithmetic: Arithmetic
+    ) -> None:
         self._nest = nest
         self._plan = plan
         self._layout = layout
-        self._scratch = scratch
-        self._n = -1  # of the first array met
+        self._arithmetic = arithmetic
         self._lengths = [self._clean(loop.length) for loop in nest.loops]
-        self._has_symbolic = any(np.min(length, initial=0) < 0 for length in self._lengths)
-        self._has_odd = any(np.min(length, initial=1) < 1 for length in self._lengths)
+        shortest = min(map(self._least, self._lengths), default=1)
+        self._has_symbolic, self._has_odd = shortest < 0, shortest < 1
         self._topdown: dict[int, Number] = {}
         self._spans: dict[tuple[_Kind, int, int, int], Number] = {}
         self._volumes: dict[Path, Number] = {}
         # Both are keyed by identity, and hold the operands lest an identity be used again.
         self._factors: dict[tuple[int, int], tuple[Number, Number, _Factors]] = {}
-        self._products: dict[tuple[int, int], tuple[Number, Number, _Array]] = {}
-        self._ones: _Array | None = None
+        self._products: dict[tuple[int, int], tuple[Number, Number, Array]] = {}
 
     def column(self, column: Column) -> Number:
         """Return one column: a Python number, or an array (n,)."""
@@ -86,7 +84,7 @@ class Evaluation:
     def _is_after_none(self, row: int) -> bool:
         """Whether an empty loop comes before, by whose length AutoTVM v0.8 cannot divide."""
         return any(
-            not isinstance(length, np.ndarray) and length == 0 for length in self._lengths[:row]
+            isinstance(length, (int, float)) and length == 0 for length in self._lengths[:row]
         )
 
     def bottomup(self, row: int) -> Number:
@@ -94,10 +92,10 @@ class Evaluation:
         largest: Number = -1
         for path in self._plan.paths_below[row]:
             volume = self._volume(path)
-            if isinstance(largest, np.ndarray) or isinstance(volume, np.ndarray):
-                largest = np.maximum(largest, volume, out=self._scratch.take(self._n))
-            else:
+            if isinstance(largest, (int, float)) and isinstance(volume, (int, float)):
                 largest = max(largest, volume)
+            else:
+                largest = self._arithmetic.larger(largest, volume)
         return largest
 
     def touched(self, kind: _Kind, access: int, place: int) -> Number:
@@ -137,27 +135,17 @@ class Evaluation:
     def _factor(self, kind: _Kind, access: int, place: int) -> Number:
         """Length of a loop if it adds to the count (stride not 0) or else to the reuse, or 1."""
         touching = self._nest.accesses[access]
-        stride = touching.strides[place]
+        stride = self._clean(touching.strides[place])
         length = self._lengths[touching.loops[place]]
-        if not isinstance(stride, np.ndarray):
+        if isinstance(stride, (int, float)):
             return length if (stride != 0) == (kind == "count") else 1
         key = (id(stride), id(length))
         if key not in self._factors:
-            factors = self._both_factors(self._clean_array(stride), length)
-            self._factors[key] = (stride, length, factors)
+            ones = self._arithmetic.ones()
+            factors = self._arithmetic.factors(stride, length)
+            self._factors[key] = (stride, length, factors or (self._times(length, ones), ones))
         count, reuse = self._factors[key][2]
         return count if kind == "count" else reuse
-
-    def _both_factors(self, stride: _Array, length: Number) -> _Factors:
-        """Return the count and reuse factors of a loop whose stride is an array.
-
-        Mostly a stride is 0 only where the length is 1; then the length is the count's factor.
-        """
-        ones = self._all_ones()
-        still = stride == 0
-        if not (still & (length != 1)).any():
-            return self._times(length, ones), ones
-        return np.where(still, 1.0, length), np.where(still, length, 1.0)
 
     def _volume(self, path: Path) -> Number:
         """Product of all lengths along a path of loops."""
@@ -168,42 +156,29 @@ class Evaluation:
 
     def _times(self, left: Number, right: Number) -> Number:
         """Multiply; equal products of the same arrays are one array."""
-        if not isinstance(left, np.ndarray):
-            if not isinstance(right, np.ndarray):
-                unknown = self._has_symbolic and min(left, right) < 0
-                return -1 if unknown and not self._layout.multiplies_symbolic else left * right
+        unknown = self._has_symbolic and not self._layout.multiplies_symbolic
+        if isinstance(left, (int, float)):
+            if isinstance(right, (int, float)):
+                return -1 if unknown and min(left, right) < 0 else left * right
             left, right = right, left
-        if isinstance(right, np.ndarray):
-            ones = self._all_ones()
-            if left is ones:
-                return right
-            if right is ones:
+        if isinstance(right, (int, float)):
+            if right == 1:
                 return left
-        elif right == 1:
+        elif left is self._arithmetic.ones():
+            return right
+        elif right is self._arithmetic.ones():
             return left
         key = (id(left), id(right))
         if key not in self._products:
-            product = np.multiply(left, right, out=self._scratch.take(self._n))
-            if self._has_symbolic and not self._layout.multiplies_symbolic:
-                product[np.minimum(left, right) < 0] = -1.0
+            product = self._arithmetic.times(left, right, unknown)
             self._products[key] = (left, right, product)
         return self._products[key][2]
 
-    def _all_ones(self) -> _Array:
-        """Return the one array of ones, known by its identity."""
-        if self._ones is None:
-            self._ones = np.ones(self._n)
-        return self._ones
-
     def _clean(self, number: Number) -> Number:
-        """Return a Python number, or a float64 array over the candidates."""
-        return self._clean_array(number) if isinstance(number, np.ndarray) else as_scalar(number)
+        """Return a Python number, or an array over the candidates."""
+        if isinstance(number, (int, float, np.generic)):
+            return as_scalar(number)
+        return self._arithmetic.array(number)
 
-    def _clean_array(self, number: _Array) -> _Array:
-        self._n = number.size if self._n < 0 else self._n
-        if number.dtype != np.float64 or number.shape != (self._n,):
-            raise FeatureError(
-                f"a loop nest holds an array of {number.dtype} and shape {number.shape}; expected"
-                f" scalars or float64 arrays over the candidates, here of shape ({self._n},)"
-            )
-        return number
+    def _least(self, number: Number) -> float:
+        return number if isinstance(number, (int, float)) else self._arithmetic.least(number)

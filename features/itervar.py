@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from features.evaluate import Evaluation
 from features.loop_nest import FeatureError, LoopNest, Number
-from features.numbers import Scratch, signed_log2, stack_columns
+from features.numbers import Arithmetic, Scratch, signed_log2, stack_columns
 from features.plan import Column, plan_of
 from features.schema import column_name, fields_of, layout_named
 
@@ -84,7 +84,7 @@ def itervar_columns(
     varying: bool = False,
     take_log: bool = False,
     layout: str = "itervar",
-    scratch: Scratch | None = None,
+    arithmetic: Arithmetic | None = None,
 ) -> tuple[list[str], list[Number]]:
     """Return the features of all candidates as columns, in the order of `flatten_names`.
 
@@ -99,8 +99,9 @@ def itervar_columns(
         which numbers of the nest are arrays, never on their values: chunks of one space agree.
     take_log, layout
         As for `itervar_rows`.
-    scratch : Scratch, optional
-        Where the columns lie; they hold until its next use. Pass the same one for every chunk.
+    arithmetic : Arithmetic, optional
+        A `Scratch`, where the columns lie: they hold until its next use. Pass the same one for
+        every chunk.
 
     Returns
     -------
@@ -115,9 +116,9 @@ def itervar_columns(
     """
     arrangement = layout_named(layout)
     plan = plan_of(nest, arrangement)
-    scratch = Scratch() if scratch is None else scratch
-    scratch.reset()
-    evaluation = Evaluation(nest, plan, arrangement, scratch)
+    arithmetic = Scratch() if arithmetic is None else arithmetic
+    arithmetic.reset()
+    evaluation = Evaluation(nest, plan, arrangement, arithmetic)
     wanted = plan.columns if names is None else plan.of_names(tuple(names))
     found = [(column.name, _number(evaluation, column, take_log)) for column in wanted]
     if varying:
@@ -150,7 +151,7 @@ def itervar_matrix(
         `itervar_columns`.
     """
     found, columns = itervar_columns(
-        nest, names=names, varying=varying, take_log=take_log, layout=layout, scratch=scratch
+        nest, names=names, varying=varying, take_log=take_log, layout=layout, arithmetic=scratch
     )
     return found, stack_columns(found, columns, n, order, out)
 

@@ -1,14 +1,16 @@
-"""Arithmetic shared by the extractors: the signed logarithm, and columns put into a matrix."""
+"""Arithmetic shared by the extractors: on arrays of candidates, signed logarithms, matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from features.loop_nest import FeatureError, Number
+
+Array = npt.NDArray[np.float64]
 
 
 def signed_log2(value: Number) -> Number:
@@ -18,17 +20,50 @@ def signed_log2(value: Number) -> Number:
     return float(np.copysign(np.log2(1.0 + abs(value)), value))
 
 
+class Arithmetic(Protocol):
+    """What columns are worked out with: `Scratch` works on arrays of candidates.
+
+    A compiler may give one whose arrays stand for code. Equal arrays should be one object.
+    """
+
+    def reset(self) -> None:
+        """Begin a nest; what was returned before need not hold any more."""
+
+    def array(self, number: Array) -> Array:
+        """Return an array of a nest; FeatureError if it is none."""
+
+    def least(self, array: Array) -> float:
+        """Return a lower bound of an array of a nest; a large number if it is empty."""
+
+    def ones(self) -> Array:
+        """Return the array of ones, known by its identity, after any other array."""
+
+    def times(self, left: Array, right: Number, unknown: bool) -> Array:
+        """Return the product; if `unknown`, -1 where either one is negative."""
+
+    def larger(self, left: Number, right: Number) -> Array:
+        """Return the maximum of an array and something."""
+
+    def factors(self, stride: Array, length: Number) -> tuple[Array, Array] | None:
+        """Return (length, 1) where a stride is not 0, (1, length) where it is.
+
+        None if (length, 1) is right everywhere, as the length is 1 where the stride is 0.
+        """
+
+
 class Scratch:
-    """Arrays for intermediate results that the next chunk of candidates uses again.
+    """Arithmetic whose results lie in arrays that the next chunk of candidates uses again.
 
     Fresh memory costs more than the arithmetic done in it. One per thread.
     """
 
     def __init__(self) -> None:
-        self._arrays: list[npt.NDArray[np.float64]] = []
+        self._arrays: list[Array] = []
         self._taken = 0
+        self._n = -1  # of the first array met
+        self._ones: Array | None = None
 
-    def take(self, n: int) -> npt.NDArray[np.float64]:
+    def take(self, n: int) -> Array:
         """Return an uninitialised array (n,), not handed out since the last `reset`."""
         if self._taken == len(self._arrays):
             self._arrays.append(np.empty(n))
@@ -40,7 +75,45 @@ class Scratch:
 
     def reset(self) -> None:
         """Take all arrays back: columns of the chunk before are overwritten from now on."""
-        self._taken = 0
+        self._taken, self._n, self._ones = 0, -1, None
+
+    def array(self, number: Array) -> Array:
+        """Return a float64 array over the candidates as it is."""
+        self._n = number.size if self._n < 0 else self._n
+        if number.dtype != np.float64 or number.shape != (self._n,):
+            raise FeatureError(
+                f"a loop nest holds an array of {number.dtype} and shape {number.shape}; expected"
+                f" scalars or float64 arrays over the candidates, here of shape ({self._n},)"
+            )
+        return number
+
+    def least(self, array: Array) -> float:
+        """Return the least element."""
+        return float(np.min(array, initial=np.inf))
+
+    def ones(self) -> Array:
+        """Return the array of ones."""
+        if self._ones is None:
+            self._ones = np.ones(self._n)
+        return self._ones
+
+    def times(self, left: Array, right: Number, unknown: bool) -> Array:
+        """Return the product."""
+        product = np.multiply(left, right, out=self.take(self._n))
+        if unknown:
+            product[np.minimum(left, right) < 0] = -1.0
+        return product
+
+    def larger(self, left: Number, right: Number) -> Array:
+        """Return the maximum."""
+        return np.maximum(left, right, out=self.take(self._n))
+
+    def factors(self, stride: Array, length: Number) -> tuple[Array, Array] | None:
+        """Return the length and 1, changed over where the stride is 0; None if that is nowhere."""
+        still = stride == 0
+        if not (still & (length != 1)).any():
+            return None
+        return np.where(still, 1.0, length), np.where(still, length, 1.0)
 
 
 def stack_columns(

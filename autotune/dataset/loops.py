@@ -117,7 +117,7 @@ def _names(nest: LoopNest, layouts: Sequence[str]) -> tuple[str, ...]:
 def _matrix(nest: LoopNest, n: int, layout: str, scratch: Scratch) -> Matrix:
     if layout == "curve":
         return curve_matrix(nest, n).astype(np.float32)
-    names, columns = itervar_columns(nest, layout=layout, scratch=scratch)
+    names, columns = itervar_columns(nest, layout=layout, arithmetic=scratch)
     return stack_columns(names, columns, n)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from copy import copy
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,57 +70,33 @@ class LoopNestPlan:
     ----------
     knobs : tuple of str
         Names of the columns that are read.
+    intervals : Intervals
+        Bounds of the numbers.
     """
 
     def __init__(self, function: Function) -> None:
-        intervals = Intervals()
-        self._walk = NestWalk(function.body, FormAnalysis(intervals))
+        self.intervals = Intervals()
+        self._walk = NestWalk(function.body, FormAnalysis(self.intervals))
         self._constants: dict[Expr, Number] = {}
         exprs: dict[Expr, None] = {}
         for amount in self._walk.amounts():
             if isinstance(amount, Expr):
-                low, high = intervals.bounds(amount)
+                low, high = self.intervals.bounds(amount)
                 if low == high:
                     self._constants[amount] = low
                 else:
                     exprs[amount] = None
-        self._compile(tuple(exprs))
-
-    def _compile(self, exprs: tuple[Expr, ...]) -> None:
-        self._exprs = exprs
-        self._program = ColumnProgram(exprs)
+        self._exprs = tuple(exprs)
+        self._program = ColumnProgram(self._exprs)
         self.knobs = self._program.knobs
-
-    def only(self, read: Callable[[LoopNest], object]) -> LoopNestPlan:
-        """Return a plan of the strides and moduli alone that `read` reads from a nest.
-
-        The other ones are 1 in its nests. What `read` reads must not depend on values.
-        """
-        outline = self.outline()
-        used = dict.fromkeys(self._walk.lengths())
-
-        def noted(numbers: tuple[Number, ...], amounts: Iterable[Amount]) -> _Noted:
-            found = tuple(amounts)
-            return _Noted(numbers, lambda place: used.setdefault(found[place]))
-
-        accesses = tuple(
-            replace(
-                access,
-                strides=noted(access.strides, (touch.stride for touch in touches)),
-                mods=noted(access.mods, (touch.mod for touch in touches)),
-            )
-            for access, touches in zip(outline.accesses, self._walk.touches(), strict=True)
-        )
-        read(LoopNest(outline.loops, accesses))
-        part = copy(self)
-        part._constants = {expr: 1 for expr in self._exprs if expr not in used}
-        part._constants.update(self._constants)
-        part._compile(tuple(expr for expr in self._exprs if expr in used))
-        return part
 
     def outline(self) -> LoopNest:
         """Return the loop nest with an array of one element wherever candidates differ."""
-        return self._nest({expr: np.ones(1) for expr in self._exprs})
+        return self.symbolic(lambda expr: np.ones(1))
+
+    def symbolic(self, number: Callable[[Expr], Any]) -> LoopNest:
+        """Return the loop nest with what `number` gives for an expression wherever they differ."""
+        return self._nest({expr: number(expr) for expr in self._exprs})
 
     def nest(
         self,
@@ -155,18 +129,3 @@ class LoopNestPlan:
     def _nest(self, varying: Mapping[Expr, Number]) -> LoopNest:
         known = {**self._constants, **varying}
         return self._walk.nest(lambda a: a if isinstance(a, int) else known[a])
-
-
-class _Noted(tuple[Number, ...]):
-    """Numbers that tell which of them are read."""
-
-    note: Callable[[int], object]
-
-    def __new__(cls, numbers: Iterable[Number], note: Callable[[int], object]) -> _Noted:
-        made = super().__new__(cls, numbers)
-        made.note = note
-        return made
-
-    def __getitem__(self, place: Any) -> Any:
-        self.note(place)
-        return super().__getitem__(place)

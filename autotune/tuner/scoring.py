@@ -1,23 +1,14 @@
-"""Scores of many candidates by models: what they read is evaluated part by part, on all cores.
-
-Few candidates are shared out among threads. With many, a forked process takes a half: threads wait
-for the interpreter at each of NumPy's operations, and two are little faster than one.
-"""
+"""Scores of many candidates by models: what they read is evaluated part by part, in threads."""
 
 from __future__ import annotations
 
-import math
-import mmap
-import os
-import time
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
-from autotune.processes import beside
-from autotune.runtime.threads import in_threads, thread_count
+from autotune.runtime.threads import in_threads
 
 PART = 1 << 15
 """Candidates whose features one thread evaluates at a time."""
@@ -26,10 +17,7 @@ BLOCK = 2048
 """Candidates that a model scores at a time: their rows stay in the cache."""
 
 MOST_THREADS = 2
-"""Threads, or processes, at a time."""
-
-FORKED = 1 << 17
-"""From so many candidates on, half of them is left to another process."""
+"""Threads at a time; they need the interpreter for a tenth of the time."""
 
 
 def score(
@@ -55,35 +43,14 @@ def score(
         No score depends on them.
     """
     columns = columns_read(models, len(features.names))
-    middle = len(indices) // 2 if min(threads, thread_count()) > 1 else 0
-    forks = middle >= FORKED // 2 and hasattr(os, "fork")
-    shape = len(models), len(indices)
-    scores = _shared(shape) if forks else np.empty(shape)
-
-    def run(start: int, stop: int, threads: int) -> None:
-        jobs = [
-            partial(_score_part, models, features, columns, indices[part], scores[:, part])
-            for at in range(start, stop, part_rows)
-            for part in (slice(at, min(at + part_rows, stop)),)
-        ]
-        in_threads(jobs, threads)
-
-    if not forks:
-        run(0, len(indices), threads)
-        return scores
-    begin = time.monotonic()
-    with beside(partial(run, middle, len(indices), 1)) as done:
-        run(0, middle, 1)
-        other = done(1.0 + 3 * (time.monotonic() - begin))
-    if not other:
-        run(middle, len(indices), 1)
+    scores = np.empty((len(models), len(indices)))
+    parts = [slice(start, start + part_rows) for start in range(0, len(indices), part_rows)]
+    jobs = [
+        partial(_score_part, models, features, columns, indices[part], scores[:, part])
+        for part in parts
+    ]
+    in_threads(jobs, threads)
     return scores
-
-
-def _shared(shape: tuple[int, ...]) -> FloatVector:
-    """Return memory that forked processes write to, too; float64."""
-    memory = mmap.mmap(-1, max(8 * math.prod(shape), 1))
-    return np.frombuffer(memory, np.float64, math.prod(shape)).reshape(shape)
 
 
 def columns_read(models: Sequence[CostModel], width: int) -> IndexVector:

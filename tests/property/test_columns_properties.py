@@ -14,10 +14,15 @@ from hypothesis import strategies as st
 
 from autotune.errors import IRError
 from autotune.ir import ops
+from autotune.ir.column_ops import LIMIT
 from autotune.ir.columns import ColumnProgram
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
 from autotune.ir.interpreter import evaluate
-from autotune.ir.intervals import interval
+from autotune.ir.intervals import Intervals, interval
+from autotune.ir.visitor import walk_expr
+from autotune.lowering.feature_kernel import PITCH, column_kernel
+from autotune.runtime.cache import ObjectCache
+from autotune.runtime.llvm import Options, compile_function
 
 KNOBS = (
     Knob("small", 0, 4),
@@ -140,6 +145,46 @@ def test_a_batch_equals_its_rows(exprs: list[Expr], seed: int) -> None:
     for expr, result, values in zip(exprs, results, expected, strict=True):
         exact = [int(v) for v in np.broadcast_to(result, 23)]  # type: ignore[arg-type]
         assert exact == [int(float(v)) for v in values], str(expr)  # type: ignore[arg-type]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(EXPRESSIONS, min_size=10, max_size=30), st.integers(0, 2**32 - 1))
+def test_a_compiled_batch_equals_its_rows_unless_it_says_so(exprs: list[Expr], seed: int) -> None:
+    columns = some_rows(seed, 64)
+    results, doubtful = compiled(exprs, columns)
+    for i in range(64):
+        row = {knob: int(columns[knob.name][i]) for knob in KNOBS}
+        steps = [by_hand(node, row) for expr in exprs for node in walk_expr(expr)]
+        if all(step is not None and abs(step) < LIMIT for step in steps):
+            assert not doubtful[i]
+        if not doubtful[i]:
+            expected = [np.float32(by_hand(expr, row)) for expr in exprs]
+            assert results[:, i].tolist() == expected
+
+
+def test_a_compiled_batch_says_where_it_cannot_be_relied_on() -> None:
+    signed, huge = KNOBS[1], KNOBS[3]
+    rows = np.array([(3, 5), (3, 2**31 - 1), (0, 5), (3, 1), (9, -(2**20))])
+    columns = {"signed": rows[:, 0], "huge": rows[:, 1]}
+    for expr, wrong in (
+        ((huge * huge * huge) // 3, [1, 4]),
+        ((huge * huge) // signed, [1, 2]),
+        (signed % (huge - 1), [3]),
+    ):
+        _, doubtful = compiled([expr], columns)
+        assert np.flatnonzero(doubtful).tolist() == wrong
+
+
+def compiled(
+    exprs: list[Expr], columns: dict[str, np.ndarray[Any, Any]]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return what a compiled function gives for each row, and where not to rely on it."""
+    kernel = column_kernel(tuple(columns), Intervals(), lambda lanes: [*map(lanes.write, exprs)])
+    count = len(next(iter(columns.values())))
+    taken, found = np.ones((len(columns), PITCH)), np.empty((len(exprs) + 1, PITCH), np.float32)
+    taken[:, :count] = list(columns.values())
+    compile_function(kernel, options=Options(level=0), cache=ObjectCache(None))(taken, found)
+    return found[:-1, :count], found[-1, :count] != 0
 
 
 @settings(max_examples=150, deadline=None)

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from autotune.feature import TaskFeatures, get_flatten_name
+from autotune.ir.column_ops import LIMIT
+from autotune.lowering.feature_kernel import ROWS
 from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.space_features import CHUNK
+from autotune.structure_columns import StructureColumns
 from autotune.task import Task
 from features import flatten_rows, itervar_rows
 
@@ -81,17 +84,36 @@ def test_no_candidates_give_no_rows():
     assert source.matrix(np.zeros(0, np.int64)).shape == (0, len(source.names))
 
 
-def test_few_columns_of_many_candidates_are_those_of_the_whole_matrix(monkeypatch):
-    """A program for these columns alone works them out, once enough candidates are asked for."""
-    monkeypatch.setattr("autotune.space_features.MANY", 100)
-    task, features = features_of("matmul")
-    indices = task.space.sample(300, np.random.default_rng(1))
-    whole = features.matrix(indices)
-    rng = np.random.default_rng(2)
+@pytest.mark.parametrize(
+    ("reference", "limit", "compiled", "on_arrays"),
+    [
+        ("broadcast_add", LIMIT, True, False),
+        ("conv2d_nchw", LIMIT, True, False),
+        ("conv2d_nchw", 3000, True, True),  # as if larger numbers were not exact
+        ("conv2d_nchw", 2, False, True),  # not even those of the knobs
+    ],
+)
+def test_compiled_features_are_those_evaluated_on_arrays(
+    reference, limit, compiled, on_arrays, monkeypatch
+):
+    task, source = features_of(reference)
+    rng = np.random.default_rng(1)
+    indices = rng.choice(task.space.feasible_indices(), ROWS + 500)
+    expected = source.matrix(indices)
+    monkeypatch.setattr("autotune.structure_columns.MANY", 2)
+    monkeypatch.setattr("autotune.lowering.feature_lanes.LIMIT", limit)
+    features = TaskFeatures(task)
+    filled, fill = [], StructureColumns._fill_from_arrays
+    monkeypatch.setattr(
+        StructureColumns, "_fill_from_arrays", lambda *args: filled.append(fill(*args))
+    )
+    assert np.array_equal(features.matrix(indices), expected)
+    kernels = [structure._kernel is not None for structure in features._structures.values()]
+    assert (all(kernels), bool(filled)) == (compiled, on_arrays)
     for width in (1, 3, 12):
-        places = rng.choice(len(features.names), width, replace=False)
-        names = [features.names[place] for place in places]
-        assert np.array_equal(features.matrix(indices, names), whole[:, places])
+        places = rng.choice(len(source.names), width, replace=False)
+        names = [source.names[place] for place in places]
+        assert np.array_equal(features.matrix(indices, names), expected[:, places])
 
 
 def test_threads_that_ask_at_once_share_plans_and_get_the_same_numbers(monkeypatch):

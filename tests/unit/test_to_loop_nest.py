@@ -313,27 +313,6 @@ def test_the_outline_has_arrays_where_candidates_differ():
             assert isinstance(a, np.ndarray) == isinstance(b, np.ndarray)
 
 
-def test_a_part_of_a_plan_works_out_what_is_read_and_nothing_else():
-    function, values = shared_memory_matmul()
-    columns = columns_of(grid(values)[::7])
-    plan = LoopNestPlan(function)
-    whole = plan.nest(columns)
-    access, place = next(
-        (a, p)
-        for a, found in enumerate(whole.accesses)
-        for p, stride in enumerate(found.strides)
-        if isinstance(stride, np.ndarray)
-    )
-    some = plan.only(lambda nest: nest.accesses[access].strides[place]).nest(columns)
-    expected = whole.accesses[access].strides[place]
-    assert np.array_equal(some.accesses[access].strides[place], expected)
-    for one, other in zip(whole.loops, some.loops, strict=True):
-        assert np.array_equal(one.length, other.length)
-    lengths = {id(loop.length) for loop in some.loops}
-    arrays = {id(s) for a in some.accesses for s in a.strides if isinstance(s, np.ndarray)}
-    assert arrays - lengths <= {id(some.accesses[access].strides[place])}
-
-
 def test_a_function_without_knobs_needs_no_columns():
     a = te.placeholder((8,), name="A")
     c = te.compute((8,), lambda i: a[i] + 1.0, name="C")

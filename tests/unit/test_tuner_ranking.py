@@ -1,8 +1,5 @@
 """Ranking a space: the same as predicting everything, whatever the parts, threads and columns."""
 
-import os
-import signal
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -113,34 +110,6 @@ def test_scores_do_not_depend_on_parts_nor_on_threads(fitted):
     expected = score(models, features, indices, part_rows=len(indices), threads=1)
     for part_rows, threads in ((1000, 1), (777, 2), (2048, 2)):
         assert np.array_equal(score(models, features, indices, part_rows, threads), expected)
-
-
-def test_a_second_process_scores_half_of_many_candidates(fitted, monkeypatch):
-    space, features, models = fitted
-    indices = space.feasible_indices()[:4000]
-    expected = score(models, features, indices, threads=1)
-    monkeypatch.setattr("autotune.tuner.scoring.FORKED", 1000)
-    assert np.array_equal(score(models, features, indices, part_rows=500), expected)
-
-
-@pytest.mark.parametrize("fault", ["raises", "hangs", "dies"])
-def test_what_the_second_process_leaves_is_scored_here(fault, monkeypatch):
-    space, here = grid_space(64), os.getpid()
-
-    class Faulty(Columns):
-        def matrix(self, indices: np.ndarray, names: Sequence[str] | None = None) -> np.ndarray:
-            if os.getpid() != here:
-                if fault == "dies":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if fault == "hangs":
-                    time.sleep(60)
-                raise MemoryError
-            return super().matrix(indices, names)
-
-    indices = space.feasible_indices()
-    monkeypatch.setattr("autotune.tuner.scoring.FORKED", 1000)
-    scores = score([SumModel()], Faulty(space), indices)
-    assert np.array_equal(scores[0], sums(space, indices))
 
 
 def test_the_best_64_are_those_of_predicting_everything(fitted):

@@ -12,7 +12,6 @@ from autotune.codegen.llvm.vectors import constants
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
-from autotune.ir.visitor import walk_expr
 
 #: Alignment of allocations in bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
@@ -45,8 +44,10 @@ class Memory(Conversions):
         """Buffers that the value of `expr` is read from."""
         known = self._sources.get(expr)
         if known is None:
-            loads = (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
-            self._sources[expr] = known = tuple(dict.fromkeys(loads))
+            found = dict.fromkeys([expr.buffer] if isinstance(expr, Load) else ())
+            for child in expr.children:
+                found |= dict.fromkeys(self.sources(child))
+            self._sources[expr] = known = tuple(found)
         return known
 
     def version(self, buffers: tuple[Buffer, ...]) -> Hashable:
