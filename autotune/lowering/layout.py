@@ -9,6 +9,9 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Read
 from autotune.ir.itervar import IterVar
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
+from autotune.ir.poly import split_multiple, to_poly
+from autotune.ir.simplify import Simplifier
+from autotune.ir.sums import INF
 from autotune.ir.visitor import Rewriter
 from autotune.lowering.bounds import Bounds
 from autotune.lowering.placement import storage_scope
@@ -36,6 +39,8 @@ class Layout:
         Parameters first, in the caller's order.
     whole : set of Tensor
         Those of a scan that are kept in the array of its result.
+    mixed : set of Buffer
+        Arrays of scans into which some index does not show which element of a step it is.
     """
 
     def __init__(
@@ -50,8 +55,10 @@ class Layout:
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
         self.whole: set[Tensor] = set()
+        self.mixed: set[Buffer] = set()
         self._strides: dict[Tensor, list[Expr]] = {}
         self._names = Names()
+        self._signs = Simplifier(otherwise=(0, INF))
         self._flatten = _Flatten(self)
         self._declare_parameters(parameters)
         for stage in bounds.bodies:
@@ -162,9 +169,21 @@ class Layout:
                 along = dict(zip(axes, places, strict=True))
                 places = [digits.of(along[digits.axis]) for digits in stage.layout]
         flat: Expr = const(0)
-        for place, stride in zip(reversed(places), reversed(self._strides[tensor]), strict=True):
-            flat = binary("+", binary("*", place, stride), flat)
+        strides = self._strides[tensor]
+        for position in reversed(range(len(places))):
+            flat = binary("+", binary("*", places[position], strides[position]), flat)
+            if position == 1 and tensor in self.whole and not self._is_plain(tensor, flat):
+                self.mixed.add(buffer)
         return buffer, flat
+
+    def _is_plain(self, tensor: Tensor, column: Expr) -> bool:
+        """Whether an element of a step is a sum of terms that cannot be taken for steps."""
+        terms = to_poly(column)
+        steps, _ = split_multiple(terms, to_poly(self._strides[tensor][0]))
+        return not steps and all(
+            scale > 0 and all(self._signs.bounds(atom)[0] >= 0 for atom in atoms)
+            for atoms, scale in terms.items()
+        )
 
     def loads(self, expr: Expr) -> Expr:
         """Return an expression with its reads of tensors as loads of flat buffers."""

@@ -118,6 +118,12 @@ class _Lowering:
                 for tensor in stage.outputs
             ),
             "unrolling": self.unrolling,
+            "states": {
+                buffer.name: buffer not in self.layout.mixed
+                for stage in self.stages
+                if isinstance(stage.op, ScanOp)
+                for buffer in (self.buffers[tensor] for tensor in stage.outputs)
+            },
         }
         return Function(self.name, params, outputs, body, sizes, attrs)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,8 @@ from autotune.ir.expr import (
     Select,
     Var,
 )
-from autotune.ir.ops import const
+from autotune.ir.ops import binary, const
+from autotune.ir.poly import Poly, add, split_multiple, to_expr, to_poly
 from autotune.ir.visitor import free_vars, substitute, walk_expr
 
 #: Most elements that all threads together are tried for, and most values of what they have in
@@ -84,6 +85,41 @@ class Access:
         )
 
 
+def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | None:
+    """Return two accesses to an array with steps as if it had one; None if their steps differ.
+
+    An index is a step times the elements of a step, and a sum of terms that are not negative and
+    together less than these.
+
+    Parameters
+    ----------
+    a, b : Access
+        To one array, whose first dimension is that of steps.
+    own : set of Var
+        Variables that need not be the same in both.
+    """
+    (row, column), (other_row, other_column) = map(_row_and_column, (a, b))
+    away = add(row, other_row, -1)
+    own = {*own, *(var for var, _ in (*a.free, *b.free))}
+    if away and not set(away) - {()} and all(
+        own.isdisjoint(free_vars(atom)) for term in (*row, *other_row) for atom in term
+    ):
+        return None
+    return replace(a, index=column), replace(b, index=other_column)
+
+
+def _row_and_column(access: Access) -> tuple[Poly, Expr]:
+    """Return the step of an access to an array with steps, and its index within the step."""
+    length: Expr = const(1)
+    for extent in access.buffer.shape[1:]:
+        length = binary("*", length, extent)
+    index = access.index
+    base = index.base if isinstance(index, Ramp) else index
+    row, rest = split_multiple(to_poly(base), to_poly(length))
+    column = to_expr(rest, base.dtype)
+    return row, Ramp(column, index.stride, index.lanes) if isinstance(index, Ramp) else column
+
+
 class Conflicts:
     """Decides whether accesses of a block's threads conflict.
 
@@ -91,9 +127,15 @@ class Conflicts:
     ----------
     threads : sequence of (Var, int)
         Variables and lengths of the loops over the threads, outermost first.
+    states : mapping of str to bool, optional
+        Names of arrays whose first dimension is that of steps, and whether indices into them are
+        told apart as `in_one_step` does; else all accesses conflict.
     """
 
-    def __init__(self, threads: Sequence[tuple[Var, int]]) -> None:
+    def __init__(
+        self, threads: Sequence[tuple[Var, int]], states: Mapping[str, bool] | None = None
+    ) -> None:
+        self.states = states or {}
         self.threads = list(threads)
         self.count = math.prod(extent for _, extent in threads)
         self.ranges: dict[Var, int] = {}
@@ -115,6 +157,13 @@ class Conflicts:
         return found
 
     def _between(self, a: Access, b: Access) -> bool:
+        if not self.states.get(a.buffer.name, True):
+            return True
+        if a.buffer.name in self.states:
+            columns = in_one_step(a, b, {var for var, _ in self.threads})
+            if columns is None:
+                return False
+            a, b = columns
         first, second = self._apart(*self._alone(a, b))
         cases = self._cases(first, second)
         if cases is None:

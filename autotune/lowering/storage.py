@@ -43,8 +43,9 @@ def share_storage(function: Function) -> Function:
     Temporaries share storage if they are of one type and scope, and one is last read before the
     other is first written. Storage of several is as large as the largest of them.
     """
-    streamed = frozenset(function.attrs.get("nontemporal", ()))
-    return function.with_body(_Regions(streamed).region(function.body))
+    attrs = function.attrs
+    apart = frozenset((*attrs.get("nontemporal", ()), *attrs.get("states", ())))
+    return function.with_body(_Regions(apart).region(function.body))
 
 
 @dataclass
@@ -101,9 +102,9 @@ def elements(buffer: Buffer) -> Expr:
 
 
 class _Regions(StmtRewriter):
-    def __init__(self, streamed: frozenset[str]) -> None:
+    def __init__(self, apart: frozenset[str]) -> None:
         super().__init__()
-        self.streamed = streamed
+        self.apart = apart
         self.simplifier = Simplifier()
 
     def visit_For(self, node: For) -> Stmt:
@@ -159,7 +160,7 @@ class _Regions(StmtRewriter):
         return (
             a.dtype == b.dtype
             and a.scope == b.scope
-            and all(_is_large(buffer) and buffer.name not in self.streamed for buffer in (a, b))
+            and all(_is_large(buffer) and buffer.name not in self.apart for buffer in (a, b))
         )
 
 

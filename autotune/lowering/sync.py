@@ -14,17 +14,19 @@ moved inwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Const, Expr, Load, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, logical_not
+from autotune.ir.printer import excerpt
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Seq, Stmt, Store, WarpReduce, seq
 from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import StmtRewriter, stmt_exprs, walk, walk_expr
+from autotune.lowering.columns import Apart, accesses
 from autotune.lowering.gpu_nest import is_kernel_loop
 from autotune.lowering.sharing import Access, Conflicts
 from autotune.lowering.sinking import sunk
@@ -43,14 +45,15 @@ def insert_barriers(function: Function) -> Function:
     LoweringError
         If threads had to wait where not all of them come.
     """
-    return function.with_body(_Kernels().stmt(function.body))
+    return function.with_body(_Kernels(function.attrs.get("states", {})).stmt(function.body))
 
 
 class _Kernels(StmtRewriter):
     """Finds what the threads of each kernel do."""
 
-    def __init__(self) -> None:
+    def __init__(self, states: Mapping[str, bool]) -> None:
         super().__init__()
+        self.states = states
         self.around: list[For] = []
 
     def visit_For(self, node: For) -> Stmt:
@@ -59,7 +62,7 @@ class _Kernels(StmtRewriter):
         self.around.append(node)
         inside = node.body
         if is_thread_loop(node) and not is_thread_loop(inside):
-            body = _synchronised(self.around, inside)
+            body = _synchronised(self.around, inside, self.states)
         else:
             body = self.stmt(inside)
         self.around.pop()
@@ -68,8 +71,12 @@ class _Kernels(StmtRewriter):
         return For(node.var, node.extent, node.kind, body, node.thread_tag)
 
 
-def _synchronised(loops: Sequence[For], body: Stmt) -> Stmt:
-    if not any(isinstance(s, Store) and s.buffer.scope == "shared" for s in walk(body)):
+def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) -> Stmt:
+    written = {s.buffer for s in walk(body) if isinstance(s, Store)}
+    carried = {buffer for buffer in written if buffer.name in states}
+    if carried:
+        _check_blocks(loops, body, carried, states)
+    if not carried and not any(buffer.scope == "shared" for buffer in written):
         return body
     threads = []
     for loop in loops:
@@ -81,12 +88,31 @@ def _synchronised(loops: Sequence[For], body: Stmt) -> Stmt:
                     "constant length"
                 )
             threads.append((loop.var, int(loop.extent.value)))
-    sync = _Sync(Conflicts(threads), {loop.var for loop in loops if is_thread_loop(loop)})
+    own = {buffer.name: states[buffer.name] for buffer in carried}
+    sync = _Sync(Conflicts(threads, own), {loop.var for loop in loops if is_thread_loop(loop)})
     for loop in loops:
         if not is_thread_loop(loop) and isinstance(loop.extent, Const):
             sync.conflicts.ranges[loop.var] = int(loop.extent.value)
     body, _ = sync.visit(body)
     return _Pruned(sync, body).result
+
+
+def _check_blocks(
+    loops: Sequence[For], body: Stmt, carried: Set[Buffer], states: Mapping[str, bool]
+) -> None:
+    """Refuse scans of which a block needs what another one computes."""
+    blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
+    threads = [loop for loop in loops if is_thread_loop(loop)]
+    for loop in threads:
+        body = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
+    found = [access for access in accesses(body) if access.buffer in carried]
+    shared = Apart(blocks, states).shared(found)
+    if shared is not None:
+        raise LoweringError(
+            f"blocks share columns of {shared.buffer.name!r}, the state of a scan, at "
+            f"`{excerpt(shared.index)}`, and cannot wait for one another between steps; bind the "
+            "same columns of init and update to one block, or let one block compute all"
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +184,7 @@ class _Sync:
             case Barrier():
                 return stmt, _WAIT
             case _:
-                return stmt, _single(stmt)
+                return stmt, _single(stmt, self.conflicts.states)
 
     def clash(self, before: Summary, after: Summary) -> bool:
         """Whether a barrier is needed between two statements."""
@@ -334,7 +360,7 @@ class _Sync:
             case Barrier():
                 return _WAIT
             case _:
-                return _single(stmt)
+                return _single(stmt, self.conflicts.states)
 
 
 class _Pruned(StmtRewriter):
@@ -373,17 +399,21 @@ def _either(condition: Expr, a: Summary, b: Summary) -> Summary:
     )
 
 
-def _single(stmt: Stmt) -> Summary:
-    """Return what a single statement does to shared storage."""
+def _single(stmt: Stmt, states: Mapping[str, bool]) -> Summary:
+    """Return what a single statement does to shared storage, and to states."""
     found = [
         Access(node.buffer, node.index, False)
         for expr in stmt_exprs(stmt)
         for node in walk_expr(expr)
-        if isinstance(node, Load) and node.buffer.scope == "shared"
+        if isinstance(node, Load) and _is_shared(node.buffer, states)
     ]
-    if isinstance(stmt, Store) and stmt.buffer.scope == "shared":
+    if isinstance(stmt, Store) and _is_shared(stmt.buffer, states):
         found.append(Access(stmt.buffer, stmt.index, True))
     return Summary(tuple(found), tuple(found))
+
+
+def _is_shared(buffer: Buffer, states: Mapping[str, bool]) -> bool:
+    return buffer.scope == "shared" or buffer.name in states
 
 
 def _written(stmt: Stmt) -> str:

@@ -10,12 +10,14 @@ turned (an inner extent depends on its iterations, an element is combined over t
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, cast, fold
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, stmt_exprs, substitute, walk, walk_expr
+from autotune.lowering.columns import Apart, accesses
 from autotune.lowering.lanes import Refusal, at_once, pair
 
 #: Longer loops are cut into vectors of the largest length that divides them, up to this many lanes.
@@ -33,7 +35,7 @@ def vectorize(function: Function) -> Function:
 
     Loops that became serial are in the attribute "not_vectorized", as pairs of name and reason.
     """
-    rewriter = _Vectorize()
+    rewriter = _Vectorize(function.attrs.get("states", {}))
     result = function.with_body(rewriter.stmt(function.body))
     return result.with_attrs(not_vectorized=tuple(rewriter.refused)) if rewriter.refused else result
 
@@ -41,8 +43,9 @@ def vectorize(function: Function) -> Function:
 class _Vectorize(Rewriter):
     """Finds the loops, inner ones first."""
 
-    def __init__(self) -> None:
+    def __init__(self, states: Mapping[str, bool]) -> None:
         super().__init__()
+        self.states = states
         self.refused: list[tuple[str, str]] = []
 
     def visit_For(self, node: For) -> Stmt:
@@ -50,16 +53,16 @@ class _Vectorize(Rewriter):
         if not isinstance(loop, For) or loop.kind is not LoopKind.VECTORIZED:
             return loop
         try:
-            return _vectorized(loop)
+            return _vectorized(loop, self.states)
         except Refusal as refusal:
             logger.debug("loop %s is not vectorized: %s", loop.var.name, refusal)
             self.refused.append((loop.var.name, str(refusal)))
             return For(loop.var, loop.extent, LoopKind.SERIAL, loop.body)
 
 
-def _vectorized(loop: For) -> Stmt:
+def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
     var, body = loop.var, loop.body
-    _check_accesses(loop)
+    _check_accesses(loop, states)
     if not isinstance(loop.extent, Const):
         return _symbolic(loop)
     extent = int(loop.extent.value)
@@ -103,14 +106,16 @@ def _symbolic(loop: For) -> Stmt:
     )
 
 
-def _check_accesses(loop: For) -> None:
+def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
     """Refuse a loop that may read or overwrite in one iteration what another one wrote.
 
     A buffer that the body writes must be addressed by one expression throughout, which differs
     between iterations if more than one statement has it, so that no lane sees another's element.
-    What an iteration allocates is its own.
+    What an iteration allocates is its own. In an array with steps, each iteration may have columns
+    of its own, or read other steps than it writes.
     """
     own = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Allocate)}
+    own |= _apart(loop, states)
     stored: dict[Buffer, Expr] = {}
     shared: set[Buffer] = set()
     for stmt in walk(loop.body):
@@ -129,6 +134,14 @@ def _check_accesses(loop: For) -> None:
     for buffer in shared:
         if not _distinct(loop, stored[buffer]):
             raise Refusal(f"iterations may share an element of {buffer.name}")
+
+
+def _apart(loop: For, states: Mapping[str, bool]) -> set[Buffer]:
+    """Return the arrays with steps of which no iteration touches what another one writes."""
+    found = [access for access in accesses(loop.body) if access.buffer.name in states]
+    apart = Apart({loop.var: loop.extent}, states)
+    buffers = {access.buffer for access in found}
+    return {b for b in buffers if apart.shared([x for x in found if x.buffer is b]) is None}
 
 
 def _distinct(loop: For, index: Expr) -> bool:

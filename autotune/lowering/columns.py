@@ -1,0 +1,131 @@
+"""Which elements of arrays with steps are accessed by what runs side by side, whatever the step.
+
+The state of a scan has its steps along the first dimension. What two blocks, or two iterations of
+a parallel loop, do to it cannot be ordered by barriers; so it must never be the same *column*, all
+steps of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
+from autotune.ir.ops import const
+from autotune.ir.poly import to_expr, to_poly
+from autotune.ir.simplify import Simplifier
+from autotune.ir.stmt import For, If, Stmt, Store
+from autotune.ir.sums import INF
+from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, walk_expr
+from autotune.lowering.sharing import Access, Conflicts, in_one_step
+
+
+def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:
+    """Yield what a statement reads and writes, with the loops and conditions around each."""
+    nothing = Access(Buffer("", "int32", ()), const(0), False)
+    around = around or nothing
+    for expr in stmt_exprs(stmt):
+        for node in walk_expr(expr):
+            if isinstance(node, Load):
+                yield replace(around, buffer=node.buffer, index=node.index)
+    match stmt:
+        case Store(buffer, index, _):
+            yield replace(around, buffer=buffer, index=index, writes=True)
+        case For(var, extent, _, body):
+            yield from accesses(body, around.anywhere_in(var, extent))
+        case If(condition, then, orelse):
+            yield from accesses(then, around.where(condition))
+            if orelse is not None:
+                yield from accesses(orelse, around)
+        case _:
+            for child in child_stmts(stmt):
+                yield from accesses(child, around)
+
+
+class Apart:
+    """Tells whether what runs side by side keeps to columns of its own.
+
+    Parameters
+    ----------
+    axes : mapping of Var to Expr
+        Variables and lengths of the loops whose iterations run side by side.
+    states : mapping of str to bool
+        Names of the arrays with steps, and whether their columns can be told apart; of others,
+        every element is a column.
+    """
+
+    def __init__(self, axes: Mapping[Var, Expr], states: Mapping[str, bool]) -> None:
+        self.axes = {var: extent for var, extent in axes.items() if not _is_one(extent)}
+        self.states = states
+
+    def shared(self, found: Sequence[Access]) -> Access | None:
+        """Return an access to a column that may be written elsewhere too; None if there is none."""
+        for number, first in enumerate(found):
+            for second in found[number:]:
+                same = first.buffer is second.buffer and (first.writes or second.writes)
+                if same and not self._are_apart(first, second):
+                    return first
+        return None
+
+    def _are_apart(self, a: Access, b: Access) -> bool:
+        """Whether two accesses by different iterations are never to one element.
+
+        They are not if the steps differ, nor if the columns do.
+        """
+        if not self.axes:
+            return True
+        if not self.states.get(a.buffer.name, True):
+            return False
+        if a.buffer.name in self.states:
+            columns = in_one_step(a, b, set(self.axes))
+            if columns is None:
+                return True
+            a, b = columns
+        return self._far(a, b) or self._never_meet(a, b)
+
+    def _never_meet(self, a: Access, b: Access) -> bool:
+        """Try all iterations, if their number is known."""
+        axes = [(v, int(e.value)) for v, e in self.axes.items() if isinstance(e, Const)]
+        return len(axes) == len(self.axes) and not Conflicts(axes).between(a, b)
+
+    def _far(self, a: Access, b: Access) -> bool:
+        """Whether one iteration more moves further than all else can.
+
+        Columns are sums of multiples of the axes, the same in both, and of a rest.
+        """
+        parts = self._linear(a), self._linear(b)
+        if parts[0] is None or parts[1] is None or parts[0][0] != parts[1][0]:
+            return False
+        scales, (low, high) = parts[0]
+        (other_low, other_high) = parts[1][1]
+        reach = max(high - other_low, other_high - low)
+        for var, scale in sorted(scales.items(), key=lambda item: item[1]):
+            extent = self.axes[var]
+            if not reach < scale:
+                return False
+            last = int(extent.value) - 1 if isinstance(extent, Const) else INF
+            reach += scale * last
+        return True
+
+    def _linear(self, access: Access) -> tuple[dict[Var, int], tuple[float, float]] | None:
+        """Return by how much each axis moves a column, and the range of the rest."""
+        index, lanes = access.index, 0
+        if isinstance(index, Ramp):
+            if not (isinstance(index.stride, Const) and index.stride.value == 1):
+                return None
+            index, lanes = index.base, index.lanes - 1
+        rest = to_poly(index)
+        scales: dict[Var, int] = {}
+        for var in self.axes:
+            scales[var] = rest.pop((var,), 0)
+        if any(var in self.axes for term in rest for atom in term for var in free_vars(atom)):
+            return None
+        simplifier = Simplifier(otherwise=(0, INF))
+        for var, extent in access.free:
+            simplifier.bind(var, 0, max(0.0, simplifier.bounds(extent)[1] - 1))
+        low, high = simplifier.bounds(to_expr(rest, index.dtype))
+        return scales, (low, high + lanes)
+
+
+def _is_one(extent: Expr) -> bool:
+    return isinstance(extent, Const) and extent.value == 1

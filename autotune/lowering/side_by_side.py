@@ -1,0 +1,73 @@
+"""Scans whose parallel loops go around the loop over the steps, where no step needs the others'.
+
+    for (t, 0, m)                                parallel (x, 0, 8)
+      parallel (x, 0, 8)               ->          for (t, 0, m)
+        for (i, 0, 32) S[t, x*32 + i] = ...          for (i, 0, 32) S[t, x*32 + i] = ...
+
+Threads are then started once and not in every step. It is so where all that the scan writes is
+written in parallel loops of one length, and an iteration reads only columns that it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir.expr import Expr, Var
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store
+from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, child_stmts, walk
+from autotune.lowering.columns import Apart, accesses
+
+
+def parallel_steps(function: Function) -> Function:
+    """Return an analysed function with loops over steps inside parallel ones where they may be."""
+    states: Mapping[str, bool] = function.attrs.get("states", {})
+    return function.with_body(_Scans(states).stmt(function.body)) if states else function
+
+
+class _Scans(StmtRewriter):
+    def __init__(self, states: Mapping[str, bool]) -> None:
+        super().__init__()
+        self.states = states
+
+    def visit_Produce(self, node: Produce) -> Stmt:
+        if not any(buffer.name in self.states for buffer in all_written(node.body)):
+            return node
+        loops = [s for s in walk(node.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+        if not loops or any(loop.extent is not loops[0].extent for loop in loops):
+            return node
+        if not _covers(node.body):
+            return node
+        var = Var(loops[0].var.name, loops[0].var.dtype)
+        body = _Gathered({loop.var: var for loop in loops}).stmt(node.body)
+        own = {s.buffer for s in walk(body) if isinstance(s, Allocate)}
+        written = all_written(body) - own
+        found = [access for access in accesses(body) if access.buffer in written]
+        if Apart({var: loops[0].extent}, self.states).shared(found) is not None:
+            return node
+        return Produce(node.name, For(var, loops[0].extent, LoopKind.PARALLEL, body))
+
+
+def _covers(stmt: Stmt) -> bool:
+    """Whether all stores of a scan are in parallel loops."""
+    match stmt:
+        case For(_, _, LoopKind.PARALLEL, _):
+            return True
+        case Store():
+            return False
+        case For() | Seq() | If() | Produce() | Allocate():
+            return all(map(_covers, child_stmts(stmt)))
+        case _:
+            return False
+
+
+class _Gathered(Rewriter):
+    """Takes the parallel loops away, whose variables become one."""
+
+    def __init__(self, variables: dict[Expr, Var]) -> None:
+        super().__init__()
+        self._memo.update(variables)
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind is LoopKind.PARALLEL:
+            return self.stmt(node.body)
+        return self.rebuild_stmt(node)
