@@ -98,7 +98,7 @@ def matmul(
     tile: Sequence[int] = (2, 4, 2),
     depth: int = 8,
     lanes: int = 2,
-    ahead: bool = False,
+    ahead: bool | str = False,
 ) -> Case:
     """Tiles of virtual threads, threads and elements; operands come through shared storage.
 
@@ -115,7 +115,8 @@ def matmul(
     lanes : int
         Elements that a thread fetches together.
     ahead : bool
-        Whether the next tiles are fetched before the present ones are used up.
+        Whether the next tiles are fetched before the present ones are used up, "registers" if they
+        wait there.
     """
     A, B = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
     k = te.reduce_axis((0, n), name="k")
@@ -153,5 +154,5 @@ def matmul(
         _, ty = s[copy].split(rest, factor=threads)
         bind(s[copy], tx=tx, ty=ty)
         if ahead:
-            s[copy].double_buffer()
+            s[copy].double_buffer(None if ahead is True else ahead)
     return s, [A, B, C]

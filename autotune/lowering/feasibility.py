@@ -7,7 +7,7 @@ comes from, so that rejections are counted under it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from autotune.errors import LoweringError
 from autotune.ir import dtypes
@@ -67,7 +67,8 @@ def target_rules(function: Function, target: Target) -> list[Rule]:
             )
         rules = _memory_rules(function, target)
     else:
-        rules = [rule for kernel in kernels for rule in _kernel_rules(kernel, gpu)]
+        early = frozenset(function.attrs.get("through_registers", ()))
+        rules = [rule for kernel in kernels for rule in _kernel_rules(kernel, gpu, early)]
     rules += _unroll_rules(function.body)
     return [(condition, message) for condition, message in rules if _may_fail(condition)]
 
@@ -125,7 +126,7 @@ def launches(stmt: Stmt) -> Iterator[For]:
             yield from launches(child)
 
 
-def _kernel_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
+def _kernel_rules(kernel: For, gpu: GpuLimits, early: Set[str]) -> list[Rule]:
     extents = _thread_extents(kernel)
     threads = block_threads(kernel)
     message = f"a block has at most {gpu.threads} threads"
@@ -138,7 +139,7 @@ def _kernel_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
             rules.append(
                 _at_most(extent, limit, f"a {whole} has at most {limit} {what} along {axis}")
             )
-    shared, local = shared_bytes(kernel), local_bytes(kernel)
+    shared, local = shared_bytes(kernel), local_bytes(kernel, early)
     message = f"a block has at most {gpu.shared_bytes} bytes of shared memory"
     rules.append(_at_most(shared, gpu.shared_bytes, message))
     if local is not _ZERO:
@@ -192,17 +193,27 @@ def shared_bytes(kernel: For) -> Expr:
     return binary("*", _sum(packs), PACK_BYTES)
 
 
-def local_bytes(kernel: For) -> Expr:
-    """Return the size of a thread's arrays; virtual threads between which one differs widen it."""
+def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
+    """Return the size of a thread's arrays; virtual threads between which one differs widen it.
+
+    Of double-buffered arrays named in `early` each thread keeps its part of a half, as it fills it.
+    """
     virtual: dict[Buffer, dict[Var, Expr]] = {}
     for loop in walk(kernel):
         if isinstance(loop, For) and loop.kind is LoopKind.VTHREAD:
             for buffer in differing(loop):
                 virtual.setdefault(buffer, {})[loop.var] = loop.extent
-    return _sum(
+    sizes = [
         _product([_bytes(buffer), *virtual.get(buffer, {}).values()])
         for buffer in _allocated(kernel, "local")
-    )
+    ]
+    threads = block_threads(kernel)
+    for buffer in _allocated(kernel, "shared"):
+        if buffer.name in early:
+            together = binary("*", threads, 2)
+            whole = binary("+", _bytes(buffer), binary("-", together, 1))
+            sizes.append(binary("//", whole, together))
+    return _sum(sizes)
 
 
 def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:

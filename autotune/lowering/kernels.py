@@ -17,6 +17,7 @@ from autotune.ir.visitor import (
     walk_expr,
     written,
 )
+from autotune.lowering.early_loads import load_early
 from autotune.lowering.facts import has_conditions
 from autotune.lowering.finalise import drop_marks, finalise, listing
 from autotune.lowering.gpu_nest import gather_threads, lift_shared
@@ -75,6 +76,7 @@ def finalising_kernels(function: Function) -> Iterator[Function]:
         for step in (hoist_guards, partition, hoist_guards, shorten):
             yield (result := step(result))
     yield (result := lift_shared(vectorize(result)))
+    yield (result := load_early(result))
     yield insert_barriers(result)
 
 

@@ -124,6 +124,12 @@ class _Lowering:
                 if isinstance(stage.op, ScanOp)
                 for buffer in (self.buffers[tensor] for tensor in stage.outputs)
             },
+            "through_registers": tuple(
+                self.buffers[tensor].name
+                for stage in self.stages
+                if stage.buffered_through == "registers"
+                for tensor in stage.outputs
+            ),
         }
         return Function(self.name, params, outputs, body, sizes, attrs)
 

@@ -84,6 +84,7 @@ class StageCore:
         self.alignments: dict[IterVar, Alignment] = {}
         self.layout: tuple[Digits, ...] | None = None
         self.double_buffered = False
+        self.buffered_through: str | None = None
         self.store_predicate: Expr | None = None
         self.demands: list[Demand] = []
         self._schedule = schedule

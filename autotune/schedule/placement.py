@@ -226,7 +226,7 @@ class Placement(StageCore):
         if not any(a is axis for a in self.op.axis):
             self.fail(primitive, f"it is no dimension of the stage's result; {choose}", axis)
 
-    def double_buffer(self) -> None:
+    def double_buffer(self, through: str | None = None) -> None:
         """Keep two copies, and compute the next iteration's before this one's is used.
 
         The stage is to be computed at a serial or unrolled loop.
@@ -238,10 +238,18 @@ class Placement(StageCore):
               B[i] = g(A[0])               if (i + 1 < n)
                                              A[(i + 1) % 2] = f(i + 1)
                                            B[i] = g(A[i % 2])
+
+        Parameters
+        ----------
+        through : str, optional
+            "registers": on a GPU, what a thread has loaded for the next iteration waits in
+            registers, and is stored after this one's is used.
         """
         self._refuse_stored("double_buffer")
-        self.double_buffered = True
-        self.note("double_buffer")
+        if through not in (None, "registers"):
+            self.fail("double_buffer", f"there is no way through {through!r}; give 'registers'")
+        self.double_buffered, self.buffered_through = True, through
+        self.note("double_buffer", *(() if through is None else (through,)))
 
     def set_store_predicate(self, condition: Any) -> None:
         """Store elements of the result only where a condition holds.

@@ -142,6 +142,9 @@ class _Replay:
         at = self.stage(parent)
         self.own.compute_at(at, self.axis(at, axis))
 
+    def double_buffer(self, through: Term = None) -> None:
+        self.own.double_buffer(through)
+
     def set_scope(self, scope: Term) -> None:
         self.own.set_scope(scope)
 
@@ -171,7 +174,7 @@ class _Replay:
 
 _PRIMITIVES: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("fuse", "reorder", "vectorize", "unroll", "parallel"), _Replay.on_axes),
-    **dict.fromkeys(("compute_root", "compute_inline", "double_buffer"), _Replay.on_stage),
+    **dict.fromkeys(("compute_root", "compute_inline"), _Replay.on_stage),
     **{
         method.__name__: method
         for method in (
@@ -179,6 +182,7 @@ _PRIMITIVES: dict[str, Callable[..., None]] = {
             _Replay.bind,
             _Replay.pragma,
             _Replay.compute_at,
+            _Replay.double_buffer,
             _Replay.set_scope,
             _Replay.transform_layout,
             _Replay.storage_align,

@@ -42,6 +42,8 @@ class Stage(LoopStructure, Annotations, Placement):
         Indices into its storage; None for its dimensions in order.
     double_buffered : bool
         Whether the next iteration's result is computed before this one's is used.
+    buffered_through : str or None
+        "registers": where a GPU's thread keeps it until this iteration's is used.
     store_predicate : Expr or None
         Where its stores happen; None for everywhere.
     demands : list of Demand

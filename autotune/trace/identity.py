@@ -134,10 +134,11 @@ class _Code(_Lines):
         for param in function.params:
             self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
         self.stmt(function.body)
-        hints = set(function.attrs.get("nontemporal", ()))
-        past_caches = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
-                       and b.name in hints]
-        self.lines.append(f"nontemporal {past_caches}")
+        for hint in ("nontemporal", "through_registers"):
+            names = set(function.attrs.get(hint, ()))
+            hinted = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
+                      and b.name in names]
+            self.lines.append(f"{hint} {hinted}")
 
     def stmt(self, node: Stmt) -> None:
         match node:

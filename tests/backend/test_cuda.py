@@ -156,11 +156,25 @@ def test_small_types_are_stored_and_wide_ones_add_up(dtype: str, tmp_path: Path)
 
 
 @needs_host_compiler
-def test_tiles_that_are_fetched_ahead_need_one_barrier_each(tmp_path: Path) -> None:
-    source = check(*matmul(16, "float32", (1, 4, 2), 4, 1, ahead=True), tmp_path)
+@pytest.mark.parametrize("ahead", [True, "registers"])
+def test_tiles_that_are_fetched_ahead_need_one_barrier_each(
+    ahead: bool | str, tmp_path: Path
+) -> None:
+    source = check(*matmul(16, "float32", (1, 4, 2), 4, 1, ahead), tmp_path)
     before, loop = source.text.split("for (int k_o")
     inside = loop[: loop.index("\n  }\n")]
     assert [text.count("__syncthreads();") for text in (before, inside, loop)] == [0, 1, 2]
+
+
+@needs_host_compiler
+def test_through_registers_loads_come_before_the_use_and_stores_after(
+    golden: Any, tmp_path: Path
+) -> None:
+    source = check(*matmul(32, "float32", (1, 4, 4), 4, 4, "registers"), tmp_path)
+    loop = source.text.partition("for (int k_o")[2]
+    places = [loop.index(text) for text in ("= A_pack", "__sync", "C_local[", "= A_shared_next")]
+    assert places == sorted(places)
+    golden("cuda/matmul_through_registers.cu", source.text)
 
 
 @needs_host_compiler

@@ -114,10 +114,12 @@ class _Plan:
         for cache in shared:
             s[cache].compute_at(s[total], outer)
             self.fetch(s[cache])
+            if self.chance(25) and len(s[cache].op.axis) == 2:
+                s[cache].transform_layout(lambda i, j: (j, i))
             if self.chance(25):
                 s[cache].storage_align(s[cache].op.axis[0], self.number(2, 5), 1)
             if self.chance(25):
-                s[cache].double_buffer()
+                s[cache].double_buffer("registers" if self.chance() else None)
         for cache in local:
             s[cache].compute_at(s[total], inner)
 

@@ -305,6 +305,11 @@ STORE = [
         f"double_buffer on stage 'A': {NOT_GIVEN}",
     ),
     refused(
+        "buffer by an unknown way",
+        lambda p: p.sB.double_buffer("cache"),
+        "double_buffer on stage 'B': there is no way through 'cache'; give 'registers'",
+    ),
+    refused(
         "buffer an output twice",
         lambda p: p.sD.double_buffer(),
         f"double_buffer on stage 'D': {NO_OUTPUT}",

@@ -85,7 +85,7 @@ def every_primitive() -> tuple[Schedule, list[Any]]:
     tx = te.thread_axis((0, 4), "threadIdx.x", name="tx")
     s[E].bind(s[E].leaf_axes[2], tx)
     s[cache].compute_at(s[E], ji)
-    s[cache].double_buffer()
+    s[cache].double_buffer("registers")
     s[cache].transform_layout(lambda i, j: (j, i))
     s[cache].storage_align(cache.op.axis[0], 8, 1)
     s[cache].set_store_predicate(te.all(tx.equal(0), cache.op.axis[0] < SIZE))
@@ -180,9 +180,9 @@ MISFITS = [
         "a primitive that is not there",
         replayed(["shuffle", "D", "y#0"]),
         "step 1, `D.shuffle(y#0)`: there is no primitive 'shuffle'; there are: fuse, reorder, "
-        "vectorize, unroll, parallel, compute_root, compute_inline, double_buffer, split, bind, "
-        "pragma, compute_at, set_scope, transform_layout, storage_align, set_store_predicate, "
-        "cache_read, cache_write, rfactor",
+        "vectorize, unroll, parallel, compute_root, compute_inline, split, bind, pragma, "
+        "compute_at, double_buffer, set_scope, transform_layout, storage_align, "
+        "set_store_predicate, cache_read, cache_write, rfactor",
     ),
     refused(
         "an argument too few",

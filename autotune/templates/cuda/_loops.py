@@ -9,6 +9,9 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.target import Target
 
+#: Threads that run in step.
+WARP = 32
+
 
 def bind(stage: Any, axes: Mapping[str, Any]) -> None:
     """Bind loops of a stage, given by tag: ``{"blockIdx.x": bx, "threadIdx.x": tx}``."""

@@ -1,0 +1,148 @@
+"""Loads for the next iteration early, stores them late: what is double-buffered through registers.
+
+    for k in 8:                              for k in 8:
+      if k + 1 < 8:                            if k + 1 < 8:
+        S[(k + 1) % 2] = A[k + 1]      ->        R = A[k + 1]
+      use(S[k % 2])                            use(S[k % 2])
+                                               if k + 1 < 8:
+                                                 S[(k + 1) % 2] = R
+
+A store has to wait for what it stores, and nothing after it starts before it: the loads would not
+be under way while this iteration's elements are used. The halves of S differ, so that stores may
+come after the use. One barrier is then enough for an iteration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
+from autotune.ir.names import Names
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.visitor import StmtRewriter, all_written, stmt_exprs, walk, walk_expr
+
+_IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
+
+
+def load_early(function: Function) -> Function:
+    """Return the function with the stores of "through_registers" buffers after their use.
+
+    Parameters
+    ----------
+    function : Function
+        Nests of loops over blocks and threads; vectors are explicit. What is not a copy of whole
+        extents that are known, from memory that the function does not write, stays where it is.
+    """
+    names = function.attrs.get("through_registers", ())
+    if not names:
+        return function
+    return function.with_body(_Loops(function, names).stmt(function.body))
+
+
+class _Loops(StmtRewriter):
+    """Finds the loops in which marked buffers are filled for the next iteration."""
+
+    def __init__(self, function: Function, marked: Sequence[str]) -> None:
+        super().__init__()
+        self.marked = set(marked)
+        self.names = Names.of_buffers(function)
+        self.given = set(function.params) - function.outputs
+
+    def visit_For(self, node: For) -> Stmt:
+        loop = self.rebuild_stmt(node)
+        assert isinstance(loop, For)
+        if loop.kind not in _IN_ORDER:
+            return loop
+        around: list[Buffer] = []
+        inner = loop.body
+        while isinstance(inner, Allocate):
+            around.append(inner.buffer)
+            inner = inner.body
+        parts = list(inner.stmts) if isinstance(inner, Seq) else [inner]
+        fetched = [part for part in parts if self._is_fetch(part)]
+        if not fetched or len(fetched) == len(parts):
+            return loop
+        registers: list[Buffer] = []
+        late: list[Stmt] = []
+        early: list[Stmt] = []
+        for part in fetched:
+            cut = _Cut(self.names, part)
+            registers += cut.registers
+            early.append(cut.loads)
+            late.append(cut.stores)
+        used = [part for part in parts if not any(part is other for other in fetched)]
+        body = seq(*early, *used, *late)
+        for buffer in reversed(around):
+            body = Allocate(buffer, body)
+        result: Stmt = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
+        for buffer in registers:
+            result = Allocate(buffer, result)
+        return result
+
+    def _is_fetch(self, part: Stmt) -> bool:
+        """Whether a statement does nothing but fill marked buffers from memory that is given."""
+        stored = all_written(part)
+        if not stored or any(buffer.name not in self.marked for buffer in stored):
+            return False
+        return all(
+            isinstance(stmt, (Store, If, Seq))
+            or (isinstance(stmt, For) and isinstance(stmt.extent, Const))
+            for stmt in walk(part)
+        ) and all(buffer in self.given for buffer in _loaded(part))
+
+
+def _loaded(part: Stmt) -> Iterator[Buffer]:
+    for stmt in walk(part):
+        for expr in stmt_exprs(stmt):
+            yield from (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
+
+
+class _Cut:
+    """A statement that fills buffers, cut in two: loads into registers, and stores from there.
+
+    Attributes
+    ----------
+    registers : list of Buffer
+        What has to be allocated around both, one for each store in the text.
+    loads, stores : Stmt
+    """
+
+    def __init__(self, names: Names, part: Stmt) -> None:
+        self.names = names
+        self.registers: list[Buffer] = []
+        self.loads, self.stores = self._cut(part, ())
+
+    def _cut(self, stmt: Stmt, loops: tuple[For, ...]) -> tuple[Stmt, Stmt]:
+        match stmt:
+            case Store():
+                return self._store(stmt, loops)
+            case For(var, extent, kind, body, tag):
+                loads, stores = self._cut(body, (*loops, stmt))
+                return For(var, extent, kind, loads, tag), For(var, extent, kind, stores, tag)
+            case If(condition, then, orelse):
+                loads, stores = self._cut(then, loops)
+                others = (None, None) if orelse is None else self._cut(orelse, loops)
+                return If(condition, loads, others[0]), If(condition, stores, others[1])
+            case Seq(stmts):
+                cut = [self._cut(inner, loops) for inner in stmts]
+                return seq(*(loads for loads, _ in cut)), seq(*(stores for _, stores in cut))
+            case _:
+                raise TypeError(f"no part of a fetch: {type(stmt).__name__}")
+
+    def _store(self, store: Store, loops: tuple[For, ...]) -> tuple[Stmt, Stmt]:
+        lanes = store.index.lanes
+        extents = [int(loop.extent.value) for loop in loops if isinstance(loop.extent, Const)]
+        size = math.prod(extents) * lanes
+        name = self.names.unused(f"{store.buffer.name}.next")
+        registers = Buffer(name, store.buffer.dtype, (const(size),), "local")
+        self.registers.append(registers)
+        place: Expr = const(0)
+        for loop in loops:
+            place = binary("+", binary("*", place, loop.extent), loop.var)
+        place = binary("*", place, lanes)
+        if lanes > 1:
+            place = Ramp(place, const(1, place.dtype), lanes)
+        load = Load(registers, place)
+        return Store(registers, place, store.value), Store(store.buffer, store.index, load)
