@@ -26,6 +26,7 @@ from search_spaces import Config
 
 if TYPE_CHECKING:
     from autotune.runtime.gpu_function import GPUFunction
+    from autotune.runtime.gpu_program import GpuSource
     from autotune.runtime.llvm import CompiledFunction
 
 log = logging.getLogger(__name__)
@@ -153,11 +154,17 @@ def _compiled(function: Function, target: Target) -> CompiledFunction | GPUFunct
         from autotune.runtime.llvm import compile_function
 
         return compile_function(function, target)
-    from autotune.rtc.raw import raw_source
     from autotune.runtime.gpu_function import GPUFunction
+
+    return GPUFunction(gpu_source(function), target)
+
+
+def gpu_source(function: Function) -> GpuSource:
+    """Return a function in final form for GPUs as text, whatever it was made from."""
+    from autotune.rtc.raw import raw_source
     from autotune.runtime.gpu_program import kernel_source
 
-    return GPUFunction((raw_source if is_raw(function) else kernel_source)(function), target)
+    return (raw_source if is_raw(function) else kernel_source)(function)
 
 
 def build(

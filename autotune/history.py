@@ -24,7 +24,7 @@ def valid_records(task: Task, records: Iterable[Record]) -> list[tuple[int, Reco
         Each with the index of its configuration in today's space, in the order of `records`.
     """
     workload = task.workload
-    own = select(records, workload.template, workload.args, str(task.target))
+    own = select(records, workload.template, workload.args, task.target.recorded)
     found = [(index, record) for record in own if (index := _index(task, record)) is not None]
     if len(found) < len(own):
         count = len(own) - len(found)

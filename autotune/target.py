@@ -26,6 +26,12 @@ def _positive(text: str) -> str:
     return str(int(text))
 
 
+def _number(text: str) -> str:
+    if not text.isdecimal():
+        raise ValueError("the number of a GPU, from 0 on")
+    return str(int(text))
+
+
 def _arch(text: str) -> str:
     if not re.fullmatch(r"sm_\d+[a-z]?", text):
         raise ValueError("a name such as sm_90")
@@ -48,7 +54,7 @@ def _flag(text: str) -> str:
 #: Flags stand without a value, which is the empty text.
 _OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
     "llvm": {"mcpu": _word, "threads": _positive, "fast-math": _flag},
-    "cuda": {"arch": _arch, "on": _cpu},
+    "cuda": {"arch": _arch, "on": _cpu, "device": _number},
 }
 
 
@@ -117,8 +123,9 @@ class Target:
     options : mapping of str to str
         Options given, without the leading dash. For "llvm": `mcpu` (an LLVM CPU name, default
         native), `threads` (most threads a parallel loop may use) and the flag `fast-math` (see
-        `fast_math`). For "cuda": `arch` (sm_90, ...) and `on` ("cpu": run the kernel on the CPU
-        with thread semantics kept). The value of a flag is "".
+        `fast_math`). For "cuda": `arch` (sm_90, ...), `device` (which GPU measures, by default 0,
+        of those that CUDA_VISIBLE_DEVICES leaves) and `on` ("cpu": run the kernel on the CPU with
+        thread semantics kept). The value of a flag is "".
 
     Examples
     --------
@@ -193,6 +200,17 @@ class Target:
 
     def __hash__(self) -> int:
         return hash((self.kind, *self.options.items()))
+
+    @property
+    def recorded(self) -> str:
+        """Its text in records: without the number of a device, which says where and not what."""
+        options = {name: value for name, value in self.options.items() if name != "device"}
+        return str(Target(self.kind, options))
+
+    @property
+    def device(self) -> int:
+        """Number of the GPU that measures, among those that this process may use."""
+        return int(self.options.get("device", "0"))
 
     @property
     def mcpu(self) -> str:

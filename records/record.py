@@ -19,7 +19,9 @@ from records.errors import NewerSchemaError, RecordError
 SCHEMA = 1
 """Version of the line format; a reader refuses higher ones."""
 
-_OPTIONAL = ("fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "steps")
+_OPTIONAL = (
+    "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "kernels", "clocks", "steps",
+)  # fmt: skip
 _ERROR_KEYS = ("code", "stage", "message")
 
 
@@ -56,6 +58,11 @@ class Record:
         Whether timing stopped early, as the configuration was clearly slower than the best.
     noise : float, optional
         Relative noise of the machine at that time, >= 0.
+    kernels : list of mapping, optional
+        What each kernel of a GPU takes: "name", "registers", "spill_store_bytes",
+        "spill_load_bytes" and "stack_bytes" of a thread, "shared_bytes" of a block.
+    clocks : mapping, optional
+        A GPU's clocks in MHz when it was timed: "sm_mhz", "memory_mhz".
     steps : list, optional
         Schedule steps as data.
 
@@ -82,6 +89,8 @@ class Record:
     max_error: float | None = None
     raced: bool = False
     noise: float | None = None
+    kernels: list[Any] | None = None
+    clocks: Mapping[str, Any] | None = None
     steps: list[Any] | None = None
 
     def __post_init__(self) -> None:
@@ -227,8 +236,11 @@ def _check(record: Record) -> None:
             _expect(name, getattr(record, name), float)
     if not isinstance(record.raced, bool):
         raise RecordError(f"raced must be true or false, not {_short(record.raced)}")
-    if record.steps is not None:
-        _expect("steps", record.steps, list)
+    if record.clocks is not None:
+        _expect_dict("clocks", record.clocks)
+    for name in ("kernels", "steps"):
+        if getattr(record, name) is not None:
+            _expect(name, getattr(record, name), list)
 
 
 def _check_costs(costs: object) -> None:

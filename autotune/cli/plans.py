@@ -76,10 +76,9 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
 def check_target(target: Target) -> None:
     """Raise an error of ours unless candidates for a target can be measured here."""
     if not target.on_cpu:
-        raise UsageError(
-            f"target {str(target)!r} cannot be measured by this version: expected kind llvm, or "
-            "cuda -on=cpu"
-        )
+        from autotune.measure.gpu.facts import gpu_facts
+
+        gpu_facts(target)
     if target.mcpu != "native":
         from autotune.runtime import llvm
 
@@ -94,7 +93,7 @@ def log_name(template: str) -> str:
 def _check_distinct(tasks: Sequence[Task], source: str) -> None:
     seen: dict[tuple[str, str], int] = {}
     for number, task in enumerate(tasks, 1):
-        first = seen.setdefault((task.workload.key, str(task.target)), number)
+        first = seen.setdefault((task.workload.key, task.target.recorded), number)
         if first != number:
             raise UsageError(
                 f"{source}: workloads {first} and {number} are one and the same, {task.workload} "

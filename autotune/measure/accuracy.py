@@ -7,7 +7,7 @@ never zero, and outputs that hold anything but the answer before the kernel runs
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,14 +81,52 @@ class Verdict:
     tolerance: float = 0.0
 
 
-class Comparison:
-    """Compares outputs of many candidates with one expected array.
+@dataclass(frozen=True)
+class Tolerance:
+    """What error an element of an output may have: `absolute`, and `relative` times its magnitude.
 
     Rounding errors of a sum of n terms in any order grow like sqrt(n) units in the last place of
     the magnitude sums typically have (Higham, Accuracy and Stability of Numerical Algorithms,
     section 4.2, errors taken as independent); then the sum is rounded to the output's type. An
     element may therefore be off by SAFETY * (eps of the output + eps of the accumulator * sqrt(n))
     * (root mean square of the output + its own magnitude). Integers and bools must be equal.
+
+    Attributes
+    ----------
+    absolute, relative : float
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        dtype: str,
+        reduction_length: int,
+        accumulator: str | None,
+        root_mean_square: Callable[[], float],
+    ) -> Tolerance:
+        """Return the tolerance of an output.
+
+        Parameters
+        ----------
+        dtype : str
+            Type of its elements.
+        reduction_length, accumulator
+            As of `Comparison`.
+        root_mean_square : callable
+            Returns that of the right answer's finite elements; asked of floats only.
+        """
+        if not dtypes.is_float(dtype):
+            return cls()
+        summed = dtypes.epsilon(accumulator or dtype) * math.sqrt(reduction_length)
+        relative = SAFETY * (dtypes.epsilon(dtype) + summed)
+        return cls(relative * root_mean_square(), relative)
+
+
+class Comparison:
+    """Compares outputs of many candidates with one expected array, by its `Tolerance`.
 
     Parameters
     ----------
@@ -104,13 +142,10 @@ class Comparison:
         self, expected: Array, reduction_length: int = 1, accumulator: str | None = None
     ) -> None:
         self.expected = expected
-        self.relative = 0.0
-        self.absolute = 0.0
         dtype = expected.dtype.name
-        if dtypes.is_float(dtype):
-            summed = dtypes.epsilon(accumulator or dtype) * math.sqrt(reduction_length)
-            self.relative = SAFETY * (dtypes.epsilon(dtype) + summed)
-            self.absolute = self.relative * _root_mean_square(expected)
+        self.tolerance = Tolerance.of(
+            dtype, reduction_length, accumulator, lambda: _root_mean_square(expected)
+        )
         # Differences of half floats are taken in float32, which is faster.
         kind = np.dtype(np.float32) if dtypes.is_half(dtype) else expected.dtype
         self._scratch = np.empty(min(_CHUNK, max(expected.size, 1)), dtype=kind)
@@ -122,7 +157,7 @@ class Comparison:
         for begin in range(0, left.size, _CHUNK):
             a, b = left[begin : begin + _CHUNK], right[begin : begin + _CHUNK]
             error = self._largest(a, b)
-            if not error <= self.absolute:  # NaN included
+            if not error <= self.tolerance.absolute:  # NaN included
                 error, bad = self._closely(a, b)
                 if first is None and len(bad):
                     first = begin + int(bad[0])
@@ -130,7 +165,7 @@ class Comparison:
             worst = math.nan if math.isnan(error + worst) else max(worst, error)
         place = None if first is None else np.unravel_index(first, actual.shape)
         where = None if place is None else tuple(int(i) for i in place)
-        return Verdict(worst, wrong, where, self.absolute)
+        return Verdict(worst, wrong, where, self.tolerance.absolute)
 
     def _largest(self, a: Array, b: Array) -> float:
         """Largest absolute difference, NaN if there is a NaN or infinity anywhere."""
@@ -151,7 +186,7 @@ class Comparison:
                 errors = np.abs(a.astype(np.float64) - b.astype(np.float64))
             magnitude = np.abs(b.astype(np.float64))
         magnitude[~np.isfinite(magnitude)] = 0.0
-        allowed = self.absolute + self.relative * magnitude
+        allowed = self.tolerance.absolute + self.tolerance.relative * magnitude
         same = (a == b) | ((a != a) & (b != b))  # equal infinities, NaN where NaN is expected
         errors[same] = 0.0
         return float(errors.max()), np.flatnonzero(~(errors <= allowed))

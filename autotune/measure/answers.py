@@ -18,7 +18,7 @@ def misfit(role: str, op: str, body: Mapping[str, Any]) -> str | None:
     Parameters
     ----------
     role : str
-        Who answers: "build" or "run".
+        Who answers: "build", or else a runner.
     op : str
         What was asked: "open", "build", "run", "ceiling" or "baseline".
     body : mapping
@@ -78,7 +78,28 @@ def _is_ceiling(value: Any) -> bool:
     if not isinstance(value, dict) or not _is_positive(value.get("copy_bytes_s")):
         return False
     peaks = value.get("peak_flops")
-    return isinstance(peaks, dict) and all(map(_is_positive, peaks.values()))
+    library = value.get("library_s")
+    known = isinstance(peaks, dict) and all(map(_is_positive, peaks.values()))
+    return known and (library is None or _is_positive(library))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_kernels(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, list)
+        and all(isinstance(kernel, dict) and _is_text(kernel.get("name")) for kernel in value)
+    )
+
+
+def _are_clocks(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(map(_is_number, value.values())))
 
 
 def _is_code(value: Any) -> bool:
@@ -88,21 +109,26 @@ def _is_code(value: Any) -> bool:
 _ALWAYS: dict[str, Check] = {"seconds": _is_finite, "span": _is_span}
 
 _REFUSAL: dict[str, Check] = {"refused": _is_text}
-_FAILURE: dict[str, Check] = {"error": _is_error, "max_error": _is_number_or_none}
+_FAILURE: dict[str, Check] = {
+    "error": _is_error,
+    "max_error": _is_number_or_none,
+    "fatal": _is_flag,
+}
 _DESCRIPTION: dict[str, Check] = {
     "subject": lambda value: isinstance(value, dict),
     "binary": _is_code,
 }
-_OPENED: dict[str, Check] = {"reference": _is_text}
+_OPENED: dict[str, Check] = {"reference": _is_text, "notes": _are_texts}
 
 _ANSWERS: dict[str, dict[str, Check]] = {
-    "build": {"code_hash": _is_text, "binary": _is_code},
+    "build": {"code_hash": _is_text, "binary": _is_code, "kernels": _are_kernels},
     "run": {
         "costs_s": _are_costs,
         "max_error": _is_number_or_none,
-        "raced": lambda value: isinstance(value, bool),
+        "raced": _is_flag,
         "noise": _is_number_or_none,
+        "clocks": _are_clocks,
     },
-    "ceiling": {"ceiling": _is_ceiling},
     "baseline": {"baseline": lambda value: value is None or _are_costs(value)},
+    "ceiling": {"ceiling": _is_ceiling, "notes": _are_texts},
 }

@@ -70,9 +70,10 @@ class Buffers:
                 return words
         inputs = [guarded for guarded in self._guarded if not guarded.is_output]
         for guarded, source in zip(inputs, self._sources, strict=True):
-            place = _first_difference(_bytes_of(guarded.array), _bytes_of(source))
+            place = first_difference(_bytes_of(guarded.array), _bytes_of(source))
             if place is not None:
-                return _changed(guarded, source, place)
+                where = np.unravel_index(place // source.itemsize, source.shape)
+                return changed_words(guarded.name, where, guarded.array[where], source[where])
         return None
 
 
@@ -91,22 +92,35 @@ class _Guarded:
         self.renew()
 
     def renew(self) -> None:
-        self.before[:] = _pattern()
-        self.after[:] = _pattern()
+        self.before[:] = zone_pattern()
+        self.after[:] = zone_pattern()
 
     def damage(self) -> str | None:
         """Return where a zone was written to, in words, or None."""
-        place = _first_difference(self.after, _pattern())
-        if place is not None:
-            return f"it wrote outside {self.name}: {_bytes(place)} past its end"
-        place = _first_difference(self.before[::-1], _pattern()[::-1])
-        if place is not None:
-            return f"it wrote outside {self.name}: {_bytes(place + 1)} before its start"
-        return None
+        return zone_words(self.name, self.before, self.after)
+
+
+def zone_words(name: str, before: Array, after: Array) -> str | None:
+    """Return where the zones around an array were written to, in words, or None.
+
+    Parameters
+    ----------
+    name : str
+        Of the array.
+    before, after : ndarray
+        Its zones, of bytes.
+    """
+    place = first_difference(after, zone_pattern())
+    if place is not None:
+        return f"it wrote outside {name}: {_bytes(place)} past its end"
+    place = first_difference(before[::-1], zone_pattern()[::-1])
+    if place is not None:
+        return f"it wrote outside {name}: {_bytes(place + 1)} before its start"
+    return None
 
 
 @functools.cache
-def _pattern() -> Array:
+def zone_pattern() -> Array:
     """Bytes that no kernel writes by chance, different at each place."""
     pattern = np.random.default_rng(20).integers(0, 256, ZONE, dtype=np.uint8)
     pattern.flags.writeable = False
@@ -135,7 +149,7 @@ def _bytes_of(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def _first_difference(left: Array, right: Array) -> int | None:
+def first_difference(left: Array, right: Array) -> int | None:
     """Return the first place where two arrays of bytes differ, or None."""
     for begin in range(0, left.size, _CHUNK):
         a, b = left[begin : begin + _CHUNK], right[begin : begin + _CHUNK]
@@ -144,11 +158,10 @@ def _first_difference(left: Array, right: Array) -> int | None:
     return None
 
 
-def _changed(guarded: _Guarded, source: Array, byte: int) -> str:
-    place = np.unravel_index(byte // source.itemsize, source.shape)
+def changed_words(name: str, place: Sequence[Any], now: object, before: object) -> str:
+    """Return in words that an input was changed, first at a place."""
     where = ", ".join(str(int(i)) for i in place)
-    values: tuple[Any, Any] = guarded.array[place], source[place]
-    return f"it changed its input {guarded.name}, first at [{where}]: {values[0]}, was {values[1]}"
+    return f"it changed its input {name}, first at [{where}]: {now}, was {before}"
 
 
 def _bytes(count: int) -> str:

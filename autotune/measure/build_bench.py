@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from autotune.measure.candidate import Built, CandidateError, Subject, describe
+from autotune.builder import gpu_source
+from autotune.errors import UsageError
+from autotune.ir.stmt import Function
+from autotune.measure.candidate import Built, CandidateError, Code, Subject, describe
 from autotune.measure.program import Program
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.binary import Binary
@@ -20,6 +23,8 @@ from search_spaces import KnobValue
 LARGEST_UNSCHEDULED = 3 * 10**8
 """Element operations that a program without a schedule does in about a second."""
 
+_DEVICE = MeasureErrorNo.COMPILE_DEVICE
+
 
 class BuildBench:
     """Builds candidates of one task in this process.
@@ -27,10 +32,13 @@ class BuildBench:
     Parameters
     ----------
     task : Task
+    arch : str, optional
+        Architecture that a target for GPUs compiles for.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, arch: str | None = None) -> None:
         self.task = task
+        self.arch = arch
         self._known: set[str] = set()
 
     def know(self, hashes: Iterable[str]) -> None:
@@ -55,10 +63,16 @@ class BuildBench:
             program.reduction_length(),
             program.accumulator(),
             str(task.target),
+            program.is_matmul(),
         )
         if task.reference is not None or program.work() > LARGEST_UNSCHEDULED:
             return subject, None
-        return subject, program.compiled(task.target)
+        if not program.is_computed:
+            raise UsageError(
+                "it returns a kernel as text, so it needs a reference: @template(..., "
+                "reference=function)"
+            )
+        return subject, program.compiled(task.target if task.target.on_cpu else task.target.host)
 
     def build(self, values: Mapping[str, KnobValue], again: bool = False) -> Built:
         """Instantiate and compile the candidate with these knob values.
@@ -85,7 +99,12 @@ class BuildBench:
         if digest in self._known and not again:
             return Built(digest, None)
         try:
-            binary = compile_binary(function, self.task.target)
+            return Built(digest, self._compiled(function))
         except Exception as error:
-            raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error
-        return Built(digest, binary)
+            code = MeasureErrorNo.COMPILE_HOST if self.arch is None else _DEVICE
+            raise CandidateError(code, "compile", describe(error)) from error
+
+    def _compiled(self, function: Function) -> Code:
+        if self.arch is None:
+            return compile_binary(function, self.task.target)
+        return gpu_source(function).compiled(self.arch)

@@ -9,22 +9,32 @@ from typing import Any
 from autotune.errors import AutotuneError, told
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.binary import Binary
+from autotune.runtime.gpu_program import GpuProgram
 from autotune.runtime.signature import Signature
 
 _LONGEST_MESSAGE = 500
 
 
 class CandidateError(Exception):
-    """A candidate failed: code, stage and one line; the largest error of a wrong answer."""
+    """A candidate failed: code, stage and one line; the largest error of a wrong answer.
+
+    If it is `fatal`, the process that ran it can run no other.
+    """
 
     def __init__(
-        self, code: MeasureErrorNo, stage: str, message: str, max_error: float | None = None
+        self,
+        code: MeasureErrorNo,
+        stage: str,
+        message: str,
+        max_error: float | None = None,
+        fatal: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.stage = stage
         self.message = message
         self.max_error = max_error
+        self.fatal = fatal
 
 
 def describe(error: BaseException) -> str:
@@ -49,12 +59,16 @@ class Subject:
         Type that they are accumulated in, if there are any and it is a float.
     target : str
         What candidates are compiled for.
+    is_matmul : bool
+        Whether it is the product of two matrices, inputs in this order, which vendors' libraries
+        have.
     """
 
     signature: Signature
     reduction_length: int = 1
     accumulator: str | None = None
     target: str = "llvm"
+    is_matmul: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the subject as JSON data."""
@@ -63,18 +77,63 @@ class Subject:
             "reduction_length": self.reduction_length,
             "accumulator": self.accumulator,
             "target": self.target,
+            "is_matmul": self.is_matmul,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subject:
         """Rebuild a subject from what `to_json` returned."""
         signature = Signature.from_json(data["signature"])
-        return cls(signature, data["reduction_length"], data["accumulator"], data["target"])
+        return cls(
+            signature,
+            data["reduction_length"],
+            data["accumulator"],
+            data["target"],
+            data["is_matmul"],
+        )
+
+
+Code = Binary | GpuProgram
+"""What a candidate is compiled to."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate that is ready to run; no binary if it is a kernel that is known already."""
+    """A candidate that is ready to run; no code if it is a kernel that is known already."""
 
     code_hash: str
-    binary: Binary | None
+    binary: Code | None
+
+
+def packed(code: Code | None) -> tuple[dict[str, Any] | None, bytes]:
+    """Return code as JSON data and bytes; None if there is none."""
+    if code is None:
+        return None, b""
+    if isinstance(code, GpuProgram):
+        return {"gpu": True}, code.to_bytes()
+    return code.to_json(), code.object_code
+
+
+def unpacked(data: dict[str, Any] | None, payload: bytes) -> Code | None:
+    """Return the code that `packed` was given."""
+    if data is None:
+        return None
+    return GpuProgram.from_bytes(payload) if "gpu" in data else Binary.from_json(data, payload)
+
+
+def resources(code: Code | None) -> list[dict[str, Any]] | None:
+    """Return what each kernel of a program for GPUs takes, as plain data; None of other code."""
+    if not isinstance(code, GpuProgram):
+        return None
+    return [
+        {
+            "name": launch.symbol,
+            "registers": usage.registers,
+            "spill_store_bytes": usage.spill_store_bytes,
+            "spill_load_bytes": usage.spill_load_bytes,
+            "stack_bytes": usage.stack_bytes,
+            "shared_bytes": usage.shared_bytes + launch.shared_bytes,
+        }
+        for launch in code.launches
+        for usage in [code.cubin.kernels[launch.symbol]]
+    ]

@@ -22,10 +22,14 @@ class Ceiling:
         have none.
     copy_bytes_s : float
         Bytes per second, those read and those written, of the fastest of several ways to copy.
+    library_s : float or None
+        Seconds that the vendor's library takes for the very same work; None if there is none that
+        does it, or it was not tried. No ceiling, but what others have reached.
     """
 
     peak_flops: Mapping[str, float]
     copy_bytes_s: float
+    library_s: float | None = None
 
     def of_work(self, flops: float | None, touched_bytes: float, dtype: str) -> float:
         """Return the least seconds for some work: the roofline of Williams, Waterman, Patterson.
@@ -46,9 +50,11 @@ class Ceiling:
     def or_higher(self, other: Ceiling) -> Ceiling:
         """Return the larger of each of two measurements' figures: what disturbs only slows down."""
         peaks = {**self.peak_flops, **other.peak_flops}
+        library = [time_s for time_s in (self.library_s, other.library_s) if time_s is not None]
         return Ceiling(
             {kind: max(peak, self.peak_flops.get(kind, 0.0)) for kind, peak in peaks.items()},
             max(self.copy_bytes_s, other.copy_bytes_s),
+            min(library, default=None),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -58,4 +64,4 @@ class Ceiling:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ceiling:
         """Rebuild from what `to_json` returned."""
-        return cls(dict(data["peak_flops"]), data["copy_bytes_s"])
+        return cls(dict(data["peak_flops"]), data["copy_bytes_s"], data.get("library_s"))

@@ -148,7 +148,7 @@ class Crew:
         Parameters
         ----------
         role : str
-            "build" or "run".
+            "build", "run", or "gpu" to run on a GPU.
         """
         if self._nursery is None:
             self._nursery = NurseryProcess()

@@ -90,8 +90,12 @@ class Desk:
     def look(self) -> None:
         """Notice that a worker died that had nothing to do: no candidate is to blame."""
         if self.worker is not None and self.doing is None and not self.worker.alive:
-            self.leave()
-            self.lost += 1
+            self.lose()
+
+    def lose(self) -> None:
+        """Let nobody sit here any more, as who did is of no use."""
+        self.leave()
+        self.lost += 1
 
     def leave(self) -> None:
         """Let nobody sit here."""
@@ -114,7 +118,7 @@ class Desk:
         """Warn, once, if the worker that opens the workload takes long."""
         if time.monotonic() >= self.slow_at:
             self.slow_at = math.inf
-            what = "the reference of" if self._role == "run" else "importing and tracing"
+            what = "importing and tracing" if self._role == "build" else "the reference of"
             message = "%s template %r takes long; it is given up after %.0f s"
             _log.warning(message, what, self._template, self._opening_s)
 
@@ -138,8 +142,7 @@ class Desk:
         told = Told(self.doing, outcome, (self._since, time.time()))
         self.doing, self.slow_at = None, math.inf
         if not isinstance(outcome, Message):
-            self.leave()
-            self.lost += 1
+            self.lose()
         return told
 
     def take_prepared(self, outcome: Outcome) -> Message | None:

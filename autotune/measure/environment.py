@@ -11,6 +11,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from autotune.errors import TargetError
+from autotune.measure.gpu.facts import gpu_facts
 from autotune.runtime.threads import available_cpus, thread_count
 from autotune.target import Target
 
@@ -32,8 +34,11 @@ def device(target: Target) -> dict[str, Any]:
     -------
     dict
         "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
-        parallel loop uses, "vector_bytes".
+        parallel loop uses, "vector_bytes". Or "kind" ("gpu") and what else
+        `autotune.runtime.cuda.facts_of` tells of the GPU, if there is one here.
     """
+    if not target.on_cpu:
+        return {"kind": "gpu", **_gpu(target).get("device", {})}
     return {
         "kind": "cpu",
         "name": _processor(),
@@ -54,15 +59,28 @@ def cache_bytes(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
     return max(sizes, default=_UNKNOWN_CACHE)
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape a measurement; those installed only."""
+def versions(target: Target | None = None) -> dict[str, str]:
+    """Versions of Python and of the packages that shape a measurement; those installed only.
+
+    On a GPU also those of the driver ("cuda_driver"), "cupy" and "nvrtc".
+    """
     found = {"python": platform.python_version()}
     for name, package in _PACKAGES.items():
         try:
             found[name] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    if target is not None and not target.on_cpu:
+        found.update(_gpu(target).get("versions", {}))
     return found
+
+
+def _gpu(target: Target) -> dict[str, Any]:
+    """Return what is known of the GPU; nothing where a measurer of one's own has it elsewhere."""
+    try:
+        return gpu_facts(target)
+    except TargetError:
+        return {}
 
 
 def _processor(path: str = "/proc/cpuinfo") -> str:

@@ -17,6 +17,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.crew import WorkerTimeoutError
 from autotune.measure.desk import Told, killed_from_outside
+from autotune.measure.gpu.facts import gpu_facts
 from autotune.measure.nursery import NurseryProcess
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.protocol import Message
@@ -37,6 +38,9 @@ BATCH = 16
 """Candidates that are built before the first of them runs, at most."""
 
 MOST_BUILDERS = 4
+
+MOST_GPU_BUILDERS = 8
+"""More builders than that are always ahead of the device."""
 
 CEILING_TIMEOUT_S = 60.0
 
@@ -60,9 +64,11 @@ class LocalMeasurer:
     seed : int
         Seed of the inputs, >= 0.
     builders : int, optional
-        Processes that build at a time; by default one for each CPU, at most four.
-    overlap : bool
-        Whether candidates are built while others run: for devices that builders do not use.
+        Processes that build at a time; by default one for each CPU, at most four, and for a GPU
+        one less, at most eight.
+    overlap : bool, optional
+        Whether candidates are built while others run: for devices that builders do not use. By
+        default on GPUs.
     left_s : callable, optional
         Returns how many seconds there are for all that is still to do, None for any: the
         template's reference gets no more (but ten seconds).
@@ -73,6 +79,11 @@ class LocalMeasurer:
     ----------
     policy, timeout_s, overlap
         As given.
+
+    Raises
+    ------
+    TargetError
+        If the target asks for a GPU that cannot be used.
     """
 
     def __init__(
@@ -84,7 +95,7 @@ class LocalMeasurer:
         timeout_s: float = 10.0,
         seed: int = 0,
         builders: int | None = None,
-        overlap: bool = False,
+        overlap: bool | None = None,
         left_s: Callable[[], float | None] = lambda: None,
         nursery: NurseryProcess | None = None,
     ) -> None:
@@ -92,15 +103,18 @@ class LocalMeasurer:
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
         if builders is not None and builders < 1:
             raise UsageError(f"there must be at least 1 builder, not {builders}")
+        target = Target.of(target)
+        arch = None if target.on_cpu else str(gpu_facts(target)["arch"])
         self.policy = policy or TimingPolicy()
         self.timeout_s = timeout_s
-        self.overlap = overlap
+        self.overlap = arch is not None if overlap is None else overlap
         self._results: dict[str, MeasureResult] = {}
         self._known: list[str] = []  # their keys, in order
         self._workshop = Workshop(
-            {"template": template, "args": dict(args), "target": str(target)},
+            {"template": template, "args": dict(args), "target": str(target), "arch": arch},
             {"policy": self.policy.to_json(), "seed": seed},
-            builders or min(thread_count(), MOST_BUILDERS),
+            "run" if arch is None else "gpu",
+            builders or _builder_count(arch is not None),
             timeout_s,
             self._known,
             left_s,
@@ -227,6 +241,7 @@ class LocalMeasurer:
             "code_hash": answer["code_hash"],
             "build_s": answer["seconds"],
             "build_span": span,
+            "kernels": None if answer["kernels"] is None else tuple(answer["kernels"]),
         }
         result = replace(self._run(job, beside), **built)
         if not job.candidate.again:
@@ -252,8 +267,15 @@ class LocalMeasurer:
             max_error=answer["max_error"],
             raced=answer["raced"],
             noise=answer["noise"],
+            clocks=answer["clocks"],
             **times,
         )
+
+
+def _builder_count(on_gpu: bool) -> int:
+    """Return how many builders there are; beside a GPU the runner keeps a processor busy."""
+    count = thread_count()
+    return min(max(count - 1, 1), MOST_GPU_BUILDERS) if on_gpu else min(count, MOST_BUILDERS)
 
 
 _ENDS = {

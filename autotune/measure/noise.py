@@ -42,13 +42,19 @@ class NoiseMonitor:
         Runs the reference kernel once.
     clock : callable
         Monotonic time in seconds.
+    timed : callable, optional
+        Runs it once and returns the seconds it takes; by the clock, if it is not given.
     """
 
     def __init__(
-        self, call: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+        self,
+        call: Callable[[], object],
+        clock: Callable[[], float] = time.perf_counter,
+        timed: Callable[[], float] | None = None,
     ) -> None:
         self._call = call
         self._clock = clock
+        self._timed = timed or self._timed_call
         self._loops: deque[list[float]] = deque(maxlen=LOOKS * LOOPS)
         self._next = clock()
 
@@ -72,7 +78,7 @@ class NoiseMonitor:
             return
         self._call()
         for _ in range(LOOPS):
-            self._loops.append([self._timed_call() for _ in range(CALLS)])
+            self._loops.append([self._timed() for _ in range(CALLS)])
         self._next = self._clock() + INTERVAL_S
 
     def _timed_call(self) -> float:

@@ -18,6 +18,7 @@ from autotune.ir.interpreter import evaluate
 from autotune.ir.visitor import operands_first, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
+from autotune.rtc.kernel import RawKernel
 from autotune.runtime.binary import Binary
 from autotune.runtime.llvm import compile_binary
 from autotune.target import Target
@@ -37,9 +38,12 @@ class Program:
     ----------
     tensors : sequence of Tensor
         Inputs, then outputs; no symbolic sizes.
+    terms : int, optional
+        What the author of a kernel as text says of `reduction_length`.
     """
 
     tensors: Sequence[Tensor]
+    terms: int | None = None
 
     @classmethod
     def of(cls, task: Task) -> Program:
@@ -53,8 +57,10 @@ class Program:
     @classmethod
     def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Program:
         source = ConcreteValues(KnobTable(task.template.name), values)
-        _, tensors = task.template(Knobs(source, task.target), **task.args)
-        return cls(tuple(tensors))
+        made = task.template(Knobs(source, task.target), **task.args)
+        if isinstance(made, RawKernel):
+            return cls((*made.inputs, *made.outputs), made.reduction_length)
+        return cls(tuple(made[1]))
 
     def operations(self) -> list[ComputeOp]:
         """Return the computed operations, producers first."""
@@ -75,6 +81,8 @@ class Program:
 
     def reduction_length(self) -> int:
         """Return how many terms an output element accumulates, along the longest chain."""
+        if self.terms is not None:
+            return self.terms
         length: dict[Operation, int] = {}
         for op in self._all():
             own = self._product([op.scan_axis] if isinstance(op, ScanOp) else op.reduce_axis)
@@ -106,12 +114,34 @@ class Program:
             for body in op.body
         )
 
+    def is_matmul(self) -> bool:
+        """Whether it is the product of two matrices, the inputs in this order, and nothing else."""
+        operations = self.operations()
+        if len(operations) != 1 or len(self.tensors) != 3 or len(operations[0].body) != 1:
+            return False
+        op, body = operations[0], _without_casts(operations[0].body[0])
+        if not isinstance(body, ir.Reduce) or body.combiner.name != "sum" or len(op.axis) != 2:
+            return False
+        product = _without_casts(body.sources[0])
+        if not isinstance(product, ir.Binary) or product.op != "*" or len(op.reduce_axis) != 1:
+            return False
+        (i, j), k = (axis.var for axis in op.axis), op.reduce_axis[0].var
+        a, b, _ = self.tensors
+        left, right = (_without_casts(factor) for factor in (product.a, product.b))
+        first, second = ir.Read(a, (i, k)), ir.Read(b, (k, j))
+        return (left is first and right is second) or (left is second and right is first)
+
     def compiled(self, target: Target) -> Binary:
         """Return the program, unscheduled: inputs, then outputs, which it writes."""
         outputs = [t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)]
         schedule = te.create_schedule(outputs)
         function = lower_schedule(schedule, list(self.tensors), "unscheduled")
         return compile_binary(finalise(analyse(function)), target)
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether it says how its outputs are computed, which a kernel as text does not."""
+        return self.terms is None
 
     def _product(self, axes: Sequence[Any]) -> int:
         return math.prod(int(evaluate(axis.dom.extent)) for axis in axes)
@@ -167,3 +197,9 @@ def _computed_from(node: ir.Expr) -> Sequence[ir.Expr]:
         case ir.Call(name="if_then_else", children=(_, *values)):
             return values
     return node.children
+
+
+def _without_casts(expr: ir.Expr) -> ir.Expr:
+    while isinstance(expr, ir.Cast):
+        expr = expr.a
+    return expr

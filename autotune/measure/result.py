@@ -113,6 +113,11 @@ class MeasureResult:
     noise : float or None
         How noisy the machine was, as the worker's `NoiseMonitor` saw it at that time; None if it
         was not looked at.
+    kernels : tuple of dict or None
+        What each kernel of a GPU takes: "name", "registers", "spill_store_bytes",
+        "spill_load_bytes", "stack_bytes", "shared_bytes"; None of other code, or if not compiled.
+    clocks : dict or None
+        A GPU's clocks in MHz when it was timed, "sm_mhz" and "memory_mhz"; None if not known.
     reused : bool
         Whether the costs (or the error) are those of an identical kernel measured earlier.
     timestamp : float
@@ -129,6 +134,8 @@ class MeasureResult:
     max_error: float | None = None
     raced: bool = False
     noise: float | None = None
+    kernels: tuple[dict[str, Any], ...] | None = None
+    clocks: dict[str, int] | None = None
     reused: bool = False
     timestamp: float = field(default_factory=time.time)
     build_span: tuple[float, float] | None = None

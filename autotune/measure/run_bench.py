@@ -41,12 +41,25 @@ class Ran:
         Whether timing stopped early, as it was clearly slower than the incumbent.
     noise : float or None
         How noisy the machine was at that time.
+    clocks : dict or None
+        A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
     """
 
     costs_s: tuple[float, ...]
     max_error: float | None
     raced: bool = False
     noise: float | None = None
+    clocks: dict[str, int] | None = None
+
+
+def wrong_words(name: str, size: int, verdict: Verdict, found: object, right: object) -> str:
+    """Return in words what is wrong about an output of some size, with its first wrong element."""
+    where = ", ".join(map(str, verdict.first or ()))
+    return (
+        f"{verdict.wrong} of {size} elements of {name} are wrong, "
+        f"largest error {verdict.max_error:.3g} (tolerance {verdict.tolerance:.2g}); "
+        f"first at [{where}]: {found} instead of {right}"
+    )
 
 
 class RunBench:
@@ -68,6 +81,8 @@ class RunBench:
     ----------
     reference : str
         What answers are checked with: "given" by the template, "unscheduled" program, or "none".
+    notes : list of str
+        What could not be had here, a line each.
 
     Raises
     ------
@@ -85,6 +100,7 @@ class RunBench:
     ) -> None:
         self.policy = policy
         self._reference = reference
+        self.notes: list[str] = []
         self._seed = seed
         self._subject = subject
         self._target = Target.of(subject.target).host
@@ -147,7 +163,9 @@ class RunBench:
         """
         if self._reference is None:
             return None
-        call = _reference_call(self._reference, self._buffers.inputs, self._buffers.outputs)
+        call = reference_call(
+            self._reference, self._buffers.inputs, self._buffers.outputs, np.ascontiguousarray
+        )
         with np.errstate(all="ignore"):
             call()
             flush = self._flush if self.policy.flush == "repeats" else None
@@ -222,24 +240,24 @@ class RunBench:
         names = [p.name for p in self._subject.signature.parameters if p.is_output]
         output, check = self._buffers.outputs[number], self._checks[number]
         place = verdict.first or ()
-        where = ", ".join(map(str, place))
-        return (
-            f"{verdict.wrong} of {output.size} elements of {names[number]} are wrong, "
-            f"largest error {verdict.max_error:.3g} (tolerance {verdict.tolerance:.2g}); "
-            f"first at [{where}]: {output[place]} instead of {check.expected[place]}"
+        return wrong_words(
+            names[number], output.size, verdict, output[place], check.expected[place]
         )
 
 
-def _reference_call(
-    reference: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array]
+def reference_call(
+    reference: Callable[..., Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    contiguous: Callable[[Any], object],
 ) -> Callable[[], object]:
-    """Return a call of a reference that leaves whole outputs in memory."""
+    """Return a call of a reference that leaves whole outputs in memory, made `contiguous`."""
     if isinstance(reference, np.ufunc):
         return partial(reference, *inputs, out=tuple(outputs))
 
     def call() -> None:
         found = reference(*inputs)
         for array in found if isinstance(found, list | tuple) else [found]:
-            np.ascontiguousarray(array)
+            contiguous(array)
 
     return call

@@ -7,20 +7,32 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.candidate import CandidateError, Subject, describe
+from autotune.measure.candidate import (
+    CandidateError,
+    Code,
+    Subject,
+    describe,
+    packed,
+    resources,
+    unpacked,
+)
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.protocol import Channel, ChannelClosedError, Message
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import RunBench
 from autotune.processes import adopt_orphans, die_by_signal, end_children, is_doomed, refuse_forks
-from autotune.runtime.binary import Binary
+from autotune.runtime.gpu_program import GpuProgram
 from autotune.runtime.llvm import LoadedBinary
+from autotune.target import Target
 from autotune.task import Task
 from search_spaces import Config
+
+if TYPE_CHECKING:
+    from autotune.measure.gpu.bench import GpuRunBench
 
 LOST = os.EX_IOERR
 """Exit code of a worker that has lost its channel."""
@@ -29,7 +41,7 @@ Operation = Callable[[dict[str, Any], bytes], Message]
 
 
 def serve(role: str, channel: Channel) -> None:
-    """Answer requests to a "build" or "run" worker until nobody asks any more.
+    """Answer requests to a "build", "run" or "gpu" worker until nobody asks any more.
 
     Every answer holds "seconds", which it took, and "span", the Unix times between which.
     """
@@ -74,7 +86,7 @@ def answer(operation: Operation, request: Message) -> Message:
 
 def _failure(error: CandidateError) -> dict[str, Any]:
     failure = {"code": error.code, "stage": error.stage, "message": error.message}
-    return {"error": failure, "max_error": error.max_error}
+    return {"error": failure, "max_error": error.max_error, "fatal": error.fatal}
 
 
 def _task(request: dict[str, Any]) -> Task:
@@ -103,7 +115,7 @@ class Builder:
         self._bench: BuildBench | None = None
 
     def _open(self, request: dict[str, Any], _: bytes) -> Message:
-        self._bench = BuildBench(_task(request))
+        self._bench = BuildBench(_task(request), request["arch"])
         if not request["describe"]:
             return Message({})
         subject, unscheduled = self._bench.subject()
@@ -113,7 +125,8 @@ class Builder:
         assert self._bench is not None
         self._bench.know(request["known"])
         built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
-        return _with_binary({"code_hash": built.code_hash}, built.binary)
+        body = {"code_hash": built.code_hash, "kernels": resources(built.binary)}
+        return _with_binary(body, built.binary)
 
 
 class Runner:
@@ -126,58 +139,68 @@ class Runner:
             "ceiling": self._ceiling,
             "baseline": self._baseline,
         }
-        self._bench: RunBench | None = None
+        self._bench: RunBench | GpuRunBench | None = None
 
     def _open(self, request: dict[str, Any], payload: bytes) -> Message:
-        unscheduled = _binary(request, payload)
-        self._bench = RunBench(
-            Subject.from_json(request["subject"]),
+        unscheduled = unpacked(request["binary"], payload)
+        subject = Subject.from_json(request["subject"])
+        on_cpu = Target.of(subject.target).on_cpu
+        make: Callable[..., RunBench | GpuRunBench] = RunBench if on_cpu else _gpu_bench
+        self._bench = make(
+            subject,
             _task(request).reference,
-            None if unscheduled is None else LoadedBinary(unscheduled),
+            None if unscheduled is None else _loaded(unscheduled),
             TimingPolicy.from_json(request["policy"]),
             request["seed"],
         )
-        refuse_forks()  # from now on there are only kernels to run
-        return Message({"reference": self._bench.reference})
+        if on_cpu:
+            refuse_forks()  # from now on there are only kernels to run
+        return Message({"reference": self._bench.reference, "notes": self._bench.notes})
 
     def _run(self, request: dict[str, Any], payload: bytes) -> Message:
         assert self._bench is not None
-        binary = _binary(request, payload)
-        assert binary is not None
-        ran = self._bench.run(_loaded(binary), request["incumbent_s"])
+        code = unpacked(request["binary"], payload)
+        assert code is not None
+        ran = self._bench.run(_loaded(code), request["incumbent_s"])
         return Message(
             {
                 "costs_s": ran.costs_s,
                 "max_error": ran.max_error,
                 "raced": ran.raced,
                 "noise": ran.noise,
+                "clocks": ran.clocks,
             }
         )
 
     def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
-        return Message({"ceiling": self._bench.ceiling().to_json()})
+        known = len(self._bench.notes)
+        ceiling = self._bench.ceiling().to_json()
+        return Message({"ceiling": ceiling, "notes": self._bench.notes[known:]})
 
     def _baseline(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
         return Message({"baseline": self._bench.baseline()})
 
 
-def _with_binary(body: dict[str, Any], binary: Binary | None) -> Message:
+def _gpu_bench(*args: Any) -> GpuRunBench:
+    """Return a bench on a GPU, which nothing before it may have touched in this process."""
+    from autotune.measure.gpu.bench import GpuRunBench
+
+    return GpuRunBench(*args)
+
+
+def _with_binary(body: dict[str, Any], code: Code | None) -> Message:
     """Return a message that carries machine code, if there is any."""
-    if binary is None:
-        return Message({**body, "binary": None})
-    return Message({**body, "binary": binary.to_json()}, binary.object_code)
+    data, payload = packed(code)
+    return Message({**body, "binary": data}, payload)
 
 
-def _binary(body: dict[str, Any], payload: bytes) -> Binary | None:
-    """Return the machine code that a message carries, or None."""
-    return None if body["binary"] is None else Binary.from_json(body["binary"], payload)
-
-
-def _loaded(binary: Binary) -> LoadedBinary:
-    """Load a candidate's code; CandidateError if it cannot be linked."""
+def _loaded(code: Code) -> Any:
+    """Load code for this CPU; CandidateError if it cannot be linked. GPUs' is left as it is."""
+    if isinstance(code, GpuProgram):
+        return code
     try:
-        return LoadedBinary(binary)
+        return LoadedBinary(code)
     except AutotuneError as error:
         raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error

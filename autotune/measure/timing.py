@@ -8,11 +8,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 
 from autotune.measure.noise import NOISY
 from autotune.measure.policy import TimingPolicy
 from records import relative_spread
+
+Loop = Callable[[Callable[[], object], int], float]
+"""Seconds that so many calls in a row take."""
 
 _GROWTH = 100
 """A loop grows at most by this factor at once: one call may have been far faster than the next."""
@@ -51,6 +55,7 @@ def time_kernel(
     incumbent_s: float | None = None,
     flush: Callable[[], object] | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
+    loop: Loop | None = None,
 ) -> Timed:
     """Time a kernel that has been called once.
 
@@ -70,16 +75,20 @@ def time_kernel(
         Empties the caches; a policy that flushes needs it.
     clock_ns : callable
         Monotonic time in nanoseconds.
+    loop : callable, optional
+        Makes a number of calls in a row and returns the seconds they take; by the clock, if it is
+        not given.
     """
+    loop = loop or partial(_loop, clock_ns=clock_ns)
     for _ in range(policy.warmup - 1):
         call()
     cold = flush if policy.flush == "repeats" else None
     with _no_collecting():
-        timed = _repeats(call, policy, incumbent_s, cold, clock_ns)
+        timed = _repeats(call, policy, incumbent_s, cold, loop)
         for _ in range(RETRIES):
             if not _is_disturbed(timed, incumbent_s):
                 break
-            again = _repeats(call, policy, incumbent_s, cold, clock_ns)
+            again = _repeats(call, policy, incumbent_s, cold, loop)
             timed = min(timed, again, key=lambda tried: tried.spread)
     return timed
 
@@ -96,7 +105,7 @@ def _repeats(
     policy: TimingPolicy,
     incumbent_s: float | None,
     flush: Callable[[], object] | None,
-    clock_ns: Callable[[], int],
+    loop: Loop,
 ) -> Timed:
     """Take the costs. Loops too short for the policy are run again, longer, and do not count."""
     shortest_s = 0.0 if flush is not None else policy.min_repeat_ms * 1e-3
@@ -105,7 +114,7 @@ def _repeats(
     while len(costs) < policy.repeats and (not costs or spent_s < policy.budget_ms * 1e-3):
         if flush is not None:
             flush()
-        seconds = _loop(call, number, clock_ns)
+        seconds = loop(call, number)
         if not costs and seconds < shortest_s:
             number = _longer(number, seconds, shortest_s)
             continue

@@ -156,7 +156,8 @@ def _confine(role: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    limit_memory(LARGEST_BUILDER if role == "build" else _runner_limit())
+    if role != "gpu":  # a driver reserves addresses for the memory of all devices
+        limit_memory(LARGEST_BUILDER if role == "build" else _runner_limit())
 
 
 def _runner_limit() -> int:

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,8 @@ class Workshop:
         Template, arguments and target.
     running : mapping
         What a runner needs besides: policy and seed.
+    runner : str
+        Role of the runner: "run", or "gpu" if it owns a GPU.
     builders : int
         How many may work at a time.
     timeout_s : float
@@ -106,6 +108,7 @@ class Workshop:
         self,
         opening: Mapping[str, Any],
         running: Mapping[str, Any],
+        runner: str,
         builders: int,
         timeout_s: float,
         known: Sequence[str],
@@ -121,10 +124,11 @@ class Workshop:
         self._crew = Crew(nursery)
         template = opening["template"]
         self._builders = [_Builder(self._crew, "build", template) for _ in range(builders)]
-        self._runner = Desk(self._crew, "run", template)
+        self._runner = Desk(self._crew, runner, template)
         self._desks: list[Desk] = [*self._builders, self._runner]
         self._description: Message | None = None
         self._ran: Told | None = None
+        self._notes: set[str] = set()
 
     @property
     def lost(self) -> int:
@@ -262,12 +266,23 @@ class Workshop:
             opened = desk.take_prepared(outcome)
             if opened is not None and desk is self._runner:
                 self._take_reference(opened.body["reference"])
+                self._take_notes(opened.body["notes"])
             elif opened is not None and self._description is None:
                 self._description = opened
         elif isinstance(desk, _Builder):
             self._take_built(desk, desk.take(outcome))
         else:
             self._ran = desk.take(outcome)
+            if isinstance(outcome, Message) and outcome.body.get("fatal"):
+                desk.lose()
+            elif isinstance(outcome, Message):
+                self._take_notes(outcome.body.get("notes", ()))
+
+    def _take_notes(self, notes: Iterable[str]) -> None:
+        for note in notes:
+            if note not in self._notes:
+                self._notes.add(note)
+                _log.warning("%s", note)
 
     def _take_reference(self, reference: str) -> None:
         if reference == "none" and self.reference is None:

@@ -35,6 +35,9 @@ class RawKernel:
         Bytes of dynamic shared memory, likewise.
     defines : mapping of str to int, float, bool or str
         Macros with their values, likewise.
+    reduction_length : int
+        Terms that one element of an output accumulates, >= 1: rounding errors grow with it, and so
+        does what is allowed of them.
     """
 
     name: str
@@ -45,6 +48,7 @@ class RawKernel:
     block: Any
     shared_memory: Any = 0
     defines: Mapping[str, Any] = field(default_factory=dict)
+    reduction_length: int = 1
 
     def __post_init__(self) -> None:
         tensors = [*self.inputs, *self.outputs]

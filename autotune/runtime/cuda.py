@@ -10,7 +10,7 @@ import functools
 import importlib
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.errors import LaunchError, TargetError
@@ -159,6 +159,26 @@ def limits_of(number: int) -> GpuLimits:
     )
 
 
+def facts_of(number: int) -> dict[str, Any]:
+    """Describe a GPU: "name", "arch", "multiprocessors", "l2_bytes" and "memory_bytes".
+
+    Raises
+    ------
+    TargetError
+        As `checked_device`.
+    """
+    device = cupy().cuda.Device(checked_device(number))
+    known = cupy().cuda.runtime.getDeviceProperties(number)
+    name = known["name"]
+    return {
+        "name": name.decode(errors="replace") if isinstance(name, bytes) else str(name),
+        "arch": arch_of(number),
+        "multiprocessors": int(device.attributes["MultiProcessorCount"]),
+        "l2_bytes": int(device.attributes["L2CacheSize"]),
+        "memory_bytes": int(known["totalGlobalMem"]),
+    }
+
+
 def stream_handle(stream: Any, device: int) -> int:
     """Return the handle of a stream: of CuPy, PyTorch or another library, or a handle itself.
 
@@ -270,26 +290,46 @@ class LoadedKernel:
         LaunchError
             If the driver refuses the launch, or an earlier kernel failed.
         """
+        with cupy().cuda.Device(self.device):
+            self.bound(grid, block, shared_bytes, stream, values)()
+
+    def bound(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        stream: int,
+        values: Sequence[ctypes._SimpleCData[Any] | ctypes.Array[Any]],
+    ) -> Callable[[], None]:
+        """Return the launch without arguments, for launches in a row; see `launch`.
+
+        Its device must be the current one, now and then.
+        """
         addresses = [ctypes.addressof(value) for value in values]
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        driver = cupy().cuda.driver
-        with cupy().cuda.Device(self.device):
+        sizes = (*grid, *block, shared_bytes, stream, ctypes.addressof(table), 0)
+        driver, handle = cupy().cuda.driver, self._handle
+
+        def failed(error: RuntimeError) -> LaunchError:
+            return LaunchError(
+                f"{self.symbol}: the launch of {_sizes(grid)} blocks of {_sizes(block)} "
+                f"threads on cuda:{self.device} failed: {_one_line(error)}"
+            )
+
+        def launch(_held: object = (self, table, values)) -> None:
             try:
-                if shared_bytes > self._dynamic_bytes:
-                    driver.funcSetAttribute(
-                        self._handle,
-                        driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                        shared_bytes,
-                    )
-                    self._dynamic_bytes = shared_bytes
-                driver.launchKernel(
-                    self._handle, *grid, *block, shared_bytes, stream, ctypes.addressof(table), 0
-                )
+                driver.launchKernel(handle, *sizes)
             except RuntimeError as error:
-                raise LaunchError(
-                    f"{self.symbol}: the launch of {_sizes(grid)} blocks of {_sizes(block)} "
-                    f"threads on cuda:{self.device} failed: {_one_line(error)}"
-                ) from error
+                raise failed(error) from error
+
+        try:
+            if shared_bytes > self._dynamic_bytes:
+                what = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                driver.funcSetAttribute(handle, what, shared_bytes)
+                self._dynamic_bytes = shared_bytes
+        except RuntimeError as error:
+            raise failed(error) from error
+        return launch
 
 
 def _sizes(extents: tuple[int, int, int]) -> str:

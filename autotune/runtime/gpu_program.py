@@ -192,12 +192,12 @@ def arch_for(target: Target) -> str:
     Raises
     ------
     TargetError
-        If it names none and there is no GPU.
+        If it names none and there is no such GPU.
     """
     if "arch" in target.options:
         return target.options["arch"]
     try:
-        return cuda.arch_of(0)
+        return cuda.arch_of(target.device)
     except TargetError as error:
         raise TargetError(
             f"target {str(target)!r} does not say what to compile for, as -arch=sm_90 would, "

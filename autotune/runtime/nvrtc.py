@@ -134,7 +134,7 @@ def compile_cubin(
     TargetError
         If there is no compiler, or it does not know the architecture.
     """
-    _check_arch(arch)
+    check_arch(arch)
     words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
     key = cache_key(_FORMAT, source, compiler_identity(), *words, "names", *names)
     found = cache.get(key) if cache is not None else None
@@ -260,7 +260,8 @@ def architectures() -> tuple[str, ...]:
     return tuple(f"sm_{number}" for number in numbers)
 
 
-def _check_arch(arch: str) -> None:
+def check_arch(arch: str) -> None:
+    """Raise TargetError if NVRTC is not installed, or does not know an architecture."""
     known = architectures()
     if re.sub(r"[af]$", "", arch) not in known:
         raise TargetError(

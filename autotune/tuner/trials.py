@@ -54,10 +54,10 @@ class Trials:
         self._policy = policy
         self._common: dict[str, Any] = {
             "workload": task.workload.to_json(),
-            "target": str(task.target),
+            "target": task.target.recorded,
             "policy": policy.to_json(),
             "device": environment.device(task.target),
-            "versions": environment.versions(),
+            "versions": environment.versions(task.target),
             "seed": seed,
         }
         self._journal = Journal(store)
@@ -171,6 +171,8 @@ class Trials:
             max_error=result.max_error,
             raced=result.raced,
             noise=result.noise,
+            kernels=None if result.kernels is None else list(result.kernels),
+            clocks=result.clocks,
             steps=draft.steps,
         )
 

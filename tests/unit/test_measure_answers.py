@@ -5,10 +5,16 @@ import pytest
 from autotune.measure.answers import misfit
 
 TIMES = {"seconds": 0.5, "span": [1.0, 1.5]}
-ERROR = {"error": {"code": "UNKNOWN", "stage": "run", "message": "m"}, "max_error": float("nan")}
-BUILT = {"code_hash": "aa", "binary": {}}
-RAN = {"costs_s": [1e-3], "max_error": 0.0, "raced": False, "noise": None}
-CEILING = {"ceiling": {"peak_flops": {"float32": 1e9}, "copy_bytes_s": 1e9}}
+ERROR = {
+    "error": {"code": "UNKNOWN", "stage": "run", "message": "m"},
+    "max_error": float("nan"),
+    "fatal": False,
+}
+BUILT = {"code_hash": "aa", "binary": {}, "kernels": [{"name": "k", "registers": 9}]}
+RAN = {
+    "costs_s": [1e-3], "max_error": 0.0, "raced": False, "noise": None, "clocks": {"sm_mhz": 9},
+}  # fmt: skip
+CEILING = {"ceiling": {"peak_flops": {"float32": 1e9}, "copy_bytes_s": 1e9}, "notes": []}
 
 
 @pytest.mark.parametrize(
@@ -17,7 +23,7 @@ CEILING = {"ceiling": {"peak_flops": {"float32": 1e9}, "copy_bytes_s": 1e9}}
         ("build", "open", {}),
         ("build", "open", {"subject": {}, "binary": None}),
         ("build", "open", {"refused": "why"}),
-        ("run", "open", {"reference": "given"}),
+        ("run", "open", {"reference": "given", "notes": ["a line"]}),
         ("run", "open", {"refused": "why"}),
         ("build", "build", BUILT),
         ("build", "build", ERROR),
@@ -43,7 +49,7 @@ def test_an_answer_fits_and_one_that_lacks_a_key_or_has_one_too_many_does_not(ro
 @pytest.mark.parametrize(
     ("role", "op", "body", "wrong"),
     [
-        ("run", "open", {}, "reference"),
+        ("run", "open", {"notes": []}, "reference"),
         ("run", "run", {**RAN, "costs_s": []}, "costs_s"),
         ("run", "run", {**RAN, "costs_s": [1e-3, "1"]}, "costs_s"),
         ("run", "run", {**RAN, "costs_s": [float("nan")]}, "costs_s"),

@@ -1,0 +1,109 @@
+"""What is known of a GPU; a child is asked: ``python -m autotune.measure.gpu.facts TARGET``.
+
+The tuning process itself never touches a device: whoever has, may not fork workers that use it,
+holds some of its memory, and lives or dies with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.errors import AutotuneError, TargetError, told
+from autotune.target import Target
+
+TIMEOUT_S = 120.0
+"""Seconds that the child may take: drivers that start up, and cold imports from a slow disk."""
+
+
+def gpu_facts(target: Target) -> dict[str, Any]:
+    """Describe the GPU that candidates for a target run on; asked once in this process.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind "cuda", without -on=cpu.
+
+    Returns
+    -------
+    dict
+        "device": as `autotune.runtime.cuda.facts_of`. "arch": what candidates are compiled for.
+        "versions": those of "cuda_driver", "cupy", "nvrtc".
+
+    Raises
+    ------
+    TargetError
+        If the GPU cannot be used, or does not run what the target asks for: one line.
+    """
+    answer: dict[str, Any] = _asked(str(target))
+    if "refused" in answer:
+        raise TargetError(f"target {str(target)!r} cannot be measured here: {answer['refused']}")
+    return answer
+
+
+@functools.cache
+def _asked(target: str) -> dict[str, Any]:
+    """Return what the child says; its end, if it says nothing."""
+    words = [sys.executable, "-P", "-m", "autotune.measure.gpu.facts", target]
+    paths = os.pathsep.join(filter(None, map(os.path.abspath, filter(None, sys.path))))
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": paths},
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"refused": f"the driver does not answer within {TIMEOUT_S:g} s"}
+    lines = done.stdout.decode(errors="replace").splitlines()
+    try:
+        answer = json.loads(lines[-1] if lines else "")
+    except ValueError:
+        said = done.stderr.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        how = f"exited with {done.returncode}" if done.returncode >= 0 else "crashed"
+        return {"refused": f"asking the driver {how}{f' ({last})' if last else ''}"}
+    return dict(answer)
+
+
+# -- in the child --------------------------------------------------------------------------------
+
+
+def main(words: Sequence[str]) -> None:
+    """Print what there is to know as a line of JSON."""
+    try:
+        answer = _facts(Target.parse(words[0]))
+    except (AutotuneError, RuntimeError) as error:
+        answer = {"refused": " ".join(told(error).split())}
+    print(json.dumps(answer), flush=True)
+
+
+def _facts(target: Target) -> dict[str, Any]:
+    from autotune.runtime import cuda, nvrtc
+
+    device = cuda.facts_of(target.device)
+    there = device["arch"]
+    arch = target.options.get("arch", there)
+    if not cuda.runs_on(arch, there):
+        raise TargetError(
+            f"cuda:{target.device} ({device['name']}) is {there}, which does not run {arch}: "
+            f"use -arch={there}, or none"
+        )
+    nvrtc.check_arch(arch)
+    versions = {
+        "cuda_driver": ".".join(map(str, cuda.driver_version() or ())),
+        "cupy": str(cuda.cupy().__version__),
+        "nvrtc": ".".join(map(str, nvrtc.version())),
+    }
+    return {"device": device, "arch": arch, "versions": versions}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,92 @@
+"""Timing on a GPU: events on a private stream, and launches queued up before the first begins.
+
+A kernel of a few microseconds ends before the next is launched. Where that could be, the stream is
+given something else to do first, so that what lies between two events is the device's time alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
+QUEUED = 512
+"""Launches that are queued up at most; a stream takes about twice as many."""
+
+LAUNCH_S = 8e-6
+"""Seconds that a launch from Python takes at most, on a processor that is not busy otherwise."""
+
+LEAST_FLUSH = 1 << 20
+"""Bytes that are written to flush a cache, at least."""
+
+_FILLS = 8
+
+
+class Stopwatch:
+    """Times calls that launch work on a stream of the current GPU.
+
+    Parameters
+    ----------
+    xp : module
+        CuPy.
+    stream : object
+        CuPy's.
+    l2_bytes : int
+        Size of the device's largest cache.
+    """
+
+    def __init__(self, xp: Any, stream: Any, l2_bytes: int) -> None:
+        self._stream = stream
+        self._elapsed = xp.cuda.get_elapsed_time
+        self._begin, self._end = xp.cuda.Event(), xp.cuda.Event()
+        self._filler = xp.empty((max(2 * l2_bytes, LEAST_FLUSH),), xp.uint8)
+        self._call_s = math.inf
+        self.flush()
+        self.wait()
+        self._fill_s = self._timed(self.flush, _FILLS) / _FILLS
+
+    def wait(self) -> None:
+        """Wait until all that was launched has ended; raises what became of it."""
+        self._stream.synchronize()
+
+    def flush(self) -> None:
+        """Write twice as much as the cache holds, without waiting for it."""
+        self._filler.data.memset_async(0, self._filler.nbytes, self._stream)
+
+    def new_kernel(self) -> None:
+        """Forget how long calls took: others come."""
+        self._call_s = math.inf
+
+    def seconds(self, call: Callable[[], object], number: int) -> float:
+        """Return the seconds that the device takes for so many calls in a row.
+
+        They are launched in groups, each behind something else that keeps the device busy for as
+        long as launching takes longer than running.
+
+        Parameters
+        ----------
+        call : callable
+            Launches work; it may not wait for it.
+        number : int
+            At least 1.
+        """
+        total, left = 0.0, number
+        while left:
+            group = min(left, QUEUED)
+            ahead_s = LAUNCH_S + group * max(0.0, LAUNCH_S - self._call_s)
+            for _ in range(math.ceil(ahead_s / self._fill_s)):
+                self.flush()
+            total += self._timed(call, group)
+            left -= group
+        total = max(total, 1e-9)
+        self._call_s = total / number
+        return total
+
+    def _timed(self, call: Callable[[], object], number: int) -> float:
+        self._begin.record(self._stream)
+        for _ in repeat(None, number):
+            call()
+        self._end.record(self._stream)
+        self._end.synchronize()
+        return max(float(self._elapsed(self._begin, self._end)) * 1e-3, 1e-9)
