@@ -1,7 +1,7 @@
 """A machine with a GPU that there is not: an environment in which processes find one.
 
-Drivers and NVRTC are stand-ins (`fake_gpu/libraries.c`), CuPy is `fake_gpu/cupy`. Kernels are compiled
-by the real NVRTC, which needs no GPU, and once more for the CPU, which runs them.
+Drivers and NVRTC are stand-ins (`fake_gpu/libraries.c`), CuPy is `fake_gpu/cupy`. Kernels are
+compiled by the real NVRTC, which needs no GPU, and once more for the CPU, which runs them.
 """
 
 from __future__ import annotations

@@ -251,8 +251,9 @@ class GpuRunBench:
         if self._on_device(self._reference) is None:
             words = "the reference does not take arrays of a GPU"
             raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
-        arrays = [[h.array for h in some] for some in (self._buffers.inputs, self._buffers.outputs)]
-        call = reference_call(self._reference, *arrays, self._xp.ascontiguousarray)
+        inputs = [held.array for held in self._buffers.inputs]
+        outputs = [held.array for held in self._buffers.outputs]
+        call = reference_call(self._reference, inputs, outputs, self._xp.ascontiguousarray)
         call()
         return self._time(call, None).costs_s
 

@@ -22,7 +22,7 @@ uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float16, float32, float64 = np.float16, np.float32, np.float64
 
 
-class ndarray(np.ndarray):  # noqa: N801, CuPy's name
+class ndarray(np.ndarray):
     """An array in what stands for the GPU's memory."""
 
     @property
@@ -110,5 +110,5 @@ def matmul(a, b, out):
     machine.spend(3e-5)
 
 
-abs, invert = np.abs, np.invert  # noqa: A001, CuPy's names
+abs, invert = np.abs, np.invert
 isfinite, isnan, maximum, minimum = np.isfinite, np.isnan, np.maximum, np.minimum

@@ -17,7 +17,11 @@ _COMPILER = shutil.which("g++") or shutil.which("clang++")
 _ANY = """
 struct Any {
   const void* at;
-  template <typename T> operator T() const { T value; memcpy(&value, at, sizeof value); return value; }
+  template <typename T> operator T() const {
+    T value;
+    memcpy(&value, at, sizeof value);
+    return value;
+  }
 };
 """
 
