@@ -63,9 +63,9 @@ def gone(processes, seconds=5.0):
     return not any(map(running, processes))
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "stage", "words"),
-    [
+FAULTS = {
+    fault: (code, stage, words)
+    for fault, code, stage, words in [
         ("abort", No.COMPILE_HOST, "build", "killed by SIGABRT while building"),
         ("segfault", No.COMPILE_HOST, "build", "killed by SIGSEGV while building"),
         ("killed", No.COMPILE_HOST, "build", "killed by SIGKILL while building"),
@@ -79,12 +79,33 @@ def gone(processes, seconds=5.0):
         ("wrong", No.WRONG_ANSWER, "check", "64 of 64 elements of B are wrong"),
         ("wrong_once", No.WRONG_ANSWER, "check", r"1 of 64 .* first at \[37\]"),
         ("far", No.RUNTIME_DEVICE, "run", "killed by SIGSEGV while running"),
-    ],
-)
-def test_a_faulty_candidate_is_labelled_and_the_others_are_measured(fault, code, stage, words):
+    ]
+}
+
+
+def test_faulty_candidates_one_after_the_other_are_labelled_and_those_beside_are_measured():
+    args = {"faults": ",".join(["none", *FAULTS])}
+    faulty = [2 + 2 * number for number in range(len(FAULTS))]
+    (_, before), *found, (_, after) = measure("faulty", args, [0, *faulty, 1])
+    assert before.ok
+    assert after.ok
+    assert not after.reused
+    assert len(found) == len(FAULTS)
+    for config, bad in found:
+        assert_labelled(config.values["fault"], bad)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_candidate_is_labelled_and_the_others_are_measured(fault):
     (_, before), (_, bad), (_, after) = measure("faulty", {"faults": f"none,{fault}"}, [0, 2, 1])
     assert before.ok
     assert after.ok
+    assert_labelled(fault, bad)
+
+
+def assert_labelled(fault, bad):
+    code, stage, words = FAULTS[fault]
     assert (bad.error.code, bad.error.stage) == (code, stage)
     assert bad.cost_s is None
     assert re.search(words, bad.error.message)

@@ -102,7 +102,7 @@ def end_at_random_moments(folder, moments, seed):
 
 
 def test_a_run_that_is_ended_at_any_moment_leaves_a_log_to_go_on_from(tmp_path):
-    end_at_random_moments(tmp_path, 6, seed=1)
+    end_at_random_moments(tmp_path, 3, seed=1)
 
 
 @pytest.mark.slow
@@ -157,8 +157,8 @@ def kill_one(tuner, token, killed, rng):
 
 
 def test_children_that_are_killed_at_any_moment_are_replaced_and_nobody_is_blamed(tmp_path):
-    killed = kill_children_at_random(tmp_path, 8, seed=3)
-    assert sum(killed.values()) == 8
+    killed = kill_children_at_random(tmp_path, 5, seed=3)
+    assert sum(killed.values()) == 5
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The same seed and the same results told give the same proposals, in any process."""
 
+import functools
 import json
 import os
 import subprocess
@@ -21,25 +22,33 @@ space = Space(
     ],
     [Constraint("small", lambda c: c["tile.1"] * c["tile.2"] <= 32)],
 )
-name, order = sys.argv[1:]
-tuner = make_tuner(name, space, seed=11)
-proposed = []
-for _ in range(6):
-    asked = tuner.ask(8)
-    proposed.append(asked)
-    told = [
-        Observation(i, None, "compile") if i % 5 == 0 else Observation(i, 1e-4 * (1 + i * 37 % 53))
-        for i in asked
-    ]
-    tuner.tell(reversed(told) if order == "reversed" else told)
+order, *names = sys.argv[1:]
+proposed = {}
+for name in names:
+    tuner = make_tuner(name, space, seed=11)
+    proposed[name] = []
+    for _ in range(6):
+        asked = tuner.ask(8)
+        proposed[name].append(asked)
+        told = [
+            Observation(i, None, "compile") if i % 5 == 0
+            else Observation(i, 1e-4 * (1 + i * 37 % 53))
+            for i in asked
+        ]
+        tuner.tell(reversed(told) if order == "reversed" else told)
 print(json.dumps(proposed))
 """
 
 
-def proposals(name: str, order: str, hash_seed: str) -> list[list[int]]:
+NAMES = ["model", "random", "grid", "genetic", "local", "optuna:tpe"]
+
+
+@functools.cache
+def proposals(order: str, hash_seed: str) -> dict[str, list[list[int]]]:
+    """Return what each tuner proposes in a process of its own."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, name, order],
+        [sys.executable, "-c", PROGRAM, order, *NAMES],
         capture_output=True,
         text=True,
         check=True,
@@ -48,9 +57,9 @@ def proposals(name: str, order: str, hash_seed: str) -> list[list[int]]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["model", "random", "grid", "genetic", "local", "optuna:tpe"])
+@pytest.mark.parametrize("name", NAMES)
 def test_two_processes_propose_the_same_also_when_told_in_another_order(name: str):
-    one = proposals(name, "asked", hash_seed="1")
-    other = proposals(name, "reversed", hash_seed="2")
+    one = proposals("asked", hash_seed="1")[name]
+    other = proposals("reversed", hash_seed="2")[name]
     assert len({index for batch in one for index in batch}) == 48
     assert one == other

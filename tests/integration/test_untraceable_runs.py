@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import environment
+from command_line import QUICK
 
 from records import RecordStore
 
@@ -51,24 +50,15 @@ LINES = {
     [pytest.param(x, marks=[pytest.mark.slow] if n % 5 else []) for n, x in enumerate(LINES)],
 )
 def test_it_is_tuned_one_by_one_after_one_warning_that_names_the_line(
-    line: str, tmp_path: Path
+    line: str, call: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "own.py"
     file.write_text(HEAD + f"    {line}\n" + TAIL)
     number = HEAD.count("\n") + 1
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "autotune", "run", "own.py:t", "--log", "own.jsonl"),
-            *("--trials", "18", "--tuner", "random", "--seed", "1"),
-            *("--min-repeat-ms", "1", "--repeats", "2", "--batch", "18"),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-    )
-    assert done.returncode == 0, done.stderr
-    (warning,) = done.stderr.splitlines()
+    words = ["run", "own.py:t", "--log", "own.jsonl", "--trials", 18, "--tuner", "random"]
+    done = call(*words, "--seed", 1, "--batch", 18, *QUICK)
+    assert done.code == 0, done.err
+    (warning,) = done.err.splitlines()
     assert re.fullmatch(
         r"autotune: warning: template 't' cannot be traced, .*" + re.escape(f"[{file}:{number}]"),
         warning,
@@ -80,4 +70,4 @@ def test_it_is_tuned_one_by_one_after_one_warning_that_names_the_line(
     legal.remove((3, 1))
     found = sorted(tuple(record.config["values"].values()) for record in records)
     assert found == legal
-    assert "4 proposals were refused: at most twelve rejects 3" in done.stdout
+    assert "4 proposals were refused: at most twelve rejects 3" in done.out
