@@ -1,5 +1,6 @@
 """What every tuner promises, whatever its strategy: one suite for all of them."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,15 @@ def runnable(name: str) -> Any:
         return pytest.param(name, marks=pytest.mark.skip(reason=str(error)))
     return name
 
+
+FAILURES: dict[str, tuple[float | None, str | None]] = {
+    "error": (None, "compile"),
+    "nan": (math.nan, None),
+    "inf": (math.inf, None),
+    "zero": (0.0, None),
+    "negative": (-1.0, None),
+    "fast but wrong": (1e-6, "wrong_answer"),
+}
 
 NAMES = [runnable(name) for name in sorted(TUNERS)]
 
@@ -99,21 +109,18 @@ class TestEveryTuner:
         assert tuner.best is None
 
     @pytest.mark.parametrize(
-        "measure",
+        "failures",
         [
-            lambda i: Observation(i, None, "compile"),
-            lambda i: Observation(i, math.nan),
-            lambda i: Observation(i, math.inf),
-            lambda i: Observation(i, 0.0),
-            lambda i: Observation(i, -1.0),
-            lambda i: Observation(i, 1e-6, "wrong_answer"),
+            pytest.param(list(FAILURES), id="of all kinds"),
+            *(pytest.param([kind], id=kind, marks=pytest.mark.slow) for kind in FAILURES),
         ],
-        ids=["error", "nan", "inf", "zero", "negative", "fast but wrong"],
     )
-    def test_all_failing(self, name: str, measure: Measure):
+    def test_all_failing(self, name: str, failures: list[str]):
         space = mixed_space()
         tuner = make_tuner(name, space, seed=2)
-        assert len(run(tuner, measure)) == len(space.feasible_indices())
+        kinds = itertools.cycle(failures)
+        proposed = run(tuner, lambda i: Observation(i, *FAILURES[next(kinds)]))
+        assert len(proposed) == len(space.feasible_indices())
         assert tuner.best is None
 
     def test_all_equally_fast(self, name: str):
