@@ -100,11 +100,13 @@ SIZED = {
         "function (A[M, L], B[L, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }",
         [(2, 3), (4, 5)], "L is 3 as dimension 1 of A, but 4 as dimension 0 of B",
     ),
-    "rank": ("function (A[N]) -> (O) { O = A; }", [(2, 3)], "A has 1 dimension here, the array has 2"),
+    "rank": (
+        "function (A[N]) -> (O) { O = A; }", [(2, 3)], "A has 1 dimension here, the array has 2"
+    ),
     "rank in a contraction": (
         "function (A) -> (O) { O[] = +(A[i]); }", [(2, 3)], "A has 2 dimensions, got 1 index"
     ),
-    "empty": ("function (A) -> (O) { O = A; }", [(2, 0)], "dimension 1 of A is 0: sizes are at least"),
+    "empty": ("function (A) -> (O) { O = A; }", [(2, 0)], "dimension 1 of A is 0: sizes are"),
     "size": (
         "function (A[N]) -> (O) { O[i: N - 3] = +(A[i]); }", [(3,)],
         "dimension 0 of O would be N - 3 = 0",
@@ -121,7 +123,7 @@ SIZED = {
         "function (A[N]) -> (O) { O = reshape(A, N / 2, 2); }", [(5,)],
         "5 elements of shape [5] do not fill the shape [2, 2]",
     ),
-    "axis": ("function (A) -> (O) { O = index(A, 1); }", [(5,)], "axis 1 of A, which has 1 dimension"),
+    "axis": ("function (A) -> (O) { O = index(A, 1); }", [(5,)], "axis 1 of A, which has 1 dim"),
     "twice": (
         "function (A[N]) -> (O) { O[i: N] = =(A[i + j]), j < 2; }", [(3,)],
         "= writes O[0] more than once: for i = 0, j = 0 and i = 0, j = 1",

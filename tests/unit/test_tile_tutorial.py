@@ -84,7 +84,9 @@ STATEMENTS: dict[str, tuple[str, list[list[tuple[int, ...]]], Callable[..., Any]
         WRONG_POOL, [[(n,)] for n in LENGTHS[1:]], lambda i: np.full(len(i) // 2, i.max())
     ),
     "pool": (POOL, [[(n,)] for n in LENGTHS[1:]], lambda i: pooled(i, len(i) // 2)),
-    "pool, rounded up": (POOL_UP, [[(n,)] for n in LENGTHS], lambda i: pooled(i, (len(i) + 1) // 2)),
+    "pool, rounded up": (
+        POOL_UP, [[(n,)] for n in LENGTHS], lambda i: pooled(i, (len(i) + 1) // 2)
+    ),
     "skipping": (SKIP, [[(5, 3)], [(6, 2)]], skipped),
     "cumulative sum": (CUMSUM, [[(n,)] for n in LENGTHS], np.cumsum),
     "cumulative sum by offset": (CUMSUM_BY_OFFSET, [[(n,)] for n in LENGTHS], np.cumsum),

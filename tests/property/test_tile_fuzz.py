@@ -1,0 +1,19 @@
+"""Whatever text Tile is given, it ends in a program or in an error that points into the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tile_fuzz import fuzz
+
+
+def test_2000_random_texts_end_in_a_program_or_in_a_tile_error() -> None:
+    outcomes = fuzz(2000, seed=1)
+    assert set(outcomes) == {"not parsed", "not checked", "not bound", "accepted"}
+    assert min(outcomes.values()) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_million_random_texts_end_in_a_program_or_in_a_tile_error() -> None:
+    assert sum(fuzz(1_000_000, seed=0).values()) == 1_000_000
