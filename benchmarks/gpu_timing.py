@@ -1,0 +1,219 @@
+"""Times tuned kernels in turn with what they are held against, on a GPU, or on a CPU as a trial."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from gpu_rows import LIBRARY, Kernel
+
+from autotune.builder import BuiltFunction, best_config, build_task
+from autotune.measure.machine import copies as cpu_copies
+from autotune.target import Target
+from autotune.task import Task
+from records import RecordStore
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Call = Callable[[], object]
+
+ROUNDS = 9
+ROUND_S = 0.01
+"""Seconds that the calls of a round take at least, of each of both."""
+
+_SEED = 0
+
+
+class Bench(Protocol):
+    """A device that runs tuned kernels and what they are held against.
+
+    Attributes
+    ----------
+    target : str
+    """
+
+    target: str
+
+    def call_of(self, built: BuiltFunction, given: Sequence[Array]) -> Call:
+        """Return a call of a function on some arrays."""
+        ...
+
+    def library(self, kernel: Kernel) -> Call:
+        """Return a call of the vendor's product of the same matrices."""
+        ...
+
+    def copies(self, size: float) -> list[tuple[Call, float]]:
+        """Return ways to copy, each with the bytes that it reads and writes: about `size`."""
+        ...
+
+    def seconds(self, call: Call, number: int) -> float:
+        """Return the seconds that so many calls in a row take."""
+        ...
+
+    def clocks(self) -> dict[str, int] | None:
+        """Return the present clocks of the device, if they are known."""
+        ...
+
+
+def target_of(facts: Mapping[str, Any], on_cpu: bool) -> str:
+    """Return what kernels are built for: the very architecture, whose shared memory is known."""
+    return "cuda -on=cpu -arch=sm_90" if on_cpu else f"cuda -arch={facts['arch']}"
+
+
+def per_call(bench: Bench, call: Call) -> tuple[float, int]:
+    """Return the seconds of a call, roughly, and how many make a round."""
+    bench.seconds(call, 1)
+    seconds = bench.seconds(call, 3) / 3
+    return seconds, max(1, round(ROUND_S / seconds))
+
+
+def paired(bench: Bench, ours: Call, theirs: Call, rounds: int = ROUNDS) -> tuple[float, float]:
+    """Return the median seconds of a call of each, timed in turn."""
+    numbers = [per_call(bench, call)[1] for call in (ours, theirs)]
+    pairs = [
+        [
+            bench.seconds(call, number) / number
+            for call, number in zip((ours, theirs), numbers, strict=True)
+        ]
+        for _ in range(rounds)
+    ]
+    mine, others = zip(*pairs, strict=True)
+    return statistics.median(mine), statistics.median(others)
+
+
+def fastest_copy(bench: Bench, size: float) -> tuple[Call, float, float]:
+    """Return the best of some ways to copy, the bytes that it moves, and bytes per second."""
+    found = []
+    for call, moved in bench.copies(size):
+        _, number = per_call(bench, call)
+        seconds = statistics.median(bench.seconds(call, number) / number for _ in range(5))
+        found.append((moved / seconds, call, moved))
+    speed, call, moved = max(found, key=lambda entry: entry[0])
+    return call, moved, speed
+
+
+def judged(bench: Bench, kernel: Kernel, log: Path) -> dict[str, Any]:
+    """Return how a tuned kernel stands to what it is held against; all in one run.
+
+    Returns
+    -------
+    dict
+        "ratio": of their time to ours, or of the bytes per second that ours moves to those of the
+        best copy of as many; "ours_s", "theirs_s": median seconds; "speed" and "unit"; "config"
+        of the best record; "clocks" of the device afterwards.
+    """
+    built = best_of(kernel, bench.target, log)
+    ours = bench.call_of(built, arrays(kernel, bench.target))
+    if kernel.against == LIBRARY:
+        ours_s, theirs_s = paired(bench, ours, bench.library(kernel))
+        ratio = theirs_s / ours_s
+    else:
+        copy, moved, _ = fastest_copy(bench, kernel.amount)
+        ours_s, theirs_s = paired(bench, ours, copy)
+        ratio = (kernel.amount / ours_s) / (moved / theirs_s)
+    return {
+        "ratio": ratio,
+        "ours_s": ours_s,
+        "theirs_s": theirs_s,
+        "speed": 1e-9 * kernel.amount / ours_s,
+        "unit": kernel.unit,
+        "config": dict(built.config.values),
+        "clocks": bench.clocks(),
+    }
+
+
+class NotTunedError(Exception):
+    """A log holds no valid record of a row."""
+
+
+def best_of(kernel: Kernel, target: str, log: Path) -> BuiltFunction:
+    """Return the fastest configuration that a log holds, built; NotTunedError if it holds none."""
+    task = Task.from_reference(kernel.template, kernel.args, target)
+    records = RecordStore(log).load() if log.exists() else []
+    if best_config(task, records)[0] is None:
+        raise NotTunedError(f"{kernel.name}: {log} holds no valid record of it")
+    return build_task(task, records)
+
+
+def arrays(kernel: Kernel, target: str) -> list[Array]:
+    """Return inputs with random values in [-1, 1), and outputs."""
+    rng = np.random.default_rng(_SEED)
+    return [
+        np.zeros(argument.shape, argument.dtype)
+        if argument.is_output
+        else (2 * rng.random(argument.shape, np.float32) - 1).astype(argument.dtype)
+        for argument in Task.from_reference(kernel.template, kernel.args, target).arguments
+    ]
+
+
+class OnGpu:
+    """The first GPU, on a stream of its own; a `Bench`."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        from autotune.measure.gpu.machine import Device
+        from autotune.runtime.nvml import clock_reader
+
+        self.target = target_of(facts, on_cpu=False)
+        self._device = Device.take(0)
+        self._xp = self._device.xp
+        self.clocks, _ = clock_reader(self._xp.cuda.Device(0).pci_bus_id)
+
+    def call_of(self, built: BuiltFunction, given: Sequence[Array]) -> Call:
+        """Return launches of a function, whose arrays are copied to the device."""
+        from autotune.runtime.gpu_load import LoadedProgram
+
+        held = [self._xp.asarray(array) for array in given]
+        # Without the checks of arrays that a call of the built function begins with.
+        program = LoadedProgram(built._compiled.program, self._device.number)
+        call = program.bind([int(a.data.ptr) for a in held], int(self._device.stream.ptr))
+        return lambda _held=held: call()
+
+    def library(self, kernel: Kernel) -> Call:
+        """Return cuBLAS's product; CuPy lets it use no TF32 unless CUPY_TF32 is set."""
+        a, b, c = (self._xp.asarray(array) for array in arrays(kernel, self.target))
+        return lambda: self._xp.matmul(a, b, out=c)
+
+    def copies(self, size: float) -> list[tuple[Call, float]]:
+        """Return the driver's copy, and those of some kernels."""
+        from autotune.measure.gpu.machine import copies
+
+        ways, moved = copies(self._device, size)
+        return [(way, moved) for way in ways]
+
+    def seconds(self, call: Call, number: int) -> float:
+        """Return seconds between two events of the device around so many launches."""
+        self._device.stopwatch.new_kernel()
+        return self._device.stopwatch.seconds(call, number)
+
+
+class OnCpu:
+    """The processor in a GPU's place, where times mean nothing; a `Bench`."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.target = target_of(facts, on_cpu=True)
+
+    def call_of(self, built: BuiltFunction, given: Sequence[Array]) -> Call:
+        """Return a call of a function."""
+        return built.bind(*given)
+
+    def library(self, kernel: Kernel) -> Call:
+        """Return NumPy's product."""
+        a, b, c = arrays(kernel, self.target)
+        return lambda: np.matmul(a, b, out=c)
+
+    def copies(self, size: float) -> list[tuple[Call, float]]:
+        """Return copies with one thread, with all of them, and past the caches."""
+        return cpu_copies(Target.of("llvm"), size)
+
+    def seconds(self, call: Call, number: int) -> float:
+        """Return wall time."""
+        begin = time.perf_counter()
+        for _ in range(number):
+            call()
+        return max(time.perf_counter() - begin, 1e-9)
+
+    def clocks(self) -> None:
+        """Know nothing of clocks."""

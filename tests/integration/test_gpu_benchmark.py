@@ -1,0 +1,88 @@
+"""`benchmarks/gpu.py`, tried on a CPU from anywhere: it tunes, judges, keeps what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.task import Task
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def call(script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark as one does where autotune is not installed."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
+    command = [sys.executable, str(BENCHMARKS / script), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_a_row_is_tuned_and_judged_and_a_later_call_goes_on_from_there(tmp_path: Path) -> None:
+    words = ["--on-cpu", "--only", "transpose", "--folder", str(tmp_path)]
+    done = call("gpu.py", *words, "--minutes", "2", "--trials", "2")
+    assert done.returncode == 0, done.stderr
+    assert "transpose: " in done.stderr
+    (path,) = tmp_path.glob("*.json")
+    first = json.loads(path.read_text())
+    row = first["rows"]["transpose"]
+    assert row["workload"]["args"] == {"m": 64, "n": 48}
+    assert (row["trials"], row["failed"], row["against"]) == (2, 0, "copy")
+    assert row["ratio"] > 0
+    assert row["speed"] == pytest.approx(1e-9 * 2 * 4 * 64 * 48 / row["ours_s"])
+    assert min(first["copy"].values()) > 1e8
+    assert len(path.with_suffix(".jsonl").read_text().splitlines()) == 2
+    (line,) = (text for text in done.stdout.splitlines() if text.startswith("transpose"))
+    assert line.split()[1:3] == [f"{row['ratio']:.3f}", "0.95"]
+    assert [text.split()[0] for text in done.stdout.splitlines()[4:]] == [
+        "broadcast_add", "softmax", "transpose", "reduce", "matmul.64",
+    ]  # fmt: skip
+    done = call("gpu.py", *words, "--minutes", "0")
+    assert done.stderr == "transpose: no time is left to tune it\n"
+    second = json.loads(path.read_text())
+    assert second["tuning"] == first["tuning"]
+    assert second["rows"]["transpose"]["config"] == row["config"]
+
+
+@pytest.mark.parametrize("script", ["gpu.py", "sanitize.py"])
+def test_without_a_gpu_it_says_so_in_one_line(script: str) -> None:
+    done = call(script, CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("no GPU to measure on: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module of the table's rows."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return pytest.importorskip("gpu_rows")
+
+
+def test_amounts_are_the_bytes_and_operations_of_the_workloads(rows: Any) -> None:
+    l2_bytes = 50 << 20
+    found = rows.kernels(l2_bytes)
+    assert {row.name for row in found} == {
+        "broadcast_add", "softmax", "transpose", "reduce", "unary.float32", "unary.float16",
+        "matmul.1024", "matmul.2048", "matmul.4096", "matmul.8192",
+    }  # fmt: skip
+    for row in found:
+        task = Task.from_reference(row.template, row.args, "cuda -arch=sm_90")
+        if row.against == rows.COPY:
+            assert row.amount == task.bytes >= 4 * l2_bytes
+        else:
+            assert row.amount == task.flops
+    assert min(r.amount for r in rows.kernels(1 << 30) if r.against == rows.COPY) >= 1 << 32
+
+
+def test_rows_are_chosen_by_name_or_kind(rows: Any) -> None:
+    found = rows.tiny_kernels()
+    assert [row.name for row in rows.chosen(found, "matmul,softmax")] == ["softmax", "matmul.64"]
+    assert rows.chosen(found, "") == found
+    with pytest.raises(SystemExit, match="--only mat: there is no such row; there are broadcast"):
+        rows.chosen(found, "mat")
