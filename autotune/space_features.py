@@ -54,10 +54,23 @@ class TaskFeatures:
         self._structures: dict[int, StructureColumns | None] = {}
         self._planning = Lock()  # plans are made of expressions: by one thread at a time
         looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
-        sources = (self._structure(number) for number in np.unique(task.classify(looked_at)))
+        numbers, counts = np.unique(task.classify(looked_at), return_counts=True)
+        self._shares = dict(zip(numbers.tolist(), (counts / len(looked_at)).tolist(), strict=True))
+        sources = (self._structure(number) for number in self._shares)
         own = dict.fromkeys(name for source in sources if source for name in source.names)
         self.names: tuple[str, ...] = (*self._knobs.names, *own)
         self.names = tuple(_varying(self.names, self.matrix(looked_at), repeats))
+
+    def prepare(self, n: int) -> None:
+        """Compile what evaluates the features of `n` candidates from all over the space.
+
+        Where that does not pay it is left.
+        """
+        with self._planning:
+            for number, share in self._shares.items():
+                structure = self._structure(number)
+                if structure is not None:
+                    structure.expect(int(n * share), self.names)
 
     def matrix(
         self,

@@ -29,6 +29,10 @@ class LazyTaskFeatures:
         """Names of the columns."""
         return self._features.names
 
+    def prepare(self, n: int) -> None:
+        """Make ready for the features of so many candidates."""
+        self._features.prepare(n)
+
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names))."""
         return self._features.matrix(indices, names)

@@ -25,6 +25,13 @@ class FeatureSource(Protocol):
         """Names of the columns, in order."""
         ...
 
+    def prepare(self, n: int) -> None:
+        """Make ready for the features of so many candidates, which takes a while if they are many.
+
+        No feature depends on it.
+        """
+        ...
+
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at ``indices``, float32 (n, len(names)).
 

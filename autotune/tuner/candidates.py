@@ -62,6 +62,11 @@ class Candidates:
             return None
         return feasible if len(feasible) <= self._settings.whole else None
 
+    def prepare(self) -> None:
+        """Make ready for ranking a large space."""
+        if self.whole() is None:
+            self._ranker.prepare()
+
     def rank(
         self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
     ) -> None:

@@ -19,6 +19,9 @@ class KnobFeatures:
         self._categories = space.categories
         self.names: tuple[str, ...] = tuple(self._named_matrix(np.zeros(0, dtype=np.int64))[0])
 
+    def prepare(self, n: int) -> None:
+        """Do nothing."""
+
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at ``indices``, float32 (n, len(names))."""
         matrix = self._named_matrix(indices)[1]

@@ -129,9 +129,10 @@ class ModelTuner(Tuner):
         self._latest = np.zeros(0, dtype=np.int64)
 
     def prepare(self) -> None:
-        """Work out the features that the trees read, if there are any."""
+        """Work out the features that the trees read, or make ready for it, if there are any."""
         if self._surrogate.trends:
             self._trees.prepare(self._candidates.whole())
+            self._candidates.prepare()
 
     def think(self) -> None:
         """Fit the model to what the latest proposals were made from, for the next ones.

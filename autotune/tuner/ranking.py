@@ -73,6 +73,12 @@ class SpaceRanker:
         self._models: tuple[CostModel, ...] = ()
         self._known = 0
 
+    def prepare(self) -> None:
+        """Find what is feasible, and make ready for its features."""
+        whole = self._whole
+        scored = self._settings.population.scored if whole is None else len(whole)
+        self._features.prepare(scored)
+
     def rank(
         self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
     ) -> None:

@@ -10,7 +10,7 @@ from autotune.ir.column_ops import LIMIT
 from autotune.lowering.feature_kernel import ROWS
 from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.space_features import CHUNK
-from autotune.structure_columns import StructureColumns
+from autotune.structure_columns import MANY, StructureColumns
 from autotune.task import Task
 from features import flatten_rows, itervar_rows
 
@@ -114,6 +114,14 @@ def test_compiled_features_are_those_evaluated_on_arrays(
         places = rng.choice(len(source.names), width, replace=False)
         names = [source.names[place] for place in places]
         assert np.array_equal(features.matrix(indices, names), expected[:, places])
+
+
+def test_what_evaluates_many_candidates_is_compiled_where_that_pays():
+    task, _ = features_of("conv2d_nchw")  # of two structures, alike in size
+    features = TaskFeatures(task)
+    for n, compiled in ((MANY // 2, 0), (2 * MANY, 2)):
+        features.prepare(n)
+        assert sum(s._kernel is not None for s in features._structures.values()) == compiled
 
 
 def test_threads_that_ask_at_once_share_plans_and_get_the_same_numbers(monkeypatch):

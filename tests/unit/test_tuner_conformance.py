@@ -202,6 +202,9 @@ class SumFeature:
     def __init__(self, space: Space) -> None:
         self._space = space
 
+    def prepare(self, n: int) -> None:
+        pass
+
     def matrix(self, indices: np.ndarray, names: object = None) -> np.ndarray:
         return self._space.positions(indices).sum(axis=1, keepdims=True).astype(np.float32)
 

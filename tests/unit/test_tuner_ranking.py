@@ -10,7 +10,7 @@ from autotune.cost_model.xgb import XGBCostModel, XGBSettings
 from autotune.feature import TaskFeatures
 from autotune.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.candidates import CandidateSettings
+from autotune.tuner.candidates import Candidates, CandidateSettings
 from autotune.tuner.model import ModelSettings, ModelTuner
 from autotune.tuner.population import PopulationSettings, evolve
 from autotune.tuner.ranking import RankingSettings, SpaceRanker
@@ -48,8 +48,11 @@ class Columns:
     def __init__(self, space: Space) -> None:
         self._space = space
         self.names = space.column_names
-        self.rows = self.most = 0
+        self.rows = self.most = self.expected = 0
         self.asked: set[str] = set()
+
+    def prepare(self, n: int) -> None:
+        self.expected += n
 
     def matrix(self, indices: np.ndarray, names: Sequence[str] | None = None) -> np.ndarray:
         names = self.names if names is None else names
@@ -110,6 +113,16 @@ def test_scores_do_not_depend_on_parts_nor_on_threads(fitted):
     expected = score(models, features, indices, part_rows=len(indices), threads=1)
     for part_rows, threads in ((1000, 1), (777, 2), (2048, 2)):
         assert np.array_equal(score(models, features, indices, part_rows, threads), expected)
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(1000, 700), (100, 500)])
+def test_features_are_made_ready_for_all_that_will_be_scored(whole: int, expected: int):
+    space = Space(grid_space(30).knobs, [Constraint("few", lambda c: c["k0"] * 30 + c["k1"] < 700)])
+    features = Columns(space)
+    ranking = RankingSettings(whole=whole, population=PopulationSettings(scored=500))
+    for small in (1000, 100):  # up to so many a space is judged without ranking
+        Candidates(space, features, CandidateSettings(whole=small, ranking=ranking)).prepare()
+        assert features.expected == (0 if small == 1000 else expected)
 
 
 def test_the_best_64_are_those_of_predicting_everything(fitted):
