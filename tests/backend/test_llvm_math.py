@@ -197,7 +197,7 @@ def test_any_number_of_lanes_gives_the_same(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", set(VECTOR_FUNCTIONS) - {"pow"})
+@pytest.mark.parametrize("name", sorted(set(VECTOR_FUNCTIONS) - {"pow"}))
 def test_infinities_zeros_and_nan(name: str, dtype: str) -> None:
     x = np.array([NAN, INF, -INF, 0.0, -0.0], dtype)
     expected = {

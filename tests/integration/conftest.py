@@ -1,9 +1,14 @@
-"""A log that several files of tests start from."""
+"""Logs and a task that several files of tests start from."""
 
 from pathlib import Path
 
 import pytest
 from command_line import QUICK, SMALL, Ended, run_process
+
+from autotune.task import Task
+from records import RecordStore
+
+PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +18,14 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     done = run_process(["run", "matmul", *SMALL, "--trials", "4", "--seed", "1", *QUICK], folder)
     assert done.code == 0, done.err
     return folder / "matmul.jsonl", done
+
+
+@pytest.fixture(scope="session")
+def task() -> Task:
+    """A task of 30 configurations in which nothing goes wrong."""
+    return Task.from_reference(PLAIN, {"n": 64})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RecordStore:
+    return RecordStore(tmp_path / "log.jsonl")

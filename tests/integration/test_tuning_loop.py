@@ -1,92 +1,25 @@
 """The tuning loop: what it records, what it resumes from, and what an interruption leaves."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
+from fake_measurer import FakeMeasurer, run
 
 import autotune
 from autotune import te
 from autotune.builder import best_config
 from autotune.errors import UsageError
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.task import Task, code_hash
 from autotune.tuner.base import Observation
 from autotune.tuner.events import End, Finished, Measured, Started
-from autotune.tuner.factory import make_tuner
 from autotune.tuner.grid import GridTuner
-from autotune.tuner.loop import tune
 from autotune.tuner.random import RandomTuner
 from autotune.tuner.trials import Trials
 from records import Record, RecordStore
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
-
-
-@pytest.fixture(scope="module")
-def task():
-    return Task.from_reference(PLAIN, {"n": 64})
-
-
-@pytest.fixture
-def store(tmp_path):
-    return RecordStore(tmp_path / "log.jsonl")
-
-
-class FakeMeasurer:
-    """Costs are 1 + index seconds; some candidates fail; remembers what it was asked.
-
-    `cost` gives other times, in seconds, from index and number of measurements.
-    """
-
-    policy = TimingPolicy()
-
-    def __init__(self, failing=(), interrupt_at=None, cost=lambda index, calls: 1.0 + index):
-        self.failing = failing
-        self.interrupt_at = interrupt_at
-        self.cost = cost
-        self.asked = []
-        self.again = []
-        self.remembered = []
-
-    def remember(self, result):
-        self.remembered.append(result)
-
-    def ceiling(self):
-        return None
-
-    def close(self):
-        pass
-
-    def measure(self, inputs, still_wanted=None):
-        for candidate in inputs:
-            if still_wanted is not None and not still_wanted(candidate):
-                continue
-            index = candidate.config.index
-            if len(self.asked) == self.interrupt_at:
-                raise KeyboardInterrupt
-            self.asked.append(index)
-            if candidate.again:
-                self.again.append(index)
-            if index in self.failing:
-                error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
-                yield candidate, MeasureResult(error=error, code_hash=f"{index:x}")
-            else:
-                costs_s = (self.cost(index, len(self.asked)),)
-                yield candidate, MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
-
-
-def run(task, store, trials, measurer=None, tuner=None, **kwargs):
-    measurer = measurer or FakeMeasurer()
-    return tune(
-        task, measurer, tuner or GridTuner(task.space, 0), store, trials, seed=0, **kwargs
-    ), measurer
 
 
 def test_every_measurement_is_a_record_with_all_that_it_depends_on(task, store):
@@ -256,17 +189,6 @@ class Later(FakeMeasurer):
             yield candidate, result
 
 
-def test_two_runs_at_once_on_one_log_repeat_nothing(store, tmp_path, monkeypatch):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
-    with start(store) as first, start(store) as second:
-        said = [process.communicate() for process in (first, second)]
-        assert (first.returncode, second.returncode) == (0, 0), said
-    records = store.load()
-    assert 24 <= len(records) <= 25
-    assert len({record.index for record in records}) == len(records)
-    assert sum(int(out) for out, _ in said) == len(records)
-
-
 def test_a_record_is_found_by_its_values_even_if_its_index_has_moved(task, store):
     run(task, store, 1)
     (record,) = store.load()
@@ -373,80 +295,6 @@ def test_what_a_tuner_raises_when_it_thinks_ends_the_run(task, store):
     assert store.load() == []
 
 
-def test_a_proposed_default_is_the_baseline_and_is_not_measured_again(task, store):
-    tuner = make_tuner("model", task.space, 0)
-    summary, measurer = run(task, store, 3, tuner=tuner)
-    assert measurer.asked.count(task.default_index) == 1
-    assert summary.default_cost_s == 1.0 + task.default_index
-
-
-def test_the_default_is_measured_first_whatever_the_tuner_proposes(task, store):
-    default = task.default_index
-    others = [i for i in range(4) if i != default][:2]
-
-    class Fixed(GridTuner):
-        def _propose(self, n):
-            return [i for i in others if i not in self._seen][:n]
-
-    tuner = Fixed(task.space, 0)
-    summary, measurer = run(task, store, 3, tuner=tuner)
-    assert measurer.asked[:3] == [default, *others]
-    assert summary.default_cost_s == 1.0 + default
-    assert [o.index for o in tuner.observations] == [default, *others]
-    (one, _) = run(task, RecordStore(store.path.with_name("x")), 1, tuner=Fixed(task.space, 0))
-    assert one.default_cost_s == one.best.cost_s == 1.0 + default
-
-
-def test_a_resumed_run_compares_with_the_default_of_the_log(task, store):
-    first, _ = run(task, store, 4, FakeMeasurer(), RandomTuner(task.space, 0))
-    events = []
-    again, measurer = run(task, store, 4, on_event=events.append)
-    assert measurer.asked == []
-    assert again.default_costs_s == first.default_costs_s == (1.0 + task.default_index,)
-    assert events[0].default_cost_s == again.default_cost_s
-
-
-def test_the_best_and_the_default_are_measured_once_more_side_by_side(task, store):
-    class Backwards(GridTuner):
-        def _propose(self, n):
-            return [i for i in (3, 2, 1) if i not in self._seen][:n]
-
-    default = task.default_index
-    base = {default: 9.0, 1: 1.0, 2: 3.0, 3: 5.0}
-    measurer = FakeMeasurer(cost=lambda index, calls: base[index] + calls)
-    summary, _ = run(task, store, 4, measurer, Backwards(task.space, 0))
-    assert measurer.asked == [default, 3, 2, 1, default, 1, 1, default]
-    assert measurer.again == [default, 1, 1, default]
-    assert summary.best.cost_s == 1.0 + 4
-    assert summary.default_costs_s == (9.0 + 5, 9.0 + 8)
-    assert summary.best_costs_s == (1.0 + 6, 1.0 + 7)
-    assert len(store.load()) == 4
-
-
-def test_what_fails_when_measured_once_more_leaves_the_first_times_and_a_warning(
-    task, store, caplog
-):
-    class FailsLater(FakeMeasurer):
-        def measure(self, inputs, still_wanted=None):
-            for candidate, result in super().measure(inputs, still_wanted):
-                error = MeasureError(MeasureErrorNo.WRONG_ANSWER, "check", "wrong")
-                yield candidate, MeasureResult(error=error) if candidate.again else result
-
-    measurer = FailsLater(cost=lambda index, calls: 10.0 - index)
-    summary, _ = run(task, store, 3, measurer)
-    assert summary.default_costs_s == (10.0,)
-    assert summary.best_costs_s is None
-    (message,) = caplog.messages
-    assert message == "plain(n=64): what worked before has failed when measured again: wrong"
-
-
-def test_a_best_that_is_the_default_is_not_measured_again(task, store):
-    summary, measurer = run(task, store, 3)
-    assert task.default_index == summary.best.index
-    assert len(measurer.asked) == 3
-    assert summary.best_costs_s is None
-
-
 def test_a_space_without_a_feasible_configuration_ends_the_run_at_once(store, tmp_path):
     source = tmp_path / "infeasible.py"
     source.write_text(
@@ -497,65 +345,6 @@ def test_the_summary_names_the_best_and_the_failures(task, store):
 def test_senseless_numbers_are_refused(task, store, trials, batch):
     with pytest.raises(UsageError, match="trials must be >= 0 and batch >= 1"):
         run(task, store, trials, batch=batch)
-
-
-RUN = """
-import sys
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.policy import TimingPolicy
-from autotune.task import Task
-from autotune.tuner.factory import make_tuner
-from autotune.tuner.loop import tune
-from records import RecordStore
-
-plain, log = sys.argv[1:]
-policy = TimingPolicy(repeats=3, min_repeat_ms=10)
-task = Task.from_reference(plain, {})
-with LocalMeasurer(plain, {}, "llvm", policy) as measurer:
-    tuner = make_tuner("random", task.space, 1)
-    print(tune(task, measurer, tuner, RecordStore(log), 24, seed=1).measured)
-"""
-
-
-def start(store):
-    words = [sys.executable, "-c", RUN, PLAIN, str(store.path)]
-    return subprocess.Popen(words, start_new_session=True, stdout=-1, stderr=-1, text=True)
-
-
-def wait_for_lines(store, count):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if store.path.exists() and store.path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.005)
-    raise AssertionError("the run did not get that far")
-
-
-def wait_until_gone(processes):
-    _, alive = psutil.wait_procs(processes, timeout=5)
-    assert not alive
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill-9", "ctrl-c"])
-def test_a_run_killed_in_the_middle_is_completed_by_the_same_command(
-    store, how, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
-    with start(store) as first:
-        wait_for_lines(store, 6)  # the last line may be taken back: it is not synced yet
-        processes = psutil.Process(first.pid).children(recursive=True)
-        assert {p.name() for p in processes} >= {"autotune:build", "autotune:run"}
-        os.killpg(first.pid, how)
-        first.communicate()
-    wait_until_gone(processes)
-    kept = len(store.load())
-    assert 5 <= kept < 24
-    with start(store) as second:
-        out, err = second.communicate()
-    assert (out, second.returncode) == (f"{24 - kept}\n", 0), err
-    records = store.load()
-    assert len(records) == len({record.index for record in records}) == 24
-    assert all(record.ok for record in records)
 
 
 REFUSING = """

@@ -1,0 +1,59 @@
+"""A measurer that measures nothing, for tests of what is made of measurements."""
+
+from __future__ import annotations
+
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.tuner.grid import GridTuner
+from autotune.tuner.loop import tune
+
+
+class FakeMeasurer:
+    """Costs are 1 + index seconds; some candidates fail; remembers what it was asked.
+
+    `cost` gives other times, in seconds, from index and number of measurements.
+    """
+
+    policy = TimingPolicy()
+
+    def __init__(self, failing=(), interrupt_at=None, cost=lambda index, calls: 1.0 + index):
+        self.failing = failing
+        self.interrupt_at = interrupt_at
+        self.cost = cost
+        self.asked = []
+        self.again = []
+        self.remembered = []
+
+    def remember(self, result):
+        self.remembered.append(result)
+
+    def ceiling(self):
+        return None
+
+    def close(self):
+        pass
+
+    def measure(self, inputs, still_wanted=None):
+        for candidate in inputs:
+            if still_wanted is not None and not still_wanted(candidate):
+                continue
+            index = candidate.config.index
+            if len(self.asked) == self.interrupt_at:
+                raise KeyboardInterrupt
+            self.asked.append(index)
+            if candidate.again:
+                self.again.append(index)
+            if index in self.failing:
+                error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
+                yield candidate, MeasureResult(error=error, code_hash=f"{index:x}")
+            else:
+                costs_s = (self.cost(index, len(self.asked)),)
+                yield candidate, MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
+
+
+def run(task, store, trials, measurer=None, tuner=None, **kwargs):
+    """Tune, by default from the first index on; return the summary and the measurer."""
+    measurer = measurer or FakeMeasurer()
+    return tune(
+        task, measurer, tuner or GridTuner(task.space, 0), store, trials, seed=0, **kwargs
+    ), measurer
