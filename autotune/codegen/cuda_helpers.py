@@ -37,6 +37,13 @@ template <typename T>
 __device__ T minimum(T a, T b) {
   return a < b || a != a ? a : b;
 }
+#if __CUDA_ARCH__ >= 800
+__device__ float minimum(float a, float b) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+#endif
 """,
     "maximum": """
 // The larger one, or a NaN if there is one.
@@ -44,6 +51,13 @@ template <typename T>
 __device__ T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
+#if __CUDA_ARCH__ >= 800
+__device__ float maximum(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+#endif
 """,
     "sigmoid": """
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

@@ -60,9 +60,9 @@ def broadcast_add(
     most = cfg.target.max_num_threads
     # The first value of a knob is its default.
     schedule = cfg.define_knob("schedule", ["alternate", "continuous"])
-    nt = cfg.define_knob("nt", [64, 32, 128, 256, 512, 1024, 2048])
-    nb = cfg.define_knob("nb", [256, 32, 64, 128, 512, 1024, 2048, 4096, 8192, 16384])
-    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype))
+    nt = cfg.define_knob("nt", [256, 32, 64, 128, 512, 1024, 2048])
+    nb = cfg.define_knob("nb", [4096, 32, 64, 128, 256, 512, 1024, 2048, 8192, 16384])
+    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
     cfg.add_constraint(nt <= most, f"nt is at most {most}, the threads a block can have")
     cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
 

@@ -56,9 +56,9 @@ def reduce(
     if how not in _REDUCERS:
         raise UsageError(f"reduce: how must be one of {', '.join(_REDUCERS)}, got {how!r}")
     # The first value of a knob is its default.
-    threads = cfg.define_knob("threads", [128, 8, 16, 32, 64, 256, 512, 1024])
+    threads = cfg.define_knob("threads", [256, 8, 16, 32, 64, 128, 512, 1024])
     rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
-    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype))
+    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
     cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
 
     A = te.placeholder((m, n), dtype, name="A")

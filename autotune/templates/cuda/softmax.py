@@ -27,15 +27,15 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     keep
         Whether rows are kept in shared memory, so that they are loaded once.
     lanes
-        Elements of the result that a thread stores together; also loads, if rows are kept.
+        Elements that a thread loads and stores together.
     """
     check_arguments("softmax", dtype, dtypes.FLOATS, m=m, n=n)
     wide = dtypes.accumulator(dtype)
     # The first value of a knob is its default.
-    threads = cfg.define_knob("threads", [128, 8, 16, 32, 64, 256, 512, 1024])
+    threads = cfg.define_knob("threads", [256, 8, 16, 32, 64, 128, 512, 1024])
     rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
-    keep = cfg.define_knob("keep", [False, True])
-    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype))
+    keep = cfg.define_knob("keep", [True, False])
+    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
     cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
 
     X = te.placeholder((m, n), dtype, name="X")
@@ -46,18 +46,30 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
         return te.exp(X[i, j].astype(wide) - largest[i])
 
     total = te.compute((m,), lambda i: te.sum(exp(i, r), axis=r), name="S")
-    Y = te.compute((m, n), lambda i, j: (exp(i, j) / total[i]).astype(dtype), name="Y")
+    # One division for a row: the elements are multiplied.
+    share = te.compute((m,), lambda i: te.const(1, wide) / total[i], name="R")
+    Y = te.compute((m, n), lambda i, j: (exp(i, j) * share[i]).astype(dtype), name="Y")
 
     s = te.create_schedule(Y.op)
     kept = s.cache_read(X, "shared", [largest, total, Y]) if keep else None
+    source = X if kept is None else kept
     i, j = Y.op.axis
     block, ty = s[Y].split(i, factor=rows)
     bind(s[Y], {"blockIdx.x": block, "threadIdx.y": ty})
     for reduction, axis in ((largest, k), (total, r)):
+        loaded = s.cache_read(source, "local", [reduction]) if lanes > 1 else None
         s[reduction].set_scope("shared")
         s[reduction].compute_at(s[Y], block)
-        _, tx = s[reduction].split(axis, factor=threads)
+        step, vector = s[reduction].split(axis, factor=lanes)
+        step, tx = s[reduction].split(step, factor=threads)
+        s[reduction].reorder(tx, step, vector)
         bind(s[reduction], {"threadIdx.y": reduction.op.axis[0], "threadIdx.x": tx})
+        if loaded is not None:
+            s[loaded].compute_at(s[reduction], step)
+            s[loaded].vectorize(loaded.op.axis[1])
+    s[share].set_scope("shared")
+    s[share].compute_at(s[Y], block)
+    bind(s[share], {"threadIdx.y": share.op.axis[0]})
     if kept is not None:
         s[kept].compute_at(s[Y], block)
         bind(s[kept], {"threadIdx.y": kept.op.axis[0]})

@@ -31,9 +31,9 @@ def transpose(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, 
     """
     check_arguments("transpose", dtype, dtypes.NUMBERS, m=m, n=n)
     # The first value of a knob is its default.
-    tile = cfg.define_knob("tile", [32, 8, 16, 64, 128])
-    threads = cfg.define_knob("threads", [8, 1, 2, 4, 16, 32])
-    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype))
+    tile = cfg.define_knob("tile", [64, 8, 16, 32, 128])
+    threads = cfg.define_knob("threads", [16, 1, 2, 4, 8, 32])
+    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
     pad = cfg.define_knob("pad", [1, 0, 2, 4])
     cfg.add_constraint(threads <= tile, "no more rows of threads than a tile has rows")
     cfg.add_constraint(

@@ -7,6 +7,13 @@ template <typename T>
 __device__ T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
+#if __CUDA_ARCH__ >= 800
+__device__ float maximum(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(32) softmax_kernel(
     const float* __restrict__ A,
