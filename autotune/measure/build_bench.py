@@ -63,7 +63,6 @@ class BuildBench:
             program.reduction_length(),
             program.accumulator(),
             str(task.target),
-            program.is_matmul(),
         )
         if task.reference is not None or program.work() > LARGEST_UNSCHEDULED:
             return subject, None

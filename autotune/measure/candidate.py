@@ -59,16 +59,12 @@ class Subject:
         Type that they are accumulated in, if there are any and it is a float.
     target : str
         What candidates are compiled for.
-    is_matmul : bool
-        Whether it is the product of two matrices, inputs in this order, which vendors' libraries
-        have.
     """
 
     signature: Signature
     reduction_length: int = 1
     accumulator: str | None = None
     target: str = "llvm"
-    is_matmul: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the subject as JSON data."""
@@ -77,20 +73,13 @@ class Subject:
             "reduction_length": self.reduction_length,
             "accumulator": self.accumulator,
             "target": self.target,
-            "is_matmul": self.is_matmul,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subject:
         """Rebuild a subject from what `to_json` returned."""
         signature = Signature.from_json(data["signature"])
-        return cls(
-            signature,
-            data["reduction_length"],
-            data["accumulator"],
-            data["target"],
-            data["is_matmul"],
-        )
+        return cls(signature, data["reduction_length"], data["accumulator"], data["target"])
 
 
 Code = Binary | GpuProgram

@@ -49,7 +49,7 @@ class NurseryProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
                 start_new_session=True,
-                env=_environment(),
+                env=own_environment(),
             )
         except BaseException:
             self._close_files()
@@ -141,7 +141,7 @@ class NurseryProcess:
         self._log.close()
 
 
-def _environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
     """Return an environment in which this very package is found, installed or not."""
     environment = dict(os.environ)
     root = Path(__file__).resolve().parents[2]

@@ -114,23 +114,6 @@ class Program:
             for body in op.body
         )
 
-    def is_matmul(self) -> bool:
-        """Whether it is the product of two matrices, the inputs in this order, and nothing else."""
-        operations = self.operations()
-        if len(operations) != 1 or len(self.tensors) != 3 or len(operations[0].body) != 1:
-            return False
-        op, body = operations[0], _without_casts(operations[0].body[0])
-        if not isinstance(body, ir.Reduce) or body.combiner.name != "sum" or len(op.axis) != 2:
-            return False
-        product = _without_casts(body.sources[0])
-        if not isinstance(product, ir.Binary) or product.op != "*" or len(op.reduce_axis) != 1:
-            return False
-        (i, j), k = (axis.var for axis in op.axis), op.reduce_axis[0].var
-        a, b, _ = self.tensors
-        left, right = (_without_casts(factor) for factor in (product.a, product.b))
-        first, second = ir.Read(a, (i, k)), ir.Read(b, (k, j))
-        return (left is first and right is second) or (left is second and right is first)
-
     def compiled(self, target: Target) -> Binary:
         """Return the program, unscheduled: inputs, then outputs, which it writes."""
         outputs = [t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)]
@@ -197,9 +180,3 @@ def _computed_from(node: ir.Expr) -> Sequence[ir.Expr]:
         case ir.Call(name="if_then_else", children=(_, *values)):
             return values
     return node.children
-
-
-def _without_casts(expr: ir.Expr) -> ir.Expr:
-    while isinstance(expr, ir.Cast):
-        expr = expr.a
-    return expr

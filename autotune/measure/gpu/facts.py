@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from autotune.errors import AutotuneError, TargetError, told
+from autotune.measure.nursery import own_environment
 from autotune.target import Target
 
 TIMEOUT_S = 120.0
@@ -50,13 +50,12 @@ def gpu_facts(target: Target) -> dict[str, Any]:
 def _asked(target: str) -> dict[str, Any]:
     """Return what the child says; its end, if it says nothing."""
     words = [sys.executable, "-P", "-m", "autotune.measure.gpu.facts", target]
-    paths = os.pathsep.join(filter(None, map(os.path.abspath, filter(None, sys.path))))
     try:
         done = subprocess.run(
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env={**os.environ, "PYTHONPATH": paths},
+            env=own_environment(),
             timeout=TIMEOUT_S,
             check=False,
         )

@@ -43,6 +43,7 @@ class Machine:
         self.error: str | None = None
         self.hangs = False
         self.writes = 0
+        self._slow = False
         self._user: int | None = None
         self._context = False
 
@@ -81,6 +82,10 @@ class Machine:
             raise CUDADriverError(
                 "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch"
             )
+        elif fault == "slow":
+            if not self._slow:
+                time.sleep(0.6)
+            self._slow = True
         elif fault:
             self.error = _ERRORS[fault]
 
