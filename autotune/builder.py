@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
+from autotune.runtime.arrays import is_contiguous
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
@@ -44,12 +46,16 @@ def lower(
     tensors : sequence of Tensor
         Parameters: inputs, then outputs.
     simple_mode : bool
-        Stop after simplification, so that the listing shows the schedule's own loops; otherwise
-        vector statements are explicit and guards stand outside the loops they hold for.
+        Stop after simplification, so that the listing shows the schedule's own loops, and strides
+        for arrays with sizes from `te.var`; otherwise these are contiguous, vector statements are
+        explicit and guards stand outside the loops they hold for.
     name : str
         Name of the function.
     """
-    analysed = analyse(lower_schedule(schedule, _tensors("lower", tensors), _named("lower", name)))
+    given = _tensors("lower", tensors)
+    analysed = analyse(
+        lower_schedule(schedule, given, _named("lower", name), strided=simple_mode)
+    )
     return listing(analysed) if simple_mode else finalise(analysed)
 
 
@@ -75,8 +81,10 @@ class BuiltFunction:
         workload: Workload | None = None,
         config: Config | None = None,
         record: Record | None = None,
+        strided: Callable[[], Function] | None = None,
     ) -> None:
         self._compiled = _compiled(function, target)
+        self._strided = strided
         self.function = function
         self.target = target
         self.workload = workload
@@ -94,20 +102,34 @@ class BuiltFunction:
         Arrays are NumPy's or offer their memory through ``__array_interface__`` or DLPack, and
         are never copied. A function for GPUs takes arrays of a GPU, and is not waited for.
 
+        Arrays are C-contiguous; those with sizes from `te.var` may lie otherwise. The first call
+        with such compiles a version that takes strides.
+
         Raises
         ------
         ArgumentError
             If an array does not have the dtype, shape, layout or access that is needed, or an
             output overlaps another argument.
         """
-        self._compiled(*arrays)
+        self._version(arrays)(*arrays)
+
+    def _version(self, arrays: Sequence[Any]) -> CompiledFunction | GPUFunction:
+        """Return the code for contiguous arrays, or that for any if there is one and need be."""
+        if self._strided is None or all(map(is_contiguous, arrays)):
+            return self._compiled
+        return self._for_any_strides
+
+    @cached_property
+    def _for_any_strides(self) -> CompiledFunction | GPUFunction:
+        assert self._strided is not None
+        return _compiled(self._strided(), self.target)
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
 
         The arrays must not be resized while the result is in use.
         """
-        return self._compiled.bind(*arrays)
+        return self._version(arrays).bind(*arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a shared library, and beside it its C header, for programs without a compiler.
@@ -206,7 +228,10 @@ def build(
         if records is not None:
             raise UsageError("build: records are for templates; a schedule is built as it is")
         tensors = _tensors("build", arguments)
-        return BuiltFunction(_final(what, tensors, target, name or "main"), target)
+        final = partial(_final, what, tensors, target, name or "main")
+        function = final()
+        strided = partial(final, strided=True) if function.sizes else None
+        return BuiltFunction(function, target, strided=strided)
     if not isinstance(what, str):
         raise UsageError(
             f"build: expected a schedule or the name of a template, got {type(what).__name__}"
@@ -218,9 +243,11 @@ def build(
     return build_task(Task.from_reference(what, arguments, target), _loaded(records), name)
 
 
-def _final(schedule: Schedule, tensors: Sequence[Tensor], target: Target, name: str) -> Function:
+def _final(
+    schedule: Schedule, tensors: Sequence[Tensor], target: Target, name: str, strided: bool = False
+) -> Function:
     """Return the final form of a schedule; a GPU refuses what no launch may ask for."""
-    lowered = lower_schedule(schedule, tensors, name)
+    lowered = lower_schedule(schedule, tensors, name, strided=strided)
     if target.gpu is not None:
         rules = target_rules(lowered, target)
         lowered = lowered.with_attrs(requirements=(*lowered.attrs["requirements"], *rules))

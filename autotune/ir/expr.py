@@ -483,13 +483,22 @@ class Buffer:
         Extents, row-major.
     scope : str
         "global", "shared" or "local".
+    strides : tuple of SizeVar or None
+        Of a parameter whose dimensions lie as each call says: by how many elements. Elsewhere
+        indices say how they lie, row-major if nothing else was asked for.
     """
 
-    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape")
+    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
 
     def __init__(
-        self, name: str, dtype: str, shape: tuple[Expr, ...], scope: str = "global"
+        self,
+        name: str,
+        dtype: str,
+        shape: tuple[Expr, ...],
+        scope: str = "global",
+        strides: tuple[SizeVar, ...] | None = None,
     ) -> None:
+        self.strides = strides
         self.name = name
         self.dtype = dtypes.check(dtype)
         self.shape = shape

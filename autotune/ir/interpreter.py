@@ -18,6 +18,7 @@ Backends and schedule primitives are tested against it. Meaning, where it could 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Expr, Load, SizeVar, Var
+from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
 from autotune.ir.function_source import FunctionSource
 from autotune.ir.python_source import PythonSource
 from autotune.ir.stmt import Function
@@ -152,6 +153,7 @@ def _bind_sizes(
         for dim, extent in zip(buffer.shape, array.shape, strict=True):
             if isinstance(dim, SizeVar):
                 known.setdefault(dim, extent)
+        known.update(_row_major(buffer, array.shape))
     for var in function.sizes:
         if var not in known:
             raise IRError(f"size {var.name!r} of {function.name!r} is in no array's shape: give it")
@@ -162,6 +164,14 @@ def _bind_sizes(
                 f"array for {buffer.name!r}: expected shape {expected}, not {array.shape}"
             )
     return {var.id: int(known[var]) for var in function.sizes}
+
+
+def _row_major(buffer: Buffer, shape: tuple[int, ...]) -> dict[Any, int]:
+    """Strides of an array whose strides are arguments: elements are listed row by row here."""
+    return {
+        stride: math.prod(shape[position + 1 :])
+        for position, stride in enumerate(buffer.strides or ())
+    }
 
 
 def _to_list(array: npt.NDArray[Any]) -> list[Any]:

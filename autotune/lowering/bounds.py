@@ -187,7 +187,7 @@ class Bounds:
         A size known only at run time does not shorten a region whose extent is known before:
         guards keep to the tensor, and a local array keeps a constant length.
         """
-        if extent is size or (_is_sized(size) and not _is_sized(extent)):
+        if extent is size or (is_sized(size) and not is_sized(extent)):
             return extent
         return binary("min", extent, size)
 
@@ -230,7 +230,7 @@ class Bounds:
         return relaxed
 
 
-def _is_sized(extent: Expr) -> bool:
+def is_sized(extent: Expr) -> bool:
     """Whether an extent is known only when the function is called."""
     return any(isinstance(var, SizeVar) for var in free_vars(extent))
 
@@ -238,7 +238,7 @@ def _is_sized(extent: Expr) -> bool:
 def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
     """Return the extent of a region, which an empty loop of its reader makes negative."""
     empty = isinstance(extent, Const) and extent.value < 0
-    if empty or (_is_sized(extent) and simplifier.bounds(extent)[0] < 0):
+    if empty or (is_sized(extent) and simplifier.bounds(extent)[0] < 0):
         return binary("max", extent, const(0, extent.dtype))
     return extent
 

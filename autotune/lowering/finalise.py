@@ -39,7 +39,9 @@ def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Func
     if message:
         raise InstantiationError(message)
     body = simplifier.stmt(function.body)
-    attrs = {**function.attrs, "knobs": {knob.name: value for knob, value in values.items()}}
+    least = tuple((simplifier.expr(e), n) for e, n in function.attrs.get("at_least", ()))
+    named = {knob.name: value for knob, value in values.items()}
+    attrs = {**function.attrs, "knobs": named, "at_least": least}
     return Function(function.name, function.params, function.outputs, body, function.sizes, attrs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Const, Expr, Load, Read
+from autotune.ir.expr import Buffer, Const, Expr, Load, Read, SizeVar
 from autotune.ir.itervar import IterVar
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
@@ -13,7 +13,7 @@ from autotune.ir.poly import split_multiple, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
 from autotune.ir.visitor import Rewriter
-from autotune.lowering.bounds import Bounds
+from autotune.lowering.bounds import Bounds, is_sized
 from autotune.lowering.placement import storage_scope
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -32,6 +32,8 @@ class Layout:
         Those of the function.
     unique : bool
         Whether buffers of tensors that are named alike get names of their own.
+    strided : bool
+        Whether parameters with sizes that only a call knows lie as the call says.
 
     Attributes
     ----------
@@ -49,9 +51,11 @@ class Layout:
         bounds: Bounds,
         parameters: Sequence[Tensor],
         unique: bool = True,
+        strided: bool = False,
     ) -> None:
         self.schedule = schedule
         self._unique = unique
+        self._strided = strided
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
         self.whole: set[Tensor] = set()
@@ -142,6 +146,11 @@ class Layout:
         self._strides[tensor] = strides
         scope = "global" if stage is None else storage_scope(stage)
         name = self.unused(tensor.name)
+        if stage is None and self._strided and any(map(is_sized, tensor.extents)):
+            given = tuple(SizeVar("stride") for _ in strides)
+            self._strides[tensor] = list(given)
+            self.buffers[tensor] = Buffer(name, tensor.dtype, shape, scope, given)
+            return
         stored = (stride,) if alignments else shape
         if stage is not None and stage.cell is not None:  # the dimension of the steps shows nothing
             stored = tuple(e for e in stored if not _is_one(e)) or (const(1),)

@@ -29,7 +29,7 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.visitor import Rewriter, free_vars, recursive, substitute
 from autotune.lowering.axis_guards import below, guarded, stage_guards
-from autotune.lowering.bounds import Bounds
+from autotune.lowering.bounds import Bounds, is_sized
 from autotune.lowering.double_buffer import double_buffer
 from autotune.lowering.layout import Layout
 from autotune.lowering.placement import loop_path
@@ -51,6 +51,7 @@ def lower_schedule(
     name: str = "main",
     *,
     for_autotvm08: bool = False,
+    strided: bool = False,
 ) -> Function:
     """Return the loops of a schedule, knobs still symbolic.
 
@@ -66,6 +67,10 @@ def lower_schedule(
         Return the loops that AutoTVM v0.8 reads features from, which compute nothing: reductions
         do not set their accumulators first, buffers are named as their tensors, which may be
         alike, and nothing is computed ahead.
+    strided : bool
+        Let arrays with sizes that only a call knows lie as the call says, by strides that it
+        gives: a listing shows them, and arrays that are not contiguous need them. Otherwise they
+        are row-major.
     """
     if not isinstance(schedule, Schedule):
         raise LoweringError(
@@ -76,12 +81,17 @@ def lower_schedule(
             f"lower: expected a list of tensors, got {tensors!r}; give inputs, then outputs, as in "
             "[A, B]"
         )
-    return _Lowering(schedule, tensors, name, for_autotvm08).function()
+    return _Lowering(schedule, tensors, name, for_autotvm08, strided).function()
 
 
 class _Lowering:
     def __init__(
-        self, schedule: Schedule, tensors: Sequence[Tensor], name: str, for_autotvm08: bool
+        self,
+        schedule: Schedule,
+        tensors: Sequence[Tensor],
+        name: str,
+        for_autotvm08: bool,
+        strided: bool,
     ) -> None:
         self.schedule = schedule
         self.for_autotvm08 = for_autotvm08
@@ -90,7 +100,7 @@ class _Lowering:
         self.name = name
         self.bounds = Bounds(schedule, for_autotvm08)
         self.stages = list(self.bounds.bodies)
-        self.layout = Layout(schedule, self.bounds, tensors, unique=not for_autotvm08)
+        self.layout = Layout(schedule, self.bounds, tensors, not for_autotvm08, strided)
         self.buffers = self.layout.buffers
         self.unrolling: dict[Var, Mapping[str, Expr]] = {}
         self.requirements: list[tuple[Expr, str]] = []
@@ -118,6 +128,11 @@ class _Lowering:
                 for tensor in stage.outputs
             ),
             "unrolling": self.unrolling,
+            "at_least": tuple(
+                (op.update[0].extents[0], op.first)
+                for op in (stage.op for stage in self.stages)
+                if isinstance(op, ScanOp) and is_sized(op.update[0].extents[0])
+            ),
             "states": {
                 buffer.name: buffer not in self.layout.mixed
                 for stage in self.stages
@@ -433,6 +448,8 @@ def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
             for var in free_vars(extent):
                 if isinstance(var, SizeVar):
                     found.setdefault(var)
+    for buffer in params:
+        found.update(dict.fromkeys(buffer.strides or ()))
     return tuple(found)
 
 

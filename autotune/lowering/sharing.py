@@ -110,10 +110,12 @@ def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | 
 
 def _row_and_column(access: Access) -> tuple[Poly, Expr]:
     """Return the step of an access to an array with steps, and its index within the step."""
-    length: Expr = const(1)
-    for extent in access.buffer.shape[1:]:
-        length = binary("*", length, extent)
-    index = access.index
+    strides: list[Expr] = [const(1)]
+    for extent in reversed(access.buffer.shape[1:]):
+        strides.insert(0, binary("*", strides[0], extent))
+    length, index = strides[0], access.index
+    if access.buffer.strides is not None:  # different elements are apart however they lie
+        index = substitute(index, dict(zip(access.buffer.strides, strides, strict=True)))
     base = index.base if isinstance(index, Ramp) else index
     row, rest = split_multiple(to_poly(base), to_poly(length))
     column = to_expr(rest, base.dtype)

@@ -23,11 +23,13 @@ class _Rule(NamedTuple):
     itemsize: int
     shape: tuple[int, ...] | None
     is_output: bool
+    strided: bool
 
     @classmethod
     def of(cls, param: Parameter) -> _Rule:
         dtype = np.dtype(dtypes.numpy_dtype(param.dtype))
-        return cls(dtype, dtype.itemsize, param.fixed, param.is_output)
+        strided = param.strides is not None
+        return cls(dtype, dtype.itemsize, param.fixed, param.is_output, strided)
 
 
 class ArgumentChecker:
@@ -36,9 +38,9 @@ class ArgumentChecker:
     Parameters
     ----------
     signature : Signature
-        Whose parameters the arrays are: inputs, then outputs, C-contiguous, none of them
-        overlapping an output. An output may not be one of the inputs either: the compiled code
-        relies on it.
+        Whose parameters the arrays are: inputs, then outputs, C-contiguous unless it says
+        otherwise, none of them overlapping an output. An output may not be one of the inputs
+        either: the compiled code relies on it.
 
     Raises
     ------
@@ -60,13 +62,14 @@ class ArgumentChecker:
             for dim, extent in enumerate(param.shape):
                 if isinstance(extent, str):
                     places.setdefault(extent, (number, dim))
+        strides = {name for p in self.signature.parameters for name in p.strides or ()}
         for size in self.signature.sizes:
-            if size not in places:
+            if size not in places and size not in strides:
                 raise CodegenError(
                     f"size {size} of {self.signature.name} is not the extent of any array: "
                     "no call could determine it; give one of them a dimension of that size"
                 )
-        return {size: places[size] for size in self.signature.sizes}
+        return {size: places[size] for size in self.signature.sizes if size in places}
 
     def arrays(self, given: Sequence[object]) -> Sequence[Array]:
         """Return the arguments as NumPy arrays on the same memory.
@@ -105,19 +108,21 @@ class ArgumentChecker:
         """
         values: list[int] = []
         spans: list[tuple[int, int]] = []
-        for array, (dtype, itemsize, fixed, is_output) in zip(arrays, self._rules, strict=True):
+        for array, rule in zip(arrays, self._rules, strict=True):
+            dtype, itemsize, fixed, is_output, strided = rule
             flags = array.flags
             address: int = array.__array_interface__["data"][0]
             if (
                 array.dtype != dtype
                 or (fixed is not None and array.shape != fixed)
-                or not flags.c_contiguous
+                or (not flags.c_contiguous and not (strided and _lies_well(array, rule)))
                 or address % itemsize
                 or (is_output and not flags.writeable)
             ):
                 raise self._mistake(len(values), array)
             values.append(address)
-            spans.append((address, address + array.nbytes))
+            end = address + (_reach(array, itemsize) if strided else array.nbytes)
+            spans.append((address, end))
         self._check_overlap(spans)
         if self._has_sizes:
             values += self._solve(arrays)
@@ -125,14 +130,20 @@ class ArgumentChecker:
 
     def _mistake(self, number: int, array: Array) -> ArgumentError:
         """Say what is wrong with an array, the most telling first."""
-        dtype, itemsize, fixed, is_output = self._rules[number]
+        dtype, itemsize, fixed, is_output, strided = self._rules[number]
         if array.dtype != dtype:
             expected, got = f"must have dtype {dtype}", _dtype_text(array.dtype)
             convert = f"convert it with .astype({dtype.name!r})"
             remedy = f"allocate it with dtype={dtype.name!r}" if is_output else convert
         elif fixed is not None and array.shape != fixed:
             return self._shape_error(number, fixed, array.shape)
-        elif not array.flags.c_contiguous:
+        elif strided and not _lies_well(array, self._rules[number]):
+            expected = f"must have strides of 0, {itemsize}, {2 * itemsize}, ... bytes"
+            if is_output:
+                expected += " that no two elements share"
+            got = f"strides {array.strides}"
+            remedy = "numpy.ascontiguousarray makes a copy that has such"
+        elif not strided and not array.flags.c_contiguous:
             strides = _contiguous_strides(array.shape, itemsize)
             expected, got = f"must be C-contiguous, with strides {strides}", str(array.strides)
             copy = "numpy.ascontiguousarray makes a copy that is"
@@ -175,7 +186,17 @@ class ArgumentChecker:
                 expected = tuple(extent_value(extent, known) for extent in param.shape)
                 if arrays[number].shape != expected:
                     raise self._shape_error(number, expected, arrays[number].shape, known)
-        return list(known.values())
+        for extent, least in self.signature.at_least:
+            if (steps := extent_value(extent, known)) < least:
+                raise ArgumentError(
+                    f"{self.signature.name}: a scan of {extent_text(extent)} steps begins with "
+                    f"{least}, got {extent_text(extent)} = {steps}: pass arrays with as many"
+                )
+        for array, param, rule in zip(arrays, parameters, self._rules, strict=True):
+            if param.strides is not None:
+                for name, extent, stride in zip(param.strides, *_layout(array), strict=True):
+                    known[name] = stride // rule.itemsize if extent > 1 else 0
+        return [known[size] for size in self.signature.sizes]
 
     def _shape_error(
         self,
@@ -204,6 +225,45 @@ class ArgumentChecker:
 
     def _error(self, number: int, expected: str, got: str, remedy: str) -> ArgumentError:
         return ArgumentError(f"{self._label(number)}, {expected}, got {got}: {remedy}")
+
+
+def is_contiguous(array: object) -> bool:
+    """Whether an array is C-contiguous, as far as it tells."""
+    if isinstance(array, np.ndarray):
+        return bool(array.flags.c_contiguous)
+    for protocol in ("__cuda_array_interface__", "__array_interface__"):
+        interface = getattr(array, protocol, None)
+        if interface is not None:
+            strides, itemsize = interface.get("strides"), int(interface["typestr"][2:])
+            contiguous = _contiguous_strides(interface["shape"], itemsize)
+            return strides is None or tuple(strides) == contiguous
+    tells = getattr(array, "is_contiguous", None)  # as PyTorch's tensors do
+    return bool(tells()) if callable(tells) else True
+
+
+def _layout(array: Array) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the extents of an array and its strides in bytes."""
+    return array.shape, array.strides
+
+
+def _lies_well(array: Array, rule: _Rule) -> bool:
+    """Whether strides count elements forwards; those of an output never to the same place."""
+    lengths = sorted((s, n) for n, s in zip(*_layout(array), strict=True) if n > 1)
+    if any(stride < 0 or stride % rule.itemsize for stride, _ in lengths):
+        return False
+    reach = 0
+    for stride, extent in lengths if rule.is_output else ():
+        if stride <= reach:
+            return False
+        reach += stride * (extent - 1)
+    return True
+
+
+def _reach(array: Array, itemsize: int) -> int:
+    """Return how many bytes there are from the first element to the end of the last."""
+    if 0 in array.shape:
+        return 0
+    return itemsize + sum(s * (n - 1) for n, s in zip(*_layout(array), strict=True) if n > 1)
 
 
 def _shape_text(param: Parameter) -> str:

@@ -19,7 +19,7 @@ _CUDA_DEVICES = (2, 13)
 
 @dataclass(frozen=True)
 class GpuArray:
-    """An array in a GPU's memory, C-contiguous.
+    """An array in a GPU's memory.
 
     Attributes
     ----------
@@ -33,6 +33,8 @@ class GpuArray:
     writeable : bool
     owner : object
         What keeps the memory alive.
+    strides : tuple of int or None
+        By how many elements its dimensions lie apart; None if it is C-contiguous.
     """
 
     address: int
@@ -41,6 +43,7 @@ class GpuArray:
     device: int
     writeable: bool
     owner: object
+    strides: tuple[int, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -73,7 +76,7 @@ def device_of(array: Any) -> int:
     return found or 0
 
 
-def gpu_array(array: Any, device: int, stream: int) -> GpuArray:
+def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> GpuArray:
     """Return any array in a GPU's memory as an address on the same memory.
 
     Parameters
@@ -84,6 +87,8 @@ def gpu_array(array: Any, device: int, stream: int) -> GpuArray:
         The GPU it must be on.
     stream : int
         Handle of the stream that will use it.
+    strided : bool
+        Whether it need not be C-contiguous.
 
     Raises
     ------
@@ -117,6 +122,11 @@ def gpu_array(array: Any, device: int, stream: int) -> GpuArray:
             f"must be in the memory of cuda:{device}, got {kind} on cuda:{found.device}: copy it, "
             f"or get the kernel for that device"
         )
+    if found.strides is not None and not strided:
+        raise ArgumentError(
+            f"must be C-contiguous, got strides of {found.strides} elements for shape "
+            f"{found.shape}: cupy.ascontiguousarray makes a copy that is"
+        )
     return found
 
 
@@ -128,10 +138,10 @@ def _from_dlpack(array: Any, stream: int) -> GpuArray | None:
     owner, tensor, read_only = open_dlpack(array, stream=stream or 1)
     dtype = _known(tensor.dtype)
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    if tensor.strides:
-        _check_contiguous(shape, tuple(tensor.strides[i] for i in range(tensor.ndim)))
+    given = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else None
     address = (tensor.data or 0) + tensor.byte_offset
-    return GpuArray(address, shape, dtype, number, not read_only, (array, owner))
+    strides = _unless_contiguous(shape, given)
+    return GpuArray(address, shape, dtype, number, not read_only, (array, owner), strides)
 
 
 def _from_interface(array: Any, wanted: int) -> GpuArray | None:
@@ -143,12 +153,12 @@ def _from_interface(array: Any, wanted: int) -> GpuArray | None:
     itemsize = dtypes.itemsize(dtype)
     strides = interface.get("strides")
     if strides is not None:
-        _check_contiguous(shape, tuple(stride // itemsize for stride in strides))
+        strides = _unless_contiguous(shape, tuple(stride // itemsize for stride in strides))
     device = device_of_address(address)
     if device is None and math.prod(shape):
         return None
     device = wanted if device is None else device  # an empty array is nowhere
-    return GpuArray(address, shape, dtype, device, not read_only, array)
+    return GpuArray(address, shape, dtype, device, not read_only, array, strides)
 
 
 def _known(dtype: str) -> str:
@@ -157,13 +167,13 @@ def _known(dtype: str) -> str:
     return dtype
 
 
-def _check_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    """Raise ArgumentError unless strides, in elements, are those of rows one after another."""
+def _unless_contiguous(
+    shape: tuple[int, ...], strides: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Return strides, in elements, unless they are those of rows one after another."""
     expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+    for extent, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
         if extent > 1 and stride != expected and 0 not in shape:
-            raise ArgumentError(
-                f"must be C-contiguous, got strides of {strides} elements for shape {shape}: "
-                "cupy.ascontiguousarray makes a copy that is"
-            )
+            return strides
         expected *= extent
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from types import SimpleNamespace
@@ -114,7 +115,8 @@ class GPUFunction:
         device = kernel.device
         where = f"cuda:{device} ({cuda.arch_of(device)})"
         check_launch(launch.symbol, numbers, kernel.usage, cuda.limits_of(device), where)
-        given = [*(arrays[number] for number in launch.arrays), *(sizes[n] for n in launch.sizes)]
+        addresses = (np.uint64(arrays[number].address) for number in launch.arrays)
+        given = [*addresses, *(sizes[name] for name in launch.sizes)]
         packed = packed_arguments(
             launch.symbol, kernel.usage.parameter_bytes, given, device, stream
         )
@@ -125,17 +127,18 @@ class GPUFunction:
     ) -> tuple[list[GpuArray], dict[str, int]]:
         """Return the arguments in the GPU's memory, and the sizes that they determine."""
         signature = self.signature
-        names = [p.name for p in signature.parameters]
+        parameters = signature.parameters
+        names = [p.name for p in parameters]
         if len(arrays) != len(names):
             raise ArgumentError(
                 f"{signature.name} takes {len(names)} arrays ({', '.join(names)}), "
                 f"got {len(arrays)}"
             )
         held = []
-        for number, (array, name) in enumerate(zip(arrays, names, strict=True), start=1):
-            label = f"{signature.name}: argument {number}, {name!r},"
+        for number, (array, param) in enumerate(zip(arrays, parameters, strict=True), start=1):
+            label = f"{signature.name}: argument {number}, {param.name!r},"
             try:
-                found = gpu_array(array, device, stream)
+                found = gpu_array(array, device, stream, strided=param.strides is not None)
             except ArgumentError as error:
                 raise ArgumentError(f"{label} {error}") from None
             if found.address % self.module.alignment and found.size:
@@ -181,11 +184,16 @@ class GPUFunction:
 
 def _as_checked(array: GpuArray) -> Any:
     """Return an array as `ArgumentChecker` looks at NumPy's."""
+    itemsize = dtypes.itemsize(array.dtype)
+    strides = array.strides
+    if strides is None:
+        strides = tuple(math.prod(array.shape[i + 1 :]) for i in range(len(array.shape)))
     return SimpleNamespace(
         dtype=dtypes.numpy_dtype(array.dtype),
         shape=array.shape,
         ndim=len(array.shape),
+        strides=tuple(stride * itemsize for stride in strides),
         nbytes=array.nbytes,
-        flags=SimpleNamespace(c_contiguous=True, writeable=array.writeable),
+        flags=SimpleNamespace(c_contiguous=array.strides is None, writeable=array.writeable),
         __array_interface__={"data": (array.address, not array.writeable)},
     )

@@ -37,15 +37,18 @@ class Parameter:
     ----------
     name, dtype : str
     shape : tuple of Extent
-        Row-major; the array is C-contiguous.
+        Row-major.
     is_output : bool
         Whether the function writes it.
+    strides : tuple of str or None
+        Sizes that say by how many elements its dimensions lie apart; None for a C-contiguous array.
     """
 
     name: str
     dtype: str
     shape: tuple[Extent, ...]
     is_output: bool
+    strides: tuple[str, ...] | None = None
 
     @property
     def fixed(self) -> tuple[int, ...] | None:
@@ -64,12 +67,15 @@ class Signature:
     parameters : tuple of Parameter
         Inputs, then outputs.
     sizes : tuple of str
-        Names, all different, of the sizes that calls read off the arrays' shapes.
+        Names, all different, of the sizes that calls read off the arrays' shapes and strides.
+    at_least : tuple of (Extent, int)
+        Numbers of steps of scans, and how many of them each computes in any case.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     sizes: tuple[str, ...] = ()
+    at_least: tuple[tuple[Extent, int], ...] = ()
 
     @classmethod
     def of(cls, function: Function) -> Signature:
@@ -82,11 +88,17 @@ class Signature:
         """
         names = size_names(function)
         parameters = tuple(
-            Parameter(p.name, p.dtype, tuple(extent_of(e, names) for e in p.shape), is_output)
+            Parameter(
+                p.name,
+                p.dtype,
+                tuple(extent_of(e, names) for e in p.shape),
+                p in function.outputs,
+                None if p.strides is None else tuple(names[stride] for stride in p.strides),
+            )
             for p in function.params
-            for is_output in [p in function.outputs]
         )
-        return cls(function.name, parameters, tuple(names.values()))
+        least = tuple((extent_of(e, names), n) for e, n in function.attrs.get("at_least", ()))
+        return cls(function.name, parameters, tuple(names.values()), least)
 
     def to_json(self) -> dict[str, Any]:
         """Return the signature as JSON data."""
@@ -94,7 +106,8 @@ class Signature:
             {"name": p.name, "dtype": p.dtype, "shape": p.shape, "output": p.is_output}
             for p in self.parameters
         ]
-        return {"name": self.name, "arrays": arrays, "sizes": self.sizes}
+        data = {"name": self.name, "arrays": arrays, "sizes": self.sizes}
+        return {**data, "at_least": self.at_least} if self.at_least else data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
@@ -114,7 +127,8 @@ class Signature:
             )
             for entry in data["arrays"]
         )
-        return cls(str(data["name"]), parameters, tuple(map(str, data["sizes"])))
+        least = tuple((checked_extent(e), int(n)) for e, n in data.get("at_least", ()))
+        return cls(str(data["name"]), parameters, tuple(map(str, data["sizes"])), least)
 
 
 def extent_value(extent: Extent, sizes: Mapping[str, int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scans import ColumnSums, TwoStages, TwoStates
 
 import autotune
 from autotune import te
-from autotune.errors import IRError, LoweringError, ScheduleError
+from autotune.errors import ArgumentError, IRError, LoweringError, ScheduleError
 
 RNG = np.random.default_rng(0)
 
@@ -29,6 +30,18 @@ def test_one_build_of_column_sums_serves_every_size() -> None:
         out = np.full_like(x, np.nan)
         built(x, out)
         np.testing.assert_array_equal(out, np.cumsum(x, axis=0, dtype=x.dtype))
+
+
+def test_fewer_steps_than_those_of_init_are_refused(tmp_path: Path) -> None:
+    sums = ColumnSums()
+    built = autotune.build(sums.s, sums.tensors, "llvm")
+    built.save(tmp_path / "sums.so")
+    for function in (built, autotune.load(tmp_path / "sums.so")):
+        with pytest.raises(ArgumentError) as refused:
+            function(np.empty((0, 3), "float32"), np.empty((0, 3), "float32"))
+        assert str(refused.value) == (
+            "main: a scan of m steps begins with 1, got m = 0: pass arrays with as many"
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
