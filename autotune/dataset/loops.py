@@ -97,13 +97,21 @@ def single_features(structure: Structure, layouts: Sequence[str]) -> tuple[tuple
 def column_names(task: Task, layout: str) -> list[str]:
     """Return the names of the columns of all structures of a task, each once.
 
-    Where configurations are looked at one by one they are those of the default configuration.
+    Where configurations are looked at one by one they are those of one of each structure, and of a
+    template that cannot be traced those of the default configuration.
     """
     _ = task.space
-    if task.untraceable or layout not in BATCHED:
-        return list(single_features(task.concrete_structure(task.default_index), [layout])[0])
     traced = [s for s in task.structures if s.function is not None and not is_raw(s.function)]
-    return list(dict.fromkeys(n for s in traced for n in StructureFeatures(s, [layout]).names))
+    if layout in BATCHED and not task.untraceable:
+        return list(dict.fromkeys(n for s in traced for n in StructureFeatures(s, [layout]).names))
+    examples = [task.default_index]
+    if not task.untraceable:
+        drawn = np.append(examples, task.space.sample(CHUNK, np.random.default_rng(0)))
+        numbers, first = np.unique(task.classify(drawn), return_index=True)
+        known = {structure.number for structure in traced}
+        examples = [int(drawn[i]) for n, i in zip(numbers, first, strict=True) if int(n) in known]
+    alone = [single_features(task.concrete_structure(index), [layout])[0] for index in examples]
+    return list(dict.fromkeys(name for names in alone for name in names))
 
 
 def _names(nest: LoopNest, layouts: Sequence[str]) -> tuple[str, ...]:

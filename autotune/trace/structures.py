@@ -41,6 +41,9 @@ from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]
 
+MOST_REPEATS = 16
+"""Runs that may show that chance has a part in them, and pairs of runs that may show where."""
+
 
 class TracingWarning(UserWarning):
     """A template cannot be traced and runs for one configuration at a time."""
@@ -154,7 +157,7 @@ class Structures:
             try:
                 self._compare(structure, values)
             except TracingError as error:
-                self._give_up(str(error), self._parting(structure, values))
+                self._give_up(str(error), self._parting(structure, values, str(error)))
 
     def refusal(self, values: Mapping[str, object]) -> str:
         """Return why the template refuses one configuration, tracing it if it is new, or ""."""
@@ -199,7 +202,7 @@ class Structures:
             self._compare(structure, values)
             self.tree.insert(structure.decisions, structure.number)
         except TracingError as error:
-            self._give_up(str(error), self._parting(structure, values))
+            self._give_up(str(error), self._parting(structure, values, str(error)))
             return
         self.known.append(structure)
 
@@ -238,27 +241,34 @@ class Structures:
         knobs = structure.knobs(self._numbers(structure, values))
         if schedule_lines(structure.schedule, knobs) == schedule_lines(plain):
             return
-        again = self._plain(values)
-        if schedule_lines(again) != schedule_lines(plain):
+        again = (schedule_lines(self._plain(values)) for _ in range(MOST_REPEATS))
+        if any(lines != schedule_lines(plain) for lines in again):
             raise TracingError(UNSTEADY)
         raise TracingError(
             "plain numbers lead to another schedule than symbols, which stand for them; it may "
             "not ask for the type, the identity or the repr of a knob"
         )
 
-    def _parting(self, structure: Structure, values: Mapping[str, object]) -> str:
-        """Return the place at which plain numbers part from symbols, or from one another."""
+    def _parting(self, structure: Structure, values: Mapping[str, object], reason: str) -> str:
+        """Return the place at which plain numbers part from symbols, or from one another.
+
+        Where chance has a part in it, two runs may well be the same.
+        """
         steps: list[list[str]] = []
         if structure.schedule is not None and (plain := self._plain(values)) is not None:
             knobs = structure.knobs(self._numbers(structure, values))
             steps = [step_lines(structure.schedule, knobs), step_lines(plain)]
-        line = parting_line(
-            lambda: self.run(SymbolicValues(self.table, values)),
-            lambda: self.run(PlainValues(self.table, values)),
-            self._source_file,
-            (steps[0], steps[1]) if steps else ((), ()),
-        )
-        return f"{self._source_file}:{line}" if line else self._place(None)
+        differing = (steps[0], steps[1]) if steps else ((), ())
+        for pair in reversed(range(MOST_REPEATS if reason == UNSTEADY else 1)):
+            line = parting_line(
+                lambda: self.run(SymbolicValues(self.table, values)),
+                lambda: self.run(PlainValues(self.table, values)),
+                self._source_file,
+                ((), ()) if pair else differing,
+            )
+            if line:
+                return f"{self._source_file}:{line}"
+        return self._place(None)
 
     def _faulty(self, values: Mapping[str, object]) -> Structure | None:
         """Return the structure of a way that ends the process it is tried in; None if it does not.

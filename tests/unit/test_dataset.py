@@ -407,8 +407,7 @@ def test_the_columns_that_are_explained_are_those_of_an_export(frame, tasks):
         own = {f.name: f for task in tasks.values() for f in explain_columns([layout], task)}
         exported = [name for name in frame.columns if name.startswith(f"{layout}.")]
         strange = {"knob.v1:nothing", "knob.v1:nothing/log2"}
-        # Other configurations than the default one have other loops in this layout.
-        assert layout == "autotvm08" or set(exported) - strange <= set(own)
+        assert set(exported) - strange <= set(own)
         for name in exported:
             if name in own:
                 assert explain(name) == (own[name].meaning, own[name].unit)

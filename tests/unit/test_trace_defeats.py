@@ -36,6 +36,7 @@ from autotune.trace.structures import Structures, TracingWarning
 Body = Callable[[Any, Any, Any], object]
 KEPT: dict[str, Any] = {}
 COUNTS = itertools.count()
+COIN = random.Random()
 
 # -- what is traced ---------------------------------------------------------------------------
 
@@ -214,6 +215,12 @@ def throws_dice(a: Any, stage: Any, i: Any) -> None:
     stage.split(i, factor=random.randrange(10**6) + sides)  # here: not do the same twice
 
 
+def tosses_a_coin(a: Any, stage: Any, i: Any) -> None:
+    loops = stage.split(i, factor=a)
+    if COIN.random() < 0.5:  # here: not do the same twice
+        stage.reorder(*reversed(loops))
+
+
 def reads_the_clock(a: Any, stage: Any, i: Any) -> None:
     now = time.perf_counter_ns()  # here: not do the same twice
     stage.split(i, factor=1 + now % 10**6)
@@ -231,9 +238,9 @@ DEFEATED: list[Body] = [
     *(names_a_tensor, makes_a_text, looks_up, caches, freezes, makes_a_float, divides, scales),
     *(takes_logarithms, asks_numpy, takes_maxima_by_numpy, writes_json, pickles, reads_literals),
     *(prints, asks_type, chooses_by_type_in_one_line, reads_repr, catches_what_is_refused),
-    *(never_ends, throws_dice, reads_the_clock, counts_calls),
+    *(never_ends, throws_dice, tosses_a_coin, reads_the_clock, counts_calls),
 ]
-UNSTEADY = (throws_dice, reads_the_clock, counts_calls)
+UNSTEADY = (throws_dice, tosses_a_coin, reads_the_clock, counts_calls)
 
 
 def template_of(body: Body) -> Callable[[Knobs], Any]:
@@ -251,6 +258,7 @@ def template_of(body: Body) -> Callable[[Knobs], Any]:
 def explored(body: Body) -> tuple[Structures, list[str]]:
     """Return the structures of a template, and the warnings that tracing it gave."""
     KEPT.clear()
+    COIN.seed(1)
     structures = Structures("t", template_of(body), Target.of("llvm"), __file__)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
