@@ -15,7 +15,7 @@ each, of which the medians count.
 
 For each device there are a log and a JSON of results in the folder. Another call goes on from
 there, on the rows of --only or on those that have missed their aim; --save copies the results to
-benchmarks/results/gpu.json. --on-cpu tries all of it without a GPU, on tiny sizes.
+benchmarks/results/gpu.json. --tiny tries all of it on tiny sizes, --on-cpu does so without a GPU.
 `sanitize.py` looks at the tuned kernels with compute-sanitizer.
 """
 
@@ -54,6 +54,9 @@ LEAST_TUNING_S = 8.0
 LATE_S = 60.0
 """Seconds after the end of its time at which a search is killed."""
 
+TINY_COPY = 1 << 20
+"""Bytes of a copy where sizes are tiny."""
+
 GOAL = "0.98 of copy"
 """What ends the search for a row bound by memory."""
 
@@ -66,14 +69,16 @@ def main(words: Sequence[str] | None = None) -> int:
     facts = known_device(args.on_cpu)
     if facts is None:
         return 2
-    rows = tiny_kernels() if args.on_cpu else kernels(facts["device"]["l2_bytes"])
+    tiny = args.tiny or args.on_cpu
+    rows = tiny_kernels(not args.on_cpu) if tiny else kernels(facts["device"]["l2_bytes"])
     wanted = chosen(rows, args.only)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = args.folder or (Path(temporary) if args.on_cpu else FOLDER)
+        folder = args.folder or (Path(temporary) if tiny else FOLDER)
         results = Results(folder, facts)
         end = begin + 60.0 * args.minutes - START_S - JUDGE_S * len(wanted)
         _tune([row for row in wanted if args.only or not results.met(row)], results, args, end)
-        _judge(wanted, results, facts, args.on_cpu)
+        least = TINY_COPY if tiny else max(LEAST_BYTES, 4 * facts["device"]["l2_bytes"])
+        _judge(wanted, results, args.on_cpu, least)
         print(results.table(rows))
         if args.save:
             shutil.copy(results.path, SAVED)
@@ -89,6 +94,7 @@ def _options() -> argparse.ArgumentParser:
     found.add_argument("--folder", type=Path, help=f"of log and results [{FOLDER}]")
     kind = found.add_mutually_exclusive_group()
     kind.add_argument("--save", action="store_true", help="copy the results to results/gpu.json")
+    kind.add_argument("--tiny", action="store_true", help="tiny sizes, to see whether it works")
     kind.add_argument("--on-cpu", action="store_true", help="tiny sizes, without a GPU")
     found.add_argument("--trials", type=int, help="measurements of a row, at most")
     found.add_argument("--tuner", help="as of `autotune run` [model; local without XGBoost]")
@@ -107,15 +113,12 @@ def known_device(on_cpu: bool) -> dict[str, Any] | None:
     """Return what is known of the device; None, having said why in a line, if there is none."""
     from autotune.errors import AutotuneError
     from autotune.measure.environment import device, versions
-    from autotune.runtime import cuda
+    from autotune.measure.gpu.facts import gpu_facts
     from autotune.target import Target
 
     if on_cpu:
         return {"device": device(Target.of("llvm")), "versions": versions()}
     try:
-        cuda.device_count()
-        from autotune.measure.gpu.facts import gpu_facts
-
         return {**gpu_facts(Target.of("cuda"))}
     except AutotuneError as error:
         print(f"no GPU to measure on: {error}", file=sys.stderr)
@@ -183,12 +186,12 @@ def _follow(course: dict[str, Any], event: dict[str, Any]) -> None:
 # -- judging -------------------------------------------------------------------------------------
 
 
-def _judge(rows: Sequence[Kernel], results: Results, facts: dict[str, Any], on_cpu: bool) -> None:
+def _judge(rows: Sequence[Kernel], results: Results, on_cpu: bool, least: int) -> None:
     """Measure the copy bandwidth, and time what was tuned in turn with what it is held against."""
     import gpu_timing as timing
 
+    facts = results.facts
     bench: timing.Bench = timing.OnCpu(facts) if on_cpu else timing.OnGpu(facts)
-    least = 1 << 20 if on_cpu else max(LEAST_BYTES, 4 * facts["device"]["l2_bytes"])
     sizes = (least, 4 * least)
     results.put_copy({f"{size >> 20}": timing.fastest_copy(bench, size)[2] for size in sizes})
     for row in rows:

@@ -80,26 +80,27 @@ def kernels(l2_bytes: float) -> list[Kernel]:
     while 8.0 * n * n < max(4.0 * l2_bytes, LEAST_BYTES):
         n *= 2
     return [
-        *_moving(n, n, n * n),
+        *_moving(n, n),
+        _unary("float32", n * n),
         _unary("float16", 2 * n * n),
         *(_matmul(size, 2.0 if size < 4096 else 3.0) for size in MATMULS),
     ]
 
 
-def tiny_kernels() -> list[Kernel]:
-    """Return rows that a CPU runs at once in a GPU's place; kernels as text cannot run there."""
-    return [*_moving(64, 48, None), _matmul(64, 1.0)]
+def tiny_kernels(texts: bool) -> list[Kernel]:
+    """Return rows that are done at once; kernels as text cannot run on a CPU in a GPU's place."""
+    unary = [_unary(dtype, 64 * 48) for dtype in ("float32", "float16")] if texts else []
+    return [*_moving(64, 48), *unary, _matmul(64, 1.0)]
 
 
-def _moving(m: int, n: int, elements: int | None) -> list[Kernel]:
+def _moving(m: int, n: int) -> list[Kernel]:
     size = 4.0
-    found = [
+    return [
         Kernel("broadcast_add", "broadcast_add", {"n": m}, COPY, size * (m + 2 * m * m)),
         Kernel("softmax", "softmax", {"m": m, "n": n}, COPY, size * 2 * m * n),
         Kernel("transpose", "transpose", {"m": m, "n": n}, COPY, size * 2 * m * n),
         Kernel("reduce", "reduce", {"m": 2 * m, "n": n}, COPY, size * (2 * m * n + 2 * m)),
     ]
-    return found if elements is None else [*found, _unary("float32", elements)]
 
 
 def _unary(dtype: str, n: int) -> Kernel:
