@@ -19,12 +19,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import here
 from gpu import FOLDER, known_device, settle
 from gpu_results import Results
-from gpu_rows import Kernel, chosen, kernels
+from gpu_rows import Kernel, chosen, kernels, tiny_kernels
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 FOUND = 57
@@ -40,7 +39,8 @@ def main(words: Sequence[str] | None = None) -> int:
     facts = known_device(on_cpu=False)
     if facts is None:
         return 2
-    rows = chosen(kernels(facts["device"]["l2_bytes"]), args.only)
+    known = tiny_kernels(texts=True) if args.tiny else kernels(facts["device"]["l2_bytes"])
+    rows = chosen(known, args.only)
     results = Results(args.folder, facts)
     if args.launch:
         (row,) = rows
@@ -65,6 +65,7 @@ def _options() -> argparse.ArgumentParser:
     found.add_argument("--folder", type=Path, default=FOLDER, help="as of gpu.py [%(default)s]")
     found.add_argument("--tools", type=lambda text: text.split(","), default=TOOLS)
     found.add_argument("--sanitizer", metavar="PROGRAM", help="[compute-sanitizer]")
+    found.add_argument("--tiny", action="store_true", help="what gpu.py --tiny has tuned")
     found.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     return found
 
@@ -73,6 +74,7 @@ def _look(sanitizer: str, tool: str, row: Kernel, args: argparse.Namespace) -> b
     """Run a kernel under a tool; return whether something was found, or it could not be run."""
     command = [sanitizer, "--tool", tool, "--error-exitcode", str(FOUND), sys.executable]
     command += [__file__, "--launch", "--only", row.name, "--folder", str(args.folder)]
+    command += ["--tiny"] if args.tiny else []
     try:
         done = subprocess.run(
             command,
@@ -93,24 +95,22 @@ def _look(sanitizer: str, tool: str, row: Kernel, args: argparse.Namespace) -> b
 
 def _launch(row: Kernel, results: Results) -> int:
     """Launch the best configuration of a row once, on arrays that the driver gives one by one."""
-    from gpu_timing import arrays, best_of, target_of
+    from gpu_timing import OnGpu, arrays, best_of
 
     from autotune.builder import BuiltFunction
     from autotune.runtime.cuda import cupy
     from autotune.task import Task
 
-    target = target_of(results.facts, on_cpu=False)
-    built = best_of(row, target, results.log)
+    cupy().cuda.set_allocator(None)  # CuPy's own puts arrays side by side into larger ones
+    bench = OnGpu(results.facts)
+    built = best_of(row, bench.target, results.log)
     if row.sanitized_args != dict(row.args):
         row = replace(row, args=row.sanitized_args)
-        task = Task.from_reference(row.template, row.args, target)
+        task = Task.from_reference(row.template, row.args, bench.target)
         assert built.config is not None
         built = BuiltFunction(task.final_of(built.config.values), task.target)
-    xp: Any = cupy()
-    xp.cuda.set_allocator(None)  # CuPy's own would put arrays side by side into larger ones
-    held = [xp.asarray(array) for array in arrays(row, target)]
-    built(*held)
-    xp.cuda.runtime.deviceSynchronize()
+    bench.call_of(built, arrays(row, bench.target))()
+    cupy().cuda.runtime.deviceSynchronize()
     return 0
 
 

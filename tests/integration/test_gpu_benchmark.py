@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.py`, tried on a CPU from anywhere: it tunes, judges, keeps what it finds."""
+"""`benchmarks/gpu.py`, and `autotune bench` on GPUs: on a CPU, and on a GPU that there is not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda_compiler import needs_nvrtc
+from fake_machine import COMPILER, FakeMachine
 
 from autotune.task import Task
 
@@ -47,6 +49,60 @@ def test_a_row_is_tuned_and_judged_and_a_later_call_goes_on_from_there(tmp_path:
     second = json.loads(path.read_text())
     assert second["tuning"] == first["tuning"]
     assert second["rows"]["transpose"]["config"] == row["config"]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> FakeMachine:
+    if COMPILER is None:
+        pytest.skip("there is no C compiler")
+    return FakeMachine.make(tmp_path_factory.mktemp("machine"))
+
+
+@needs_nvrtc
+def test_schedules_on_a_gpu_are_compared_with_cupy(machine: FakeMachine, tmp_path: Path) -> None:
+    words = ["--target", "cuda", "--set", "n=32", "--json", "--log", str(tmp_path / "l.jsonl")]
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", "bench", "broadcast_add", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **machine.environment()},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    data = json.loads(done.stdout)
+    assert (data["device"], data["baseline"]) == ("Fake GPU", "CuPy")
+    assert data["times_mean_nothing"] is False
+    # What CuPy computes with NumPy's functions takes 20 us here.
+    assert data["sizes"][0]["baseline"] == pytest.approx(1e-9 * 32 * 32 / 2e-5)
+    assert {point["why"] for line in data["lines"].values() for point in line} == {None}
+
+
+@pytest.mark.slow
+@needs_nvrtc
+def test_the_benchmark_runs_on_a_gpu(machine: FakeMachine, tmp_path: Path) -> None:
+    words = ["--tiny", "--trials", "2", "--minutes", "5", "--folder", str(tmp_path)]
+    done = call("gpu.py", *words, **machine.environment())
+    assert done.returncode == 0, done.stderr
+    data = json.loads((tmp_path / "Fake-GPU.json").read_text())
+    assert data["versions"]["cuda_driver"] == "12.9"
+    assert len(data["rows"]) == 7
+    for row in data["rows"].values():
+        assert row["trials"] + row["failed"] >= 1
+        assert row["ratio"] > 0
+    assert data["rows"]["matmul.64"]["against"] == "cuBLAS"
+    assert data["rows"]["unary.float16"]["workload"]["template"] == "raw_kernel.py:elementwise"
+
+    sanitizer = tmp_path / "sanitizer"
+    sanitizer.write_text('#!/bin/sh\ntest $2 != racecheck || exit 57\nshift 4\nexec "$@"\n')
+    sanitizer.chmod(0o755)
+    words = ["--tiny", "--only", "transpose,unary.float16", "--folder", str(tmp_path)]
+    done = call("sanitize.py", *words, "--sanitizer", str(sanitizer), **machine.environment())
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [line.split()[:3] for line in done.stdout.splitlines()] == [
+        [row, tool, "exit" if tool == "racecheck" else "nothing"]
+        for row in ("transpose", "unary.float16")
+        for tool in ("memcheck", "racecheck", "synccheck")
+    ]
 
 
 @pytest.mark.parametrize("script", ["gpu.py", "sanitize.py"])

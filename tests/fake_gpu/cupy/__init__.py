@@ -58,6 +58,7 @@ class ndarray(np.ndarray):
         plain = [v.view(np.ndarray) if isinstance(v, ndarray) else v for v in inputs]
         with np.errstate(all="ignore"):  # a GPU gives no warnings
             made = getattr(ufunc, method)(*plain, **kwargs)
+        machine.spend(2e-5)
         return made.view(ndarray) if isinstance(made, np.ndarray) else made
 
 

@@ -81,6 +81,10 @@ def get_elapsed_time(begin: Event, end: Event) -> float:
     return (end.at_s - begin.at_s) * 1e3
 
 
+def set_allocator(allocator: object) -> None:
+    """Know no allocator but one."""
+
+
 class MemoryPointer:
     """An address."""
 
