@@ -195,6 +195,17 @@ HOW = [
         's[B].pragma(j, "nontemporal_store", 1)',
         final=True,
     ),
+    Primitive(
+        's[B].pragma(axis, "blocks_per_multiprocessor", n)',
+        add_one,
+        "s[B].bind(i, te.thread_axis('blockIdx.x'))\ns[B].bind(j, te.thread_axis('threadIdx.x'))\n"
+        's[B].pragma(i, "blocks_per_multiprocessor", 2)',
+        "At least `n` blocks of the GPU kernel that the stage makes are to run side by side on a "
+        "multiprocessor: the second number of CUDA's `__launch_bounds__`, by which the compiler "
+        "limits registers. The loops stay as they are.",
+        "The value must be a whole number of at least 0 (or a knob), 0 for the compiler's choice.",
+        's[B].pragma(i, "blocks_per_multiprocessor", -1)',
+    ),
 ]
 
 WHERE = [

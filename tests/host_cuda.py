@@ -24,7 +24,8 @@ def compile_host(source: str, folder: Path, optimize: int = 0) -> ctypes.CDLL:
     text = folder / "device.cpp"
     text.write_text(f'#include "threads.h"\n{source}')
     library = folder / "device.so"
-    words = ["-std=c++17", f"-O{optimize}", "-shared", "-fPIC", "-w", f"-I{FOLDER}"]
+    words = ["-std=c++17", f"-O{optimize}", "-fno-strict-aliasing", "-shared", "-fPIC", "-w"]
+    words.append(f"-I{FOLDER}")
     done = subprocess.run(
         [COMPILER, *words, str(text), "-o", str(library)], capture_output=True, text=True
     )

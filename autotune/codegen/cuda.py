@@ -111,6 +111,7 @@ class _Body(Statements):
         self.names.fresh(self.entry)
         self.types: set[str] = set()
         self.dynamic_bytes = 0
+        self.streamed = frozenset(kernel.function.attrs.get("nontemporal", ()))
 
     # -- the kernel as a whole ---------------------------------------------------------------------
 
@@ -140,7 +141,11 @@ class _Body(Statements):
         if not all(isinstance(extent, Const) for extent in self.kernel.block):
             return ""
         threads = math.prod(int(e.value) for e in self.kernel.block if isinstance(e, Const))
-        return f"__launch_bounds__({threads}) "
+        given = self.kernel.function.attrs.get("blocks_per_multiprocessor", {})
+        outputs = {buffer.name for buffer in self.kernel.function.outputs}
+        least = [int(n.value) for name, n in given.items() if name in outputs and n.value > 0]
+        bounds = ", ".join(map(str, [threads, *least[:1]]))
+        return f"__launch_bounds__({bounds}) "
 
     def _nest(self, stmt: Stmt) -> None:
         """Name blocks and threads, lay out shared storage, then write what one thread does."""
@@ -217,6 +222,13 @@ class _Body(Statements):
     def barrier(self) -> str:
         """Return the statement that lets the threads of a block wait for one another."""
         return "__syncthreads();"
+
+    def write(self, buffer: Buffer, place: str, value: str) -> None:
+        """Write the assignment of elements of a buffer, past the caches if it says so."""
+        if buffer.scope == "global" and buffer.name in self.streamed:
+            self.line(f"{self.helper('stream')}({place}, {value});")
+        else:
+            super().write(buffer, place, value)
 
     def warp_reduce(self, reduction: WarpReduce) -> None:
         """Let threads of a warp exchange their values and combine them.

@@ -31,6 +31,21 @@ __device__ const Pack<T, N>& pack(const T* first) {
   return *reinterpret_cast<const Pack<T, N>*>(first);
 }
 """,
+    "stream": """
+// Stores a value that nobody reads soon: caches give its place away first.
+template <typename T>
+__device__ void stream(T& place, T value) {
+  if constexpr (sizeof(T) == 16) {
+    __stcs(reinterpret_cast<int4*>(&place), *reinterpret_cast<const int4*>(&value));
+  } else if constexpr (sizeof(T) == 8) {
+    __stcs(reinterpret_cast<int2*>(&place), *reinterpret_cast<const int2*>(&value));
+  } else if constexpr (sizeof(T) == 4) {
+    __stcs(reinterpret_cast<int*>(&place), *reinterpret_cast<const int*>(&value));
+  } else {
+    place = value;
+  }
+}
+""",
     "minimum": """
 // The smaller one, or a NaN if there is one.
 template <typename T>

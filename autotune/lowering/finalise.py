@@ -42,6 +42,10 @@ def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Func
     least = tuple((simplifier.expr(e), n) for e, n in function.attrs.get("at_least", ()))
     named = {knob.name: value for knob, value in values.items()}
     attrs = {**function.attrs, "knobs": named, "at_least": least}
+    resident = function.attrs.get("blocks_per_multiprocessor", {})
+    attrs["blocks_per_multiprocessor"] = {
+        name: simplifier.expr(blocks) for name, blocks in resident.items()
+    }
     return Function(function.name, function.params, function.outputs, body, function.sizes, attrs)
 
 

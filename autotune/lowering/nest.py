@@ -139,6 +139,13 @@ class _Lowering:
                 if isinstance(stage.op, ScanOp)
                 for buffer in (self.buffers[tensor] for tensor in stage.outputs)
             },
+            "blocks_per_multiprocessor": {
+                self.buffers[tensor].name: pragmas["blocks_per_multiprocessor"]
+                for stage in self.stages
+                for pragmas in stage.pragmas.values()
+                if "blocks_per_multiprocessor" in pragmas
+                for tensor in stage.outputs
+            },
             "through_registers": tuple(
                 self.buffers[tensor].name
                 for stage in self.stages

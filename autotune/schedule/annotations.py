@@ -11,7 +11,9 @@ from autotune.ir.stmt import LoopKind
 from autotune.schedule.core import StageCore
 
 #: Hints that `pragma` takes.
-PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", "nontemporal_store")
+PRAGMAS = (
+    "auto_unroll_max_step", "unroll_explicit", "nontemporal_store", "blocks_per_multiprocessor"
+)  # fmt: skip
 
 class Annotations(StageCore):
     """Primitives on how the loops of a stage run."""
@@ -109,6 +111,9 @@ class Annotations(StageCore):
         "unroll_explicit": where False, loops that are to be unrolled, by that or by `unroll`, stay
         loops with a hint to the backend instead of being written out.
 
+        "blocks_per_multiprocessor": of the GPU kernel that the stage makes, at least `value` blocks
+        are to run side by side, which limits their registers; 0 leaves it to the compiler.
+
         "nontemporal_store" (no value): the stage's result is written past the caches, which pays
         where it is larger than they are and written in whole vectors.
         """
@@ -127,7 +132,7 @@ class Annotations(StageCore):
             if value is not None:
                 self.fail("pragma", f"{kind!r} takes no value, got {value!r}; leave it out", axis)
             return None
-        if kind == "auto_unroll_max_step":
+        if kind in ("auto_unroll_max_step", "blocks_per_multiprocessor"):
             return self._size("pragma", f"value of {kind!r}", value, axis, least=0)
         flag = const(int(value)) if isinstance(value, bool) else value
         size = None if flag is None else self._size("pragma", f"value of {kind!r}", flag, axis, 0)

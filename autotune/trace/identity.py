@@ -134,6 +134,8 @@ class _Code(_Lines):
         for param in function.params:
             self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
         self.stmt(function.body)
+        resident = function.attrs.get("blocks_per_multiprocessor", {})
+        self.lines += [f"resident {name} {self.expr(least)}" for name, least in resident.items()]
         for hint in ("nontemporal", "through_registers"):
             names = set(function.attrs.get(hint, ()))
             hinted = [n for b, n in self._numbers.items() if isinstance(b, Buffer)

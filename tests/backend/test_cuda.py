@@ -167,14 +167,29 @@ def test_tiles_that_are_fetched_ahead_need_one_barrier_each(
 
 
 @needs_host_compiler
-def test_through_registers_loads_come_before_the_use_and_stores_after(
-    golden: Any, tmp_path: Path
-) -> None:
+def test_through_registers_loads_come_before_the_use_and_stores_after(tmp_path: Path) -> None:
     source = check(*matmul(32, "float32", (1, 4, 4), 4, 4, "registers"), tmp_path)
     loop = source.text.partition("for (int k_o")[2]
     places = [loop.index(text) for text in ("= A_pack", "__sync", "C_local[", "= A_shared_next")]
     assert places == sorted(places)
-    golden("cuda/matmul_through_registers.cu", source.text)
+
+
+@needs_host_compiler
+@pytest.mark.parametrize(
+    ("dtype", "lanes"), [("float32", 4), ("float16", 4), ("float32", 1), ("int8", 2)]
+)
+def test_results_that_nobody_reads_soon_are_stored_past_the_caches(
+    dtype: str, lanes: int, tmp_path: Path
+) -> None:
+    A = te.placeholder((96,), dtype, name="A")
+    B = te.compute((96,), lambda i: A[i] + A[i], name="B")
+    s = te.create_schedule(B.op)
+    bx = bound(s[B], B.op.axis[0], 4, lanes)
+    s[B].pragma(bx, "nontemporal_store")
+    s[B].pragma(bx, "blocks_per_multiprocessor", 3)
+    text = check(s, [A, B], tmp_path).text
+    assert "  stream(" in text
+    assert "__launch_bounds__(4, 3)" in text
 
 
 @needs_host_compiler

@@ -28,6 +28,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "row_sums": row_sums,
     "softmax": softmax,
     "matmul": matmul,
+    "matmul_through_registers": lambda: matmul(32, "float32", (1, 4, 4), 4, 4, "registers"),
     "matmul_int8_ahead": lambda: matmul(64, "int8", (1, 8, 4), 16, 4, ahead=True),
 }
 

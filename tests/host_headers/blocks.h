@@ -5,7 +5,7 @@
 #include <string.h>
 #define __global__
 #define __device__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static
 #define __syncthreads() pthread_barrier_wait(&meeting)
@@ -21,6 +21,9 @@ static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
+struct int2 { int x, y; };
+struct int4 { int x, y, z, w; };
+template <typename T> void __stcs(T* place, T value) { memcpy(place, &value, sizeof(T)); }
 static unsigned long long exchanged[1024];
 template <typename T> T shuffled(T mine, unsigned from) {
   memcpy(&exchanged[thread_number], &mine, sizeof(T));

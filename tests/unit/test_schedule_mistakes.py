@@ -343,7 +343,7 @@ ANNOTATE = [
         "an unknown pragma",
         lambda p: p.sD.pragma(p.y, "unroll"),
         "pragma on stage 'D', axis 'y': there is no pragma 'unroll'; give one of "
-        "auto_unroll_max_step, unroll_explicit, nontemporal_store",
+        "auto_unroll_max_step, unroll_explicit, nontemporal_store, blocks_per_multiprocessor",
     ),
     refused(
         "a pragma twice",

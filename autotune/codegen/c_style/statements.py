@@ -258,7 +258,14 @@ class Statements(Expressions):
             if same and own.children[0] is store.index:
                 self.line(f"{element} {value.op}= {self.value(value.b).text};")
                 return
-        self.line(f"{element} = {self.value(value).text};")
+        if place:
+            self.line(f"{place} = {self.value(value).text};")
+        else:
+            self.write(store.buffer, element, self.value(value).text)
+
+    def write(self, buffer: Buffer, place: str, value: str) -> None:
+        """Write the assignment of elements of a buffer, which `place` names."""
+        self.line(f"{place} = {value};")
 
     # -- vectors -----------------------------------------------------------------------------------
 
@@ -299,7 +306,7 @@ class Statements(Expressions):
                 packs[load] = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
         target = f"{self.helper('pack')}<{width}>(&{self._start(store, first)})" if to_pack else ""
         if to_pack and isinstance(store.value, Load) and store.value in packs:
-            self.line(f"{target} = {packs[store.value]};")
+            self.write(store.buffer, target, packs[store.value])
             return
         names: dict[Load, str] = {}
         for load, text in packs.items():
@@ -317,7 +324,7 @@ class Statements(Expressions):
                 self.texts[OneLane(number).expr(load)] = Text(f"{name}[{counter}]")
             self.assign(one_lane(store, number), f"{result}[{counter}]" if to_pack else "")
         if to_pack:
-            self.line(f"{target} = {result};")
+            self.write(store.buffer, target, result)
 
     def _start(self, access: Load | Store, first: Expr) -> str:
         """Return the first element of a part of an access whose elements lie side by side."""

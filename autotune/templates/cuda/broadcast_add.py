@@ -50,6 +50,8 @@ def broadcast_add(
         Blocks, where there are more elements than nb * nt; else there are as many as it takes.
     lanes
         Elements that a thread loads and stores together.
+    stream
+        Whether the result is stored past the caches.
     """
     check_arguments("broadcast_add", dtype, dtypes.NUMBERS, n=n)
     if n * n > LARGEST:
@@ -63,6 +65,7 @@ def broadcast_add(
     nt = cfg.define_knob("nt", [256, 32, 64, 128, 512, 1024, 2048])
     nb = cfg.define_knob("nb", [4096, 32, 64, 128, 256, 512, 1024, 2048, 8192, 16384])
     lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
+    stream = cfg.define_knob("stream", [False, True])
     cfg.add_constraint(nt <= most, f"nt is at most {most}, the threads a block can have")
     cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
 
@@ -91,4 +94,6 @@ def broadcast_add(
         bx, tx = s[C].split(xi, factor=nt)
         s[C].reorder(bx, tx, xo)
     bind(s[C], {"blockIdx.x": bx, "threadIdx.x": tx})
+    if stream:
+        s[C].pragma(tx, "nontemporal_store")
     return s, [A, B, C]

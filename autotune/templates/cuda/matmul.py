@@ -16,6 +16,12 @@ from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
 from autotune.templates.cuda._loops import WARP, bind, lane_counts
 
+REGISTERS = 64 * 1024
+"""Registers of a multiprocessor, on every architecture from sm_70 on."""
+
+OTHER_REGISTERS = 24
+"""Registers of a thread that hold no sums: operands, addresses, loop variables; a rough rule."""
+
 
 def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
     return 2.0 * m * n * k
@@ -44,6 +50,9 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     pad
         Elements between the rows of A's tile, which lies transposed in shared memory, against bank
         conflicts when it is stored there.
+    resident
+        Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
+        leaves it to the compiler.
     ahead
         Whether the next tiles are fetched while the present ones are used: "registers" keeps them
         there until then, "shared" stores them at once.
@@ -64,6 +73,14 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     fetch = cfg.define_knob("fetch", widths[::-1])
     pad = cfg.define_knob("pad", [4, 0, 1, 2])
     ahead = cfg.define_knob("ahead", ["registers", "shared", "no"])
+    resident = cfg.define_knob("resident", [2, 0, 1, 3])
+    threads, sums = warps_m * warps_n * WARP, own_m * own_n * virtual_m * virtual_n
+    side_by_side = te.max(resident, 1) * threads
+    cfg.add_constraint(
+        (sums + OTHER_REGISTERS) * side_by_side <= REGISTERS,
+        "the sums of blocks side by side fit in the registers of a multiprocessor",
+    )
+    cfg.add_constraint(side_by_side <= 1024, "blocks side by side have at most 1024 threads")
     cfg.add_constraint(unroll <= depth, "no more steps are written out than lie in shared memory")
     cfg.add_constraint((k % fetch == 0) & (n % fetch == 0), "rows are whole numbers of vectors")
 
@@ -99,6 +116,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     s[C].reorder(by, bx, vy, vx, wy, wx, ty, tx, i, j)
     thread = s[C].fuse(wy, wx, ty, tx)
     bind(s[C], {"blockIdx.y": by, "blockIdx.x": bx, "threadIdx.x": thread})
+    s[C].pragma(bx, "blocks_per_multiprocessor", resident)
     for virtual in (vy, vx):
         s[C].bind(virtual, te.thread_axis("vthread"))
     s[total].compute_at(s[C], thread)
@@ -112,7 +130,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     for tile in (left, right):
         s[tile].set_scope("shared")
         s[tile].compute_at(s[total], outer)
-        _fetched(s[tile], warps_m * warps_n * WARP, fetch)
+        _fetched(s[tile], threads, fetch)
         if ahead != "no":
             s[tile].double_buffer("registers" if ahead == "registers" else None)
     for registers, axis, own in zip(in_registers, (0, 1), (own_m, own_n), strict=True):

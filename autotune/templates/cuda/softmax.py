@@ -28,6 +28,8 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
         Whether rows are kept in shared memory, so that they are loaded once.
     lanes
         Elements that a thread loads and stores together.
+    stream
+        Whether the result is stored past the caches.
     """
     check_arguments("softmax", dtype, dtypes.FLOATS, m=m, n=n)
     wide = dtypes.accumulator(dtype)
@@ -36,6 +38,7 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
     rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
     keep = cfg.define_knob("keep", [True, False])
     lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
+    stream = cfg.define_knob("stream", [False, True])
     cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
 
     X = te.placeholder((m, n), dtype, name="X")
@@ -78,4 +81,6 @@ def softmax(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, li
         _, tx = stage.split(step, factor=threads)
         stage.vectorize(vector)
         bind(stage, {"threadIdx.x": tx})
+    if stream:
+        s[Y].pragma(block, "nontemporal_store")
     return s, [X, Y]

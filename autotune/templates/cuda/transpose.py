@@ -28,6 +28,8 @@ def transpose(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, 
     pad
         Elements between the rows of a tile in shared memory, so that those of a column lie in
         different banks.
+    stream
+        Whether the result is stored past the caches.
     """
     check_arguments("transpose", dtype, dtypes.NUMBERS, m=m, n=n)
     # The first value of a knob is its default.
@@ -35,6 +37,7 @@ def transpose(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, 
     threads = cfg.define_knob("threads", [16, 1, 2, 4, 8, 32])
     lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
     pad = cfg.define_knob("pad", [1, 0, 2, 4])
+    stream = cfg.define_knob("stream", [False, True])
     cfg.add_constraint(threads <= tile, "no more rows of threads than a tile has rows")
     cfg.add_constraint(
         (m % lanes == 0) & (n % lanes == 0), "rows of both are whole numbers of vectors"
@@ -58,4 +61,6 @@ def transpose(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, 
         stage.unroll(step)
         stage.vectorize(vector)
         bind(stage, {"threadIdx.y": ty, "threadIdx.x": tx})
+    if stream:
+        s[B].pragma(bx, "nontemporal_store")
     return s, [A, B]

@@ -16,7 +16,7 @@ __device__ const Pack<T, N>& pack(const T* first) {
   return *reinterpret_cast<const Pack<T, N>*>(first);
 }
 
-extern "C" __global__ void __launch_bounds__(16) main_kernel(
+extern "C" __global__ void __launch_bounds__(16) matmul_through_registers_kernel(
     const float* __restrict__ A,
     const float* __restrict__ B,
     float* __restrict__ C) {
