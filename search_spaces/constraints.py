@@ -40,6 +40,9 @@ class Constraint:
         The columns that it reads, if that is known.
     detail : callable, optional
         Takes the columns of one configuration that breaks the rule and says by how much.
+    miss : callable, optional
+        Takes the columns of n configurations that break the rule, and n, and returns by what share
+        of its limit each misses, float64 (n,).
     """
 
     name: str
@@ -47,6 +50,7 @@ class Constraint:
     message: str = ""
     reads: Collection[str] | None = None
     detail: Callable[[Mapping[str, npt.NDArray[Any]]], str] | None = None
+    miss: Callable[[Mapping[str, npt.NDArray[Any]], int], npt.NDArray[np.float64]] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:

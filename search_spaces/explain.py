@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
@@ -16,7 +17,8 @@ from search_spaces.tally import ENUMERABLE, SAMPLE, Tally
 def explanation(codec: Codec, constraints: Sequence[Constraint], counts: Tally, aim: int) -> str:
     """Return which rules reject how many configurations and, if that is all, what comes nearest.
 
-    That is the one that breaks the fewest rules; of several, the one fewest steps from `aim`.
+    That is the one that breaks the fewest rules; of several the one that misses their limits by
+    the least, and of these the one fewest steps from `aim`.
     """
     whole = f"{counts.size} configurations"
     asked = whole if counts.exact else f"{counts.counted} configurations drawn from {counts.size}"
@@ -52,19 +54,25 @@ def _fewest_broken(codec: Codec, constraints: Sequence[Constraint], aim: int) ->
         indices = np.arange(codec.size, dtype=np.int64)
     else:
         indices = np.random.default_rng(0).integers(codec.size, size=SAMPLE)
-    broken = np.concatenate(
-        [
-            _broken(codec, constraints, indices[start : start + CHUNK])
-            for start in range(0, len(indices), CHUNK)
-        ]
-    )
-    closest = indices[broken == broken.min()]
-    return int(closest[np.argmin(nearest.steps_to(codec, aim, closest))])
+    parts = [
+        _breaches(codec, constraints, indices[start : start + CHUNK])
+        for start in range(0, len(indices), CHUNK)
+    ]
+    broken, missed = (np.concatenate(part) for part in zip(*parts, strict=True))
+    steps = nearest.steps_to(codec, aim, indices)
+    return int(indices[np.lexsort((steps, missed, broken))[0]])
 
 
-def _broken(codec: Codec, constraints: Sequence[Constraint], indices: IntArray) -> IntArray:
-    """Count the rules that each configuration breaks; int64 (n,)."""
-    broken = np.zeros(len(indices), dtype=np.int64)
-    for holds, _ in evaluated(constraints, LazyColumns(codec, indices), len(indices)):
+def _breaches(
+    codec: Codec, constraints: Sequence[Constraint], indices: IntArray
+) -> tuple[IntArray, npt.NDArray[np.float64]]:
+    """Return how many rules each configuration breaks, and by what shares of their limits."""
+    columns = LazyColumns(codec, indices)
+    broken, missed = np.zeros(len(indices), dtype=np.int64), np.zeros(len(indices))
+    for rule, (holds, _) in zip(
+        constraints, evaluated(constraints, columns, len(indices)), strict=True
+    ):
         broken += ~holds
-    return broken
+        if rule.miss is not None and not holds.all():
+            missed[~holds] += rule.miss(columns.rows(~holds), int(np.count_nonzero(~holds)))
+    return broken, missed

@@ -6,6 +6,7 @@ one a fixed sample, and structures that it misses are found when they are needed
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -162,7 +163,9 @@ def _constraints(structures: Structures, complete: bool) -> list[Constraint]:
         expr = structures.tree.expression(partial(_get, conditions), elsewhere)
         if expr is not None and not (isinstance(expr, Const) and expr.value):
             rule = _Rule(structures, expr, conditions)
-            constraints.append(Constraint(message, rule, reads=rule.reads, detail=rule.detail))
+            constraints.append(
+                Constraint(message, rule, reads=rule.reads, detail=rule.detail, miss=rule.miss)
+            )
     return constraints
 
 
@@ -213,19 +216,40 @@ class _Rule:
         return ""
 
 
+    def miss(self, columns: Columns, n: int) -> npt.NDArray[np.float64]:
+        """Return by what share of its limit each of `n` configurations misses, float64 (n,)."""
+        read, shares = self._read(columns), np.zeros(n)
+        for node, rows in self._structures.tree.walk(read, n):
+            condition = None if node.structure is None else self._conditions.get(node.structure)
+            for one in _comparisons(condition):
+                program = ColumnProgram([one.a, one.b])
+                left, right = map(
+                    np.asarray, program({name: read[name][rows] for name in program.knobs})
+                )
+                above = left - right if one.op in ("<", "<=") else right - left
+                shares[rows] += np.maximum(above, 0) / np.maximum(np.abs(right), 1)
+        return shares
+
+
 _BROKEN = {"<=": ">", ">=": "<", "<": ">=", ">": "<="}
+
+
+def _comparisons(condition: Expr | None) -> Iterator[Binary]:
+    """Yield the comparisons that all have to hold, as far as they are any."""
+    if isinstance(condition, Binary) and condition.op == "and":
+        yield from _comparisons(condition.a)
+        yield from _comparisons(condition.b)
+    elif isinstance(condition, Binary) and condition.op in _BROKEN:
+        yield condition
 
 
 def _excess(condition: Expr, read: KnobColumns) -> str:
     """Return the two sides of a comparison that is false, with their values."""
-    if not isinstance(condition, Binary):
-        return ""
-    if condition.op == "and":
-        return _excess(condition.a, read) or _excess(condition.b, read)
-    if condition.op not in _BROKEN:
-        return ""
-    holds, *sides = map(_number, ColumnProgram([condition, condition.a, condition.b])(read))
-    return "" if holds else f"{sides[0]} {_BROKEN[condition.op]} {sides[1]}"
+    for one in _comparisons(condition):
+        holds, *sides = map(_number, ColumnProgram([one, one.a, one.b])(read))
+        if not holds:
+            return f"{sides[0]} {_BROKEN[one.op]} {sides[1]}"
+    return ""
 
 
 def _number(value: object) -> int:

@@ -297,6 +297,6 @@ def test_a_space_as_json_holds_what_each_rule_rejects_and_why_nothing_is_left(tm
     show_command(f"{file}:limited", ["least=1025"], "cuda -arch=sm_90", None, [], as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["allowed"], found["config"]) == (0, None)
-    assert "stopped by large (512 < 1025)" in found["empty"]
+    assert "nearest is nt=1024, stopped by large (1024 < 1025)" in found["empty"]
     with pytest.raises(UsageError, match="--ir cannot be had as JSON"):
         show_command(f"{file}:limited", [], "cuda", None, ["ir"], as_json=True)

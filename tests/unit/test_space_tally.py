@@ -112,6 +112,19 @@ def test_an_empty_space_names_what_breaks_the_fewest_rules_and_by_how_much() -> 
     )
 
 
+def test_of_what_breaks_as_few_rules_the_smallest_miss_comes_nearest() -> None:
+    def rule(name: str, most: int) -> Constraint:
+        return Constraint(
+            name, lambda c: c[name] <= most, miss=lambda c, n: (c[name] - most) / most
+        )
+
+    knobs = [ChoiceKnob("a", [300, 220, 150]), ChoiceKnob("b", [13, 9, 14])]
+    space = Space(knobs, [rule("a", 100), rule("b", 10)])
+    assert "nearest is a=150, b=9, stopped by a" in space.explain_empty()
+    space = Space(knobs, [rule("a", 200), rule("b", 8)])
+    assert "nearest is a=150, b=9, stopped by b" in space.explain_empty()
+
+
 def test_rules_are_evaluated_once_on_all_rows() -> None:
     calls: list[int] = []
 
