@@ -52,6 +52,13 @@ class Affine:
         terms, constant, d = self.whole()
         return sum((c * values[name] for name, c in terms.items()), start=constant), d
 
+    def substituted(self, values: Mapping[str, Affine]) -> Affine:
+        """Return the polynomial with polynomials in the place of some of its indices."""
+        result = Affine((), self.constant)
+        for name, c in self.terms:
+            result += values[name] * c if name in values else Affine(((name, c),))
+        return result
+
     def __add__(self, other: Affine) -> Affine:
         terms = dict(self.terms)
         for name, c in other.terms:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,43 @@ class Range:
         return inside & (number % d == 0) if self.whole and d > 1 else inside
 
 
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """``form >= 0``."""
+
+    form: Affine
+
+    def text(self, names: Mapping[str, str]) -> str:
+        """Return the condition in isl's language."""
+        return f"{_text(self.form, names)[0]} >= 0"
+
+    def holds(self, values: Mapping[str, NDArray[np.int64]]) -> Any:
+        """Whether it holds, for arrays of index values."""
+        return self.form.at(values)[0] >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Divides:
+    """``form`` is a whole multiple of `modulus`; 0 if that is 0."""
+
+    form: Affine
+    modulus: int
+
+    def text(self, names: Mapping[str, str]) -> str:
+        """Return the condition in isl's language."""
+        form, d = _text(self.form, names)
+        return f"({form}) mod {d * self.modulus} = 0" if self.modulus else f"{form} = 0"
+
+    def holds(self, values: Mapping[str, NDArray[np.int64]]) -> Any:
+        """Whether it holds, for arrays of index values."""
+        number, d = self.form.at(values)
+        return number % (d * self.modulus) == 0 if self.modulus else number == 0
+
+
+#: A condition on index values; all have a form.
+Condition: TypeAlias = Range | AtLeast | Divides
+
+
 def _text(form: Affine, names: Mapping[str, str]) -> tuple[str, int]:
     """Return a form times its denominator in isl's language, and the denominator."""
     terms, constant, d = form.whole()
@@ -55,17 +92,18 @@ def _text(form: Affine, names: Mapping[str, str]) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class IndexSet:
-    """All integers for some indices that satisfy every range.
+    """All integers for some indices that satisfy every range and every other condition.
 
     The methods other than `unbounded` are for sets that are bounded.
     """
 
     names: tuple[str, ...]
     ranges: tuple[Range, ...]
+    conditions: tuple[Condition, ...] = ()
 
-    def restricted(self, *ranges: Range) -> IndexSet:
-        """Return the subset that satisfies more ranges."""
-        return IndexSet(self.names, (*self.ranges, *ranges))
+    def restricted(self, *conditions: Condition) -> IndexSet:
+        """Return the subset that satisfies more conditions."""
+        return IndexSet(self.names, self.ranges, (*self.conditions, *conditions))
 
     def unbounded(self) -> str | None:
         """Return an index that can grow forever while every form stays the same, or None."""
@@ -117,6 +155,31 @@ class IndexSet:
         first, second = numbers[: len(self.names)], numbers[len(self.names) :]
         return dict(zip(self.names, first, strict=True)), dict(zip(self.names, second, strict=True))
 
+    def shadow(self, onto: IndexSet) -> tuple[Condition, ...] | None:
+        """Return which points of a set of the leading indices extend to points of this one.
+
+        Returns
+        -------
+        tuple or None
+            Conditions on points of `onto` that hold for these alone, none where all extend; None
+            where it takes more than conditions that hold together.
+        """
+        kept = len(onto.names)
+        names = onto.names
+        image = self._set().project_out(_isl().dim_type.set, kept, len(self.names) - kept)
+        parts = image.gist(onto._set()).coalesce().get_basic_sets()
+        if len(parts) != 1 or parts[0].dim(_isl().dim_type.div):
+            return None if parts else (AtLeast(Affine.of({}, -1)),)
+        found: list[Condition] = []
+        for constraint in parts[0].get_constraints():
+            terms = {
+                name: constraint.get_coefficient_val(_isl().dim_type.set, k).to_python()
+                for k, name in enumerate(names)
+            }
+            form = Affine.of(terms, constraint.get_constant_val().to_python())
+            found.append(Divides(form, 0) if constraint.is_equality() else AtLeast(form))
+        return tuple(found)
+
     def points(self) -> Iterator[dict[str, NDArray[np.int64]]]:
         """Yield all valid index sets in blocks: one array of values per index.
 
@@ -159,10 +222,12 @@ class IndexSet:
     ) -> NDArray[np.bool_]:
         """Whether partial index sets may be extended: exactly, once no index is left."""
         kept: NDArray[np.bool_] = np.ones(len(next(iter(values.values()))), bool)
-        for r in self.ranges:
+        for r in (*self.ranges, *self.conditions):
             open_ = [name for name in r.form.names if name in rest]
             if not open_:
                 kept &= r.holds(values)
+                continue
+            if not isinstance(r, Range):
                 continue
             terms, constant, d = r.form.whole()
             ends = [sorted((c * box[n][0], c * box[n][1])) for n, c in terms.items() if n in rest]
@@ -181,7 +246,7 @@ class IndexSet:
 
     def _condition(self) -> str:
         names = self._variables()
-        return " and ".join([r.text(names) for r in self.ranges] or ["true"])
+        return " and ".join([c.text(names) for c in (*self.ranges, *self.conditions)] or ["true"])
 
     def _set(self) -> islpy.Set:
         found: islpy.Set = _isl().Set(f"{{ {self._tuple()} : {self._condition()} }}", _context())
