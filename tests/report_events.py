@@ -45,9 +45,9 @@ def run_events(outcomes, recorded=0, trials=None, label="", gain=None, left_s=No
     return events
 
 
-def machine(ceiling_s, label=""):
+def machine(ceiling_s, label="", library_s=None):
     """What a machine can do, whose copying takes 1 ms for the 8 MB of `job`."""
-    return MachineKnown({"float32": 1e12}, 8e9, ceiling_s, label)
+    return MachineKnown({"float32": 1e12}, 8e9, ceiling_s, label, library_s)
 
 
 def summary(**changes):

@@ -13,7 +13,7 @@ from typing import Protocol
 from autotune.report.events_json import JsonDisplay
 from autotune.report.job import Job
 from autotune.report.live import Block, above
-from autotune.report.outcome import last_line, outcome_table, remarks
+from autotune.report.outcome import LIBRARY, last_line, outcome_table, remarks
 from autotune.report.panel import Glyphs, Piece, Tone, glyphs_for, panel
 from autotune.report.progress import Progress, Standing
 from autotune.report.tables import wrap_clauses
@@ -154,7 +154,11 @@ class PlainDisplay(QuietDisplay):
             case MachineKnown() if event.ceiling_s is not None:
                 name = f"{event.job}: " if event.job else ""
                 speed = standing.job.work.speed_text(event.ceiling_s)
-                self.note(f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({standing.roof})")
+                line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({standing.roof})"
+                if event.library_s is not None:
+                    speed = standing.job.work.speed_text(event.library_s)
+                    line += f"; {LIBRARY} {time_text(event.library_s)}, {speed}"
+                self.note(line)
             case Measured() if standing.improved or standing.over or _milestone(standing.trial):
                 self.note(self._line(standing))
             case Noisy():

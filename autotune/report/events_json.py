@@ -109,6 +109,7 @@ def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
                 "copy_bytes_s": event.copy_bytes_s,
                 "ceiling_s": event.ceiling_s,
                 "ceiling_of": None if event.ceiling_s is None else standing.roof,
+                "library_s": event.library_s,
             }
         case Measured():
             return "measured", {
@@ -139,6 +140,8 @@ def _record_json(record: Record) -> dict[str, Any]:
         "build_s": record.build_s,
         "run_s": record.run_s,
         "max_error": record.to_json().get("max_error"),  # "inf" and "nan" as texts
+        "kernels": record.kernels,
+        "clocks": record.clocks,
     }
 
 
@@ -171,5 +174,6 @@ def _summary_json(summary: TuneSummary, standing: Standing) -> dict[str, Any]:
         "over_default": None if ratio is None else ratio.value,
         "over_default_range": None if ratio is None else [ratio.low, ratio.high],
         "ceiling_s": standing.ceiling_s,
+        "library_s": standing.library_s,
         "elapsed_s": summary.elapsed_s,
     }

@@ -18,6 +18,9 @@ from autotune.report.units import (
 )
 from autotune.tuner.events import End, TuneSummary
 
+LIBRARY = "cuBLAS"
+"""The only library of a vendor that is timed."""
+
 _ABOVE = 1.1
 """Share of the ceiling that only a wrong ceiling explains: its measurement errs, too."""
 
@@ -98,6 +101,7 @@ def _one_table(standing: Standing, width: int) -> list[str]:
     times = {
         "default": summary.default_cost_s,
         "best": best_s(standing),
+        LIBRARY: standing.library_s,
         "ceiling": standing.ceiling_s,
     }
     known = {name: time_s for name, time_s in times.items() if time_s is not None}
@@ -107,8 +111,9 @@ def _one_table(standing: Standing, width: int) -> list[str]:
     ratios, ranges = dict.fromkeys(known, ""), dict.fromkeys(known, "")
     if "best" in known:
         ratios["best"], ranges["best"] = _ratio_texts(standing)
-    if default_s is not None and ceiling_s is not None and (ratio is None or not ratio.noisy):
-        ratios["ceiling"] = f"{three_digits(default_s / ceiling_s)}x"
+    if default_s is not None and (ratio is None or not ratio.noisy):
+        for name in known.keys() & {LIBRARY, "ceiling"}:
+            ratios[name] = f"{three_digits(default_s / known[name])}x"
     shares = ["" if ceiling_s is None else percent_text(ceiling_s / t) for t in known.values()]
     return fitted(
         [

@@ -44,6 +44,8 @@ class Standing:
         Times of the default configuration, in seconds, once known.
     ceiling_s : float or None
         The least time possible, in seconds, once known.
+    library_s : float or None
+        Seconds that the vendor's library takes for the same work; None if not measured.
     roof : str
         What the ceiling comes from: "peak" for operations, "copy" for moving the arrays; "ceiling"
         where that is not known.
@@ -66,6 +68,7 @@ class Standing:
     best_trial: int = 0
     default_s: tuple[float, ...] | None = None
     ceiling_s: float | None = None
+    library_s: float | None = None
     roof: str = "ceiling"
     failures: Mapping[str, int] = field(default_factory=dict)
     recent: tuple[float | None, ...] = ()
@@ -209,7 +212,12 @@ class Progress:
                     default_s=None if event.default_cost_s is None else (event.default_cost_s,),
                 )
             case MachineKnown():
-                return replace(old, ceiling_s=event.ceiling_s, roof=_roof(event, old.job))
+                return replace(
+                    old,
+                    ceiling_s=event.ceiling_s,
+                    library_s=event.library_s,
+                    roof=_roof(event, old.job),
+                )
             case Measured():
                 return self._after_trial(event, old)
             case Noisy():

@@ -70,12 +70,15 @@ class MachineKnown:
         The least time of one run of this workload, in seconds: its operations at the peak, or its
         arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
     job : str
+    library_s : float or None
+        Seconds that the vendor's library takes for one run of this workload; None if not measured.
     """
 
     peak_flops: Mapping[str, float]
     copy_bytes_s: float
     ceiling_s: float | None
     job: str = ""
+    library_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -367,7 +367,8 @@ class Session:
     def _tell_machine(self, ceiling: Ceiling | None) -> None:
         if ceiling is not None:
             peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
-            self.on_event(MachineKnown(peak, copy, self._yardstick.ceiling_s, self.job))
+            ceiling_s, library_s = self._yardstick.ceiling_s, ceiling.library_s
+            self.on_event(MachineKnown(peak, copy, ceiling_s, self.job, library_s))
 
     def _finish(self) -> None:
         """Measure the default and the best configuration anew, unless they are one; sum up."""

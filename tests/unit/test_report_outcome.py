@@ -1,5 +1,7 @@
 """The table and the line that a run ends with: true ratios, whatever the width."""
 
+from dataclasses import replace
+
 import pytest
 
 from autotune.report.outcome import last_line, outcome_table, remarks
@@ -83,6 +85,14 @@ def test_the_table_has_default_best_and_ceiling():
         "           time   throughput  of ceiling  over default         range",
         "default  1.00 s  1.00 GFLOPS        25 %",
         "best     500 ms  2.00 GFLOPS        50 %         2.00x  1.73 to 2.45",
+        "ceiling  250 ms  4.00 GFLOPS       100 %         4.00x",
+    ]
+
+
+def test_the_table_has_what_the_library_takes_where_it_was_timed():
+    standing = replace(finished(ceiling_s=0.25), library_s=0.4)
+    assert outcome_table([standing], 80)[3:] == [
+        "cuBLAS   400 ms  2.50 GFLOPS        62 %         2.50x",
         "ceiling  250 ms  4.00 GFLOPS       100 %         4.00x",
     ]
 
