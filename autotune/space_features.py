@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 
 import numpy as np
@@ -41,36 +41,46 @@ class TaskFeatures:
         Candidates looked at to see which columns vary; always the same ones.
     repeats : bool
         Keep columns that repeat another one.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the columns: ``knob/NAME`` and those of `get_flatten_name`.
     """
 
     def __init__(self, task: Task, sample: int = 2048, repeats: bool = False) -> None:
         self._task = task
         self._knobs = _KnobColumns(task.space)
+        self._repeats = repeats
         self._structures: dict[int, StructureColumns | None] = {}
         self._planning = Lock()  # plans are made of expressions: by one thread at a time
-        looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
-        numbers, counts = np.unique(task.classify(looked_at), return_counts=True)
-        self._shares = dict(zip(numbers.tolist(), (counts / len(looked_at)).tolist(), strict=True))
-        sources = (self._structure(number) for number in self._shares)
+        self._looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
+        numbers, counts = np.unique(task.classify(self._looked_at), return_counts=True)
+        shares = counts / len(self._looked_at)
+        self._shares = dict(zip(numbers.tolist(), shares.tolist(), strict=True))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns: ``knob/NAME`` and those of `get_flatten_name`."""
+        sources = map(self._structure, self._shares)
         own = dict.fromkeys(name for source in sources if source for name in source.names)
-        self.names: tuple[str, ...] = (*self._knobs.names, *own)
-        self.names = tuple(_varying(self.names, self.matrix(looked_at), repeats))
+        names = (*self._knobs.names, *own)
+        return tuple(_varying(names, self.matrix(self._looked_at, names), self._repeats))
+
+    def preparations(self) -> Iterator[None]:
+        """Plan one structure of the sample at each step, and last of all see which columns vary."""
+        for number in self._shares:
+            self._structure(number)
+            yield
+        _ = self.names
+        yield
 
     def prepare(self, n: int) -> None:
         """Compile what evaluates the features of `n` candidates from all over the space.
 
         Where that does not pay it is left.
         """
+        names = self.names
         with self._planning:
             for number, share in self._shares.items():
                 structure = self._structure(number)
                 if structure is not None:
-                    structure.expect(int(n * share), self.names)
+                    structure.expect(int(n * share), names)
 
     def matrix(
         self,

@@ -145,7 +145,8 @@ def propose(size: int) -> dict[str, float]:
     whole = len(task.space) <= RankingSettings.whole
     space = Space(task.space.knobs) if whole else task.space
     tuner = ModelTuner(space, 0, features)
-    tuner.prepare()
+    for _ in tuner.preparations():
+        pass
     rng = np.random.default_rng(0)
     told = np.sort(space.sample(TOLD, rng))
     times = MadeUpTimes(features, told)

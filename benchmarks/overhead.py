@@ -37,10 +37,7 @@ PARTS = {
     "proposing candidates": ["autotune.tuner.base:Tuner.ask"],
     "taking in results": ["autotune.tuner.base:Tuner.tell"],
     "estimating the gain": ["autotune.tuner.model:ModelTuner.expected_gain"],
-    "preparing and learning, longer than builds took": [
-        "autotune.tuner.model:ModelTuner.prepare",
-        "autotune.tuner.model:ModelTuner.think",
-    ],
+    "preparing and learning, longer than builds took": ["autotune.tuner.session:Session._think"],
     "reading and writing the log": ["records.journal:Journal.add", "records.journal:Journal.news"],
     "claiming candidates": ["records.journal:Journal.claim"],
     "ending the workers": ["autotune.measure.local:LocalMeasurer.close"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,10 @@ class LazyTaskFeatures:
     def prepare(self, n: int) -> None:
         """Make ready for the features of so many candidates."""
         self._features.prepare(n)
+
+    def preparations(self) -> Iterator[None]:
+        """Do ahead what takes long, a piece at each step."""
+        return self._features.preparations()
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at `indices`, float32 (n, len(names))."""

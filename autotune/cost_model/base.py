@@ -6,7 +6,7 @@ A model sees feature rows and throughputs only, never a space, a template or a d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +37,10 @@ class FeatureSource(Protocol):
 
         All columns, or only those of these names, in this order.
         """
+        ...
+
+    def preparations(self) -> Iterator[None]:
+        """Do ahead what takes long, a piece at each step; the rest is done when it is needed."""
         ...
 
 

@@ -217,7 +217,9 @@ class LocalMeasurer:
     def _built(self, jobs: deque[Job], rest: Iterator[MeasureInput]) -> bool:
         """See to it that the first job is built, and others with it; False if there is none."""
         if not jobs or self.overlap:
-            jobs += map(Job, islice(rest, BATCH - len(jobs)))
+            for candidate in islice(rest, BATCH - len(jobs)):
+                jobs.append(Job(candidate))
+                self._workshop.begin(jobs)  # it may take a while until the next one comes
         if jobs and self.overlap:
             self._workshop.build_first(jobs)
         elif any(job.told is None for job in jobs):

@@ -149,6 +149,11 @@ class Workshop:
         for builder in self._builders:
             builder.job = None
 
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """Let whoever is free begin to build jobs; wait for nothing."""
+        self._look()
+        self._hand_out(jobs)
+
     def build(self, jobs: Sequence[Job]) -> None:
         """Have all jobs built; return when they are, and nothing else is going on."""
         self._work(
@@ -202,9 +207,7 @@ class Workshop:
     def _work(self, done: Callable[[], bool], jobs: Sequence[Job]) -> None:
         """Hand out work, and take what comes of it, until something holds."""
         while True:
-            self._crew.refresh()
-            for desk in self._desks:  # whoever has died is not asked, and nobody blamed for it
-                desk.look()
+            self._look()
             self._hand_out(jobs)
             if done():
                 return
@@ -215,6 +218,12 @@ class Workshop:
                 self._take(busy[worker], outcome)
             for desk in busy.values():
                 desk.say_slow()
+
+    def _look(self) -> None:
+        """Take in who has died: they are not asked, and nobody is blamed for it."""
+        self._crew.refresh()
+        for desk in self._desks:
+            desk.look()
 
     def _hand_out(self, jobs: Sequence[Job]) -> None:
         """Give work to all who could work."""

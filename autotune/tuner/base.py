@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -82,11 +82,12 @@ class Tuner(ABC):
     def _propose(self, n: int) -> Iterable[int]:
         """Return up to ``n`` distinct, feasible candidates that were never seen."""
 
-    def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
-        """Do now what takes long and needs no measurements, while workers start.
+    def preparations(self) -> Iterator[None]:
+        """Do what takes long and needs no measurements, a piece at each step.
 
-        Without it the same is done when it is needed.
+        What is not done when it is needed is done then.
         """
+        return iter(())
 
     def think(self) -> None:  # noqa: B027, most have nothing to think of
         """Do now what is not due before the next telling, while candidates are built.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -26,6 +26,10 @@ class KnobFeatures:
         """Return the features of the candidates at ``indices``, float32 (n, len(names))."""
         matrix = self._named_matrix(indices)[1]
         return matrix if names is None else matrix[:, [self.names.index(name) for name in names]]
+
+    def preparations(self) -> Iterator[None]:
+        """Do nothing ahead: there is nothing that takes long."""
+        return iter(())
 
     def _named_matrix(self, indices: IndexVector) -> tuple[list[str], FloatMatrix]:
         columns = self._space.columns(indices)

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 
-@contextlib.contextmanager
-def meanwhile(work: Callable[[], object]) -> Iterator[Callable[[], object]]:
-    """Do some work in a thread; yield what waits until it is done, and raises what it raised.
+class Meanwhile:
+    """Some work that is done in a thread, between `begin` and `wait`; a context manager.
 
-    It is waited for at the end in any case.
+    At its end it is waited for in any case.
+
+    Parameters
+    ----------
+    work : callable
+        What to do. It is given what tells whether it is waited for.
     """
-    with ThreadPoolExecutor(1, "meanwhile") as pool:
-        done = pool.submit(work)
-        yield done.result
-        done.result()
+
+    def __init__(self, work: Callable[[Callable[[], bool]], object]) -> None:
+        self._work = work
+        self._waited_for = threading.Event()
+        self._pool = ThreadPoolExecutor(1, "meanwhile")
+        self._done: Future[object] | None = None
+
+    def __enter__(self) -> Meanwhile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._waited_for.set()
+        self._pool.shutdown()
+        if kind is None:
+            self.wait()
+
+    def begin(self) -> None:
+        """Begin, unless it was waited for before: then it is not done at all."""
+        if not self._waited_for.is_set():
+            self._done = self._pool.submit(self._work, self._waited_for.is_set)
+
+    def wait(self) -> None:
+        """Wait until it is done, if it has begun; raise what it raised."""
+        self._waited_for.set()
+        if self._done is not None:
+            self._done.result()

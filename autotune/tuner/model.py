@@ -8,7 +8,7 @@ proposals are moves that need no model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -30,6 +30,9 @@ from search_spaces.space import Space
 
 PRIOR_POOL = 20_000
 """Random candidates of a large space among which a prior chooses the first ones."""
+
+TREES_OVERDUE = 48
+"""Measurements without which trees are not waited for, as after the start of a run."""
 
 KEPT, CLIMBERS = 1024, 16
 """In a large space: candidates kept for the next climb, and those it climbs from."""
@@ -127,12 +130,19 @@ class ModelTuner(Tuner):
         self._progress = Progress()
         self._owed = False
         self._latest = np.zeros(0, dtype=np.int64)
+        self._proposed_from: Belief | None = None
 
-    def prepare(self) -> None:
-        """Work out the features that the trees read, or make ready for it, if there are any."""
+    def tell(self, observations: Iterable[Observation]) -> None:
+        """Take in measurements; see :meth:`Tuner.tell`."""
+        super().tell(observations)
+        self._proposed_from = None
+
+    def preparations(self) -> Iterator[None]:
+        """Work out the features that the trees read, or make ready for it, a piece at each step."""
         if self._surrogate.trends:
-            self._trees.prepare(self._candidates.whole())
+            yield from self._trees.preparations(self._candidates.whole())
             self._candidates.prepare()
+            yield
 
     def think(self) -> None:
         """Fit the model to what the latest proposals were made from, for the next ones.
@@ -146,9 +156,10 @@ class ModelTuner(Tuner):
     def _catch_up(self) -> None:
         """Fit the model to what the latest proposals were made from, unless that is done."""
         if self._owed:
-            self._owed = False
-            if self._surrogate.due:
-                self._surrogate.learn(self._chooser(self._surrogate.told))
+            self._owed, self._proposed_from = False, None
+            surrogate = self._surrogate
+            if surrogate.due or (surrogate.trends and self._trees.due(surrogate.told)):
+                surrogate.learn(self._chooser(surrogate.told))
                 self._follow(True)
             self._rank()
 
@@ -158,9 +169,9 @@ class ModelTuner(Tuner):
         rng = self._generator()
         if not self._informed():
             return self._start(n, rng)
-        belief = self._update(rng)
+        belief = self._proposed_from = self._update(rng)
         self._owed = True
-        free = self._free(belief)
+        free = np.isin(belief.candidates, self.seen, invert=True)
         own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
         rows = belief.pick(self._margins(own), free)
         self._latest = belief.candidates[rows]
@@ -242,12 +253,19 @@ class ModelTuner(Tuner):
             surrogate.take(told, self._chooser(told))
             overdue = surrogate.overdue
             if overdue:
-                surrogate.learn(self._chooser(told))
+                surrogate.learn(self._chooser(told), trends=self._trees_at_once())
                 self._rank()
             self._follow(surrogate.drop_prior_if_it_hurts() or overdue)
         elif self._belief is not None:
             self._belief.settle()
         return self._search(rng) if self._belief is None else self._belief
+
+    def _trees_at_once(self) -> bool:
+        """Whether the trees learn before a proposal: when they should have long ago.
+
+        Otherwise they do after it, beside the builds.
+        """
+        return not self._trees.models and len(self._told) >= TREES_OVERDUE
 
     def _follow(self, changed: bool) -> None:
         """Let the beliefs about a whole space follow what was learned, if it is judged whole."""
@@ -281,9 +299,6 @@ class ModelTuner(Tuner):
             belief = Belief(self._surrogate, np.union1d(top, around))
         return belief
 
-    def _free(self, belief: Belief) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.isin(belief.candidates, self.seen, invert=True)
-
     def _working(self) -> list[Observation]:
         """Return what worked, the fastest first."""
         return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
@@ -297,5 +312,6 @@ class ModelTuner(Tuner):
         if not self._informed():
             return None
         rng = np.random.default_rng([self.seed, len(self._told), 1])
-        belief = self._update(rng)
-        return belief.expected_gain(self._free(belief), rng)
+        belief = self._proposed_from or self._update(rng)
+        told = np.array(sorted(self._told), dtype=np.int64)
+        return belief.expected_gain(np.isin(belief.candidates, told, invert=True), rng)

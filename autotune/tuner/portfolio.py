@@ -126,6 +126,7 @@ class Portfolio:
         self._served = dict.fromkeys(range(len(self._sessions)), -1)
         for session in self._sessions:
             session.on_event, session.deadline = self._relay, self._deadline
+            session.gain_at_once |= len(self._sessions) > 1
 
     def run(self) -> list[TuneSummary]:
         """Tune to the end; return what was achieved on each.

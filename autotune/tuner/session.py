@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -32,7 +33,7 @@ from autotune.tuner.events import (
     unwatched,
 )
 from autotune.tuner.limits import Deadline, Limits, Paces
-from autotune.tuner.meanwhile import meanwhile
+from autotune.tuner.meanwhile import Meanwhile
 from autotune.tuner.patience import Patience
 from autotune.tuner.trials import Trials
 from autotune.tuner.yardstick import Yardstick
@@ -89,6 +90,10 @@ class Session:
         Why it is over; None before.
     gain : float or None
         By what share of the best time the tuner expects all further measurements to better it.
+        It is estimated beside the builds of the batch that is proposed next.
+    gain_at_once : bool
+        Whether it is estimated before that, for a choice that depends on it; for patience it is
+        in any case.
     summary : TuneSummary or None
         What was achieved, once it is over.
     error : AutotuneError or None
@@ -124,6 +129,7 @@ class Session:
         self.on_event: Watcher = unwatched
         self.ended: End | None = None
         self.gain: float | None = None
+        self.gain_at_once = limits.patience is not None
         self.summary: TuneSummary | None = None
         self.error: AutotuneError | None = None
         self.refused: dict[int, str] = {}
@@ -141,7 +147,8 @@ class Session:
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
         self._noisy = False
-        self._prepared = False
+        self._gain_due = True
+        self._preparations = tuner.preparations()
 
     # -- what a scheduler asks -------------------------------------------------------------
 
@@ -219,10 +226,17 @@ class Session:
         return End.TIME if self.deadline.over else None
 
     def _learn(self) -> None:
-        """Tell the tuner what is new; ask for its estimate, unless that would be of no use."""
+        """Tell the tuner what is new; ask for its estimate if that is of use now."""
         untold, self._untold = self._untold, []
         self._tuner.tell(untold)
-        if self._limit() is None:
+        self._gain_due = True
+        if self.gain_at_once and self._limit() is None:
+            self._estimate()
+
+    def _estimate(self) -> None:
+        """Ask the tuner what is still to be gained, once of what it was told."""
+        if self._gain_due:
+            self._gain_due = False
             self.gain = self._tuner.expected_gain()
 
     # -- a batch ---------------------------------------------------------------------------
@@ -260,11 +274,9 @@ class Session:
 
     def _measure_some(self, indices: Sequence[int], rest: int) -> None:
         """Measure a few candidates, the first of those that are still to be measured now."""
-        # What is traced is traced now: that is for one thread at a time.
-        indices = [index for index in indices if self._drafts(index)]
         with (
-            meanwhile(functools.partial(self._think, rest)) as alone,
-            contextlib.closing(self._results(indices, alone)) as results,
+            Meanwhile(functools.partial(self._think, rest)) as thinking,
+            contextlib.closing(self._results(indices, thinking)) as results,
         ):
             for candidate, result in results:
                 self._recall()
@@ -276,36 +288,45 @@ class Session:
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
 
-    def _think(self, rest: int) -> None:
+    def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
+        self._estimate()
         trials = self.limits.trials
-        left = None if trials is None else trials - len(self.trials)
-        if not self._prepared and (left is None or left > LONG_RUN):
-            self._tuner.prepare()
-            self._prepared = True
-        if left is None or left > rest:
+        left = math.inf if trials is None else trials - len(self.trials)
+        if left > rest:
             self._tuner.think()
+        while left > LONG_RUN and not waited_for() and next(self._preparations, self) is None:
+            pass
 
     def _results(
-        self, indices: Sequence[int], alone: Callable[[], object]
+        self, indices: Sequence[int], thinking: Meanwhile
     ) -> Generator[tuple[MeasureInput, MeasureResult], None, None]:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
 
         def still_wanted(candidate: MeasureInput) -> bool:
-            alone()  # they are built, and what is timed must not have neighbours
+            thinking.wait()  # they are built, and what is timed must not have neighbours
             self._know_machine()
             return self._still_wanted(candidate)
 
         try:
-            yield from self.measurer.measure(self._claimed(indices), still_wanted)
+            yield from self.measurer.measure(self._claimed(indices, thinking), still_wanted)
         finally:
             self.trials.release()
 
-    def _claimed(self, indices: Sequence[int]) -> Iterator[MeasureInput]:
-        """Yield the candidates that nobody else has measured or is measuring."""
+    def _claimed(self, indices: Sequence[int], thinking: Meanwhile) -> Iterator[MeasureInput]:
+        """Yield the candidates that nobody else has measured or is measuring.
+
+        Before the last one, thinking begins: until then they are traced one after the other, and
+        that is for one thread at a time.
+        """
         for index in indices:
             if self._limit() is not None:
                 return
+            drafted = self._drafts(index)
+            if index == indices[-1]:
+                thinking.begin()
+            if not drafted:
+                continue
             if self.trials.claim(index):
                 yield MeasureInput(self.task.space.config(index), self.trials.best_s)
             elif index not in self.trials.by_index:

@@ -135,9 +135,12 @@ class Surrogate:
         settings = self.settings
         return self._known < settings.often or self._known >= settings.at_once * self._learned
 
-    def learn(self, rng: np.random.Generator) -> None:
-        """Fit the parameters to what was taken in; `rng` chooses what to fit them to."""
-        for trend in self.trends:
+    def learn(self, rng: np.random.Generator, trends: bool = True) -> None:
+        """Fit the parameters to what was taken in; `rng` chooses what to fit them to.
+
+        `trends` says whether the trends learn, too.
+        """
+        for trend in self.trends if trends else ():
             trend.learn(self.told)
         rows = _some(self._log_s, self.settings.learn_from, rng)
         self.times.learn(

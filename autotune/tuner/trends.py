@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -19,6 +19,9 @@ from autotune.tuner.base import Observation
 
 FOLDS = 3
 """A measured candidate is judged by a model that learned from the other folds."""
+
+LEAST, LEAST_DISTINCT = 24, 3
+"""So many measurements, of so many different times, are the least to learn from."""
 
 LONG = 1000
 """An array of so many candidates is long: it is asked for again and again as it is."""
@@ -112,23 +115,31 @@ class TreeTrend:
         """The model that learned from everything, then those of the folds; none at first."""
         return self._models
 
-    def prepare(self, indices: IndexVector | None = None) -> None:
+    def preparations(self, indices: IndexVector | None = None) -> Iterator[None]:
         """Load the library of the models; work out the features, and those of candidates if given.
 
-        They are kept if they are a long array that will be asked for again as it is.
+        A piece at each step. Features are kept if they are a long array that will be asked for
+        again as it is.
         """
-        _ = self._features.names
         self._make_model(self._seed).prepare()
+        yield
+        yield from self._features.preparations()
         if indices is not None:
             self._matrix(indices)
+            yield
+
+    def due(self, told: Sequence[Observation]) -> bool:
+        """Whether there are measurements enough, and many of them new."""
+        if len(told) < max(LEAST, GROWTH * self._learned):
+            return False
+        return len({o.throughput for o in told}) >= LEAST_DISTINCT
 
     def learn(self, told: Sequence[Observation]) -> None:
         """Train on all observations, and on all but a fold for each fold, if many are new."""
+        if not self.due(told):
+            return
         throughput = np.array([o.throughput for o in told])
         indices = np.array([o.index for o in told], dtype=np.int64)
-        few = len(told) < 4 * FOLDS or len(set(throughput.tolist())) < 3
-        if few or len(told) < GROWTH * self._learned:
-            return
         self._learned = len(told)
         self._kept = Kept(self._scores)
         matrix = self._features.matrix(indices)

@@ -1,5 +1,6 @@
 """The tuning loop: what it records, what it resumes from, and what an interruption leaves."""
 
+import re
 import time
 from pathlib import Path
 
@@ -238,9 +239,6 @@ class Thinker(GridTuner):
         super().__init__(space, 0)
         self.course = course
 
-    def prepare(self):
-        self.course.append("prepare")
-
     def think(self):
         deadline = time.monotonic() + 10
         while self.course[-1:] != ["build"] and time.monotonic() < deadline:
@@ -277,12 +275,45 @@ def test_the_tuner_thinks_beside_the_builds_and_nothing_runs_before_it_is_done(t
     ]
 
 
-def test_only_a_long_run_prepares_its_tuner(task, store):
-    for trials, times in ((24, 0), (25, 1)):
+class Preparer(GridTuner):
+    """Prepares in ever more pieces."""
+
+    def __init__(self, space, course):
+        super().__init__(space, 0)
+        self.course = course
+
+    def preparations(self):
+        while True:
+            self.course.append("prepare")
+            time.sleep(0.001)
+            yield
+
+
+class PatientBuilder(Builder):
+    """Builds no faster than something is prepared, in its first few batches."""
+
+    def __init__(self, course, batches):
+        super().__init__(course)
+        self.batches = batches
+
+    def measure(self, inputs, still_wanted=None):
+        deadline = time.monotonic() + 10
+        while self.batches and self.course[-1:] != ["prepare"] and time.monotonic() < deadline:
+            time.sleep(0.001)
+        self.batches = max(self.batches - 1, 0)
+        yield from super().measure(inputs, still_wanted)
+
+
+def test_a_long_run_prepares_its_tuner_while_it_builds_and_not_while_it_runs(task, store):
+    for trials, batches, pattern in (
+        (24, 0, "bcr{7}(br+)+"),
+        (39, 2, "pbp?cr{7}pbp?r{8}(br+)+"),
+    ):
         course = []
         other = RecordStore(store.path.with_name(f"{trials}.jsonl"))
-        run(task, other, trials, Builder(course), Thinker(task.space, course))
-        assert course.count("prepare") == times
+        run(task, other, trials, PatientBuilder(course, batches), Preparer(task.space, course))
+        steps = re.sub("p+", "p", "".join(step[0] for step in course))
+        assert re.fullmatch(pattern, steps)
 
 
 def test_what_a_tuner_raises_when_it_thinks_ends_the_run(task, store):
