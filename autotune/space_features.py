@@ -60,7 +60,8 @@ class TaskFeatures:
         sources = map(self._structure, self._shares)
         own = dict.fromkeys(name for source in sources if source for name in source.names)
         names = (*self._knobs.names, *own)
-        return tuple(_varying(names, self.matrix(self._looked_at, names), self._repeats))
+        matrix = self._matrix(self._looked_at, names, names)
+        return tuple(_varying(names, matrix, self._repeats))
 
     def preparations(self) -> Iterator[None]:
         """Plan one structure of the sample at each step, and last of all see which columns vary."""
@@ -100,8 +101,17 @@ class TaskFeatures:
         out : float32 (n, len(names)), optional
             What to fill and return; fresh memory takes longer.
         """
-        rows = np.asarray(indices, np.int64)
         wanted = self.names if names is None else tuple(names)
+        return self._matrix(np.asarray(indices, np.int64), wanted, self.names, out)
+
+    def _matrix(
+        self,
+        rows: IntArray,
+        wanted: Sequence[str],
+        usual: Sequence[str],
+        out: FloatMatrix | None = None,
+    ) -> FloatMatrix:
+        """As `matrix`, for `wanted` columns; `usual` ones will be asked for again."""
         places = {name: place for place, name in enumerate(wanted)}
         out = np.empty((len(rows), len(wanted)), np.float32, order="F") if out is None else out
         jobs = [partial(self._knobs.fill, rows, part, places, out) for part in _parts(len(rows))]
@@ -111,7 +121,7 @@ class TaskFeatures:
             with self._planning:
                 structure = self._structure(int(number))
                 if structure is not None:
-                    structure.expect(len(where), self.names)
+                    structure.expect(len(where), usual)
             if structure is None:
                 for name, place in places.items():
                     if name not in self._knobs.names:

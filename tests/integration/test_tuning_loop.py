@@ -322,7 +322,7 @@ def test_what_a_tuner_raises_when_it_thinks_ends_the_run(task, store):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(task, store, 16, tuner=Fails(task.space, 0))
+        run(task, store, 16, Builder([]), Fails(task.space, 0))
     assert store.load() == []
 
 
