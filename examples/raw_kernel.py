@@ -23,17 +23,27 @@ from autotune.template import Knobs, template
 TEXT = """
 extern "C" __global__ void __launch_bounds__(THREADS)
 elementwise(const TYPE* __restrict__ from, TYPE* __restrict__ to) {
-  vector::VectorizedLoader<TYPE, LANES, (N % LANES == 0)> loader(from, N);
-  vector::VectorizedStorer<TYPE, LANES, (N % LANES == 0)> storer(to, N);
+  constexpr bool aligned = N % LANES == 0, whole = N % (LANES * THREADS * ITEMS) == 0;
+  vector::VectorizedLoader<TYPE, LANES, aligned> loader(from, N);
+  vector::VectorizedStorer<TYPE, LANES, aligned> storer(to, N);
   const int first = blockIdx.x * THREADS * ITEMS + threadIdx.x;
+  TYPE items[ITEMS][LANES];
+  // All loads are under way before the first value is used.
 #pragma unroll
   for (int item = 0; item < ITEMS; ++item) {
     const int id = first + item * THREADS;
-    if (id * LANES >= N) break;
+    if (!whole && id * LANES >= N) break;
     loader.load(id, N);
 #pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) items[item][lane] = loader.separate()[lane];
+  }
+#pragma unroll
+  for (int item = 0; item < ITEMS; ++item) {
+    const int id = first + item * THREADS;
+    if (!whole && id * LANES >= N) break;
+#pragma unroll
     for (int lane = 0; lane < LANES; ++lane) {
-      storer.separate()[lane] = AccType<TYPE>::to(OP(loader.separate()[lane]));
+      storer.separate()[lane] = AccType<TYPE>::to(OP(items[item][lane]));
     }
     storer.store(id, N);
   }
@@ -61,9 +71,9 @@ def elementwise(
     items
         Vectors that each thread takes.
     """
-    lanes = cfg.define_knob("lanes", [4, 1, 2, 8, 16])
+    lanes = cfg.define_knob("lanes", [8, 1, 2, 4, 16])
     threads = cfg.define_knob("threads", [256, 64, 128, 512, 1024])
-    items = cfg.define_knob("items", [1, 2, 4, 8])
+    items = cfg.define_knob("items", [2, 1, 4, 8])
     cfg.add_constraint(
         lanes * dtypes.itemsize(dtype) <= rtc.VECTOR_BYTES, "a vector has at most 16 bytes"
     )

@@ -15,6 +15,8 @@ struct Extents { unsigned int x, y, z; };
 static Extents gridDim{1, 1, 1}, blockDim{1, 1, 1}, blockIdx{0, 0, 0}, threadIdx{0, 0, 0};
 
 inline float rsqrtf(float x) { return float(1 / std::sqrt(double(x))); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 
 // Runs a kernel of one-dimensional grids and blocks.

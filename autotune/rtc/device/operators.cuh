@@ -122,12 +122,20 @@ __device__ inline real_t<T> reciprocal(T value) {
   return real_t<T>(1) / convert<real_t<T>>(value);
 }
 
-// The exponential is taken of negative numbers only, so that it never overflows.
+// The exponential is taken of negative numbers only, so that it never overflows. Approximations are
+// those that no result shows: of the exponential for half types, of the quotient (2 units in the
+// last place, the divisor is at most 2) for float32.
 template <class T>
 __device__ inline real_t<T> sigmoid(T value) {
   const auto x = convert<real_t<T>>(value);
-  const auto e = op::exp(-op::abs(x));
-  return (x < real_t<T>(0) ? e : real_t<T>(1)) / (real_t<T>(1) + e);
+  if constexpr (same<real_t<T>, float32>) {
+    constexpr bool half = same<T, float16> || same<T, bfloat16>;
+    const float32 e = half ? ::__expf(-op::abs(x)) : ::expf(-op::abs(x));
+    return ::__fdividef(x < 0.0f ? e : 1.0f, 1.0f + e);
+  } else {
+    const auto e = op::exp(-op::abs(x));
+    return (x < real_t<T>(0) ? e : real_t<T>(1)) / (real_t<T>(1) + e);
+  }
 }
 
 template <class T>
