@@ -37,6 +37,18 @@ def two_stages() -> Names:
     return {"A": A, "B": B, "C": C, "i": i, "j": j, "y": y, "x": x, "args": [A, C]}
 
 
+def column_sums() -> Names:
+    """S = the sums of A's columns down to each row: a scan with a cell of two stages."""
+    A = te.placeholder((6, 8), name="A")
+    state = te.placeholder((6, 8), name="state")
+    init = te.compute((1, 8), lambda _, j: A[0, j], name="init")
+    half = te.compute((6, 8), lambda t, j: A[t, j] / 2 + state[t - 1, j], name="half")
+    update = te.compute((6, 8), lambda t, j: half[t, j] * 2, name="update")
+    S = te.scan(init, update, state, inputs=[A], name="S")
+    parts = {"init": init, "half": half, "update": update, "S": S}
+    return {"A": A, **parts, "t": update.op.axis[0], "j": update.op.axis[1], "args": [A, S]}
+
+
 @dataclass(frozen=True)
 class Primitive:
     """A section of the page.
@@ -333,10 +345,36 @@ STORAGE = [
     ),
 ]
 
+SCANS = [
+    Primitive(
+        "s[update].split(...), s[half].compute_at(s[update], axis), ...",
+        column_sums,
+        "jo, ji = s[update].split(j, factor=4)\ns[half].compute_at(s[update], jo)\n"
+        "s[init].vectorize(init.op.axis[1])",
+        "Init, update and the stages between state and update, the cell, are scheduled apart, as "
+        "any stage is; those of the cell stand in the loop over the steps unless `compute_at` puts "
+        "them further in. Where init and update are split alike and each iteration keeps to its "
+        "own columns, their parallel loops and threads go around the steps in compiled code.",
+        "The first axis of an update has no loop of its own, and a stage of the cell is not "
+        "computed outside the steps.",
+        "s[update].split(t, factor=2)",
+    ),
+    Primitive(
+        "s[S].split(S.op.scan_axis, factor=)",
+        column_sums,
+        "outer, inner = s[S].split(S.op.scan_axis, factor=2)\ns[S].unroll(inner)",
+        "Steps are split, fused again and unrolled by the scan's own axis. What does not depend on "
+        "states may be computed at the outer loop, for several steps at once.",
+        "Steps are taken one after another and in order.",
+        "s[S].parallel(S.op.scan_axis)",
+    ),
+]
+
 SECTIONS = {
     "Loops of a stage": LOOPS,
     "How a loop runs": HOW,
     "Where a stage is computed": WHERE,
     "New stages": STAGES,
     "How a result is stored": STORAGE,
+    "Scans": SCANS,
 }

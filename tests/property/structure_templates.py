@@ -120,3 +120,59 @@ def argmax_rows(cfg: Knobs, m: int, n: int) -> tuple[Any, list[Any]]:
     if cfg.define_knob("first", ["row", "piece"]) == "piece":
         s[place].reorder(ro, *s[place].op.axis, ri)
     return s, [A, C]
+
+
+def _sums_so_far(x: Any) -> Any:
+    return np.cumsum(x, axis=0, dtype=x.dtype)
+
+
+@template("scanned_columns", target="llvm", reference=_sums_so_far)
+def scanned_columns(cfg: Knobs, m: int, n: int) -> tuple[Any, list[Any]]:
+    """Sums down columns: a scan with its steps split, in parallel over columns."""
+    X = te.placeholder((m, n), name="X")
+    state = te.placeholder((m, n), name="state")
+    init = te.compute((1, n), lambda _, i: X[0, i], name="init")
+    update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    C = te.scan(init, update, state, inputs=[X])
+    s = te.create_schedule(C.op)
+    width = cfg.define_knob("width", [8, 4, 16])
+    lanes = cfg.define_knob("lanes", [4, 1, 8])
+    for part in (init, update):
+        outer, inner = s[part].split(part.op.axis[1], factor=width)
+        s[part].parallel(outer)
+        s[part].vectorize(s[part].split(inner, factor=lanes)[1])
+    s[C].unroll(s[C].split(C.op.scan_axis, factor=cfg.define_knob("steps", [2, 1, 3]))[1])
+    return s, [X, C]
+
+
+@template("scanned_blocks", target="llvm", reference=_sums_so_far)
+def scanned_blocks(cfg: Knobs, m: int, n: int) -> tuple[Any, list[Any]]:
+    """Sums down columns in three phases: sums of blocks, a scan of these, a scan in each block."""
+    length = cfg.define_knob("length", [4, 2, 7])
+    blocks = te.ceildiv(m, length)
+    X = te.placeholder((m, n), name="X")
+
+    def element(b: Any, t: Any, i: Any) -> Any:
+        return te.if_then_else(b * length + t < m, X[b * length + t, i], 0.0)
+
+    k = te.reduce_axis((0, length), name="k")
+    sums = te.compute((blocks, n), lambda b, i: te.sum(element(b, k, i), axis=k), name="sums")
+    before = te.placeholder((blocks, n), name="before")
+    none = te.compute((1, n), lambda _, i: 0.0, name="none")
+    more = te.compute((blocks, n), lambda b, i: before[b - 1, i] + sums[b - 1, i], name="more")
+    carry = te.scan(none, more, before, name="carry")
+    inside = te.placeholder((length, blocks, n), name="inside")
+    first = te.compute(
+        (1, blocks, n), lambda _, b, i: carry[b, i] + element(b, 0, i), name="first"
+    )
+    later = te.compute(
+        (length, blocks, n), lambda t, b, i: inside[t - 1, b, i] + element(b, t, i), name="later"
+    )
+    parts = te.scan(first, later, inside, name="parts")
+    C = te.compute((m, n), lambda j, i: parts[j % length, j // length, i], name="C")
+    s = te.create_schedule(C.op)
+    if cfg.define_knob("parallel", [True, False]):
+        s[sums].parallel(sums.op.axis[0])
+        for part in (first, later):
+            s[part].parallel(part.op.axis[1])
+    return s, [X, C]
