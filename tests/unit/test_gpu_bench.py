@@ -1,5 +1,6 @@
 """What a runner does on a GPU, in this process: arrays of the fake CuPy, kernels in Python."""
 
+from itertools import groupby
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +15,11 @@ from autotune.measure.ceiling import Ceiling
 from autotune.measure.gpu import accuracy as gpu_accuracy
 from autotune.measure.gpu import bench as bench_module
 from autotune.measure.gpu import machine as machine_module
+from autotune.measure.gpu import timing
 from autotune.measure.gpu.accuracy import DeviceComparison
 from autotune.measure.gpu.bench import GpuRunBench
 from autotune.measure.gpu.buffers import DeviceBuffers, on_host, stored_as
-from autotune.measure.gpu.timing import LAUNCH_S, QUEUED, Stopwatch
+from autotune.measure.gpu.timing import Stopwatch
 from autotune.measure.policy import TimingPolicy
 from autotune.runtime.gpu_program import GpuProgram
 from autotune.runtime.signature import Parameter, Signature
@@ -84,48 +86,61 @@ def test_the_first_wrong_element_is_told_with_its_values():
 class Clock:
     """A stream whose time passes as calls say, and which notes what it was given."""
 
-    def __init__(self, call_s: float) -> None:
-        self.call_s, self.done = call_s, []
+    def __init__(self, call_s: float, monkeypatch, launch_s: float = 1e-5) -> None:
+        self.call_s, self.done, self.launch_s, self.host_s = call_s, [], launch_s, 0.0
         self.watch = Stopwatch(fake_cupy, fake_cupy.cuda.Stream(), 1 << 16)
+        self.fill_s, self.watch._fill_s = 4e-5, 4e-5
         self.watch.flush = self.flush
-        self._fill_s = 1e-6
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.host_s)
 
     def flush(self) -> None:
         self.done.append("flush")
-        fake_cupy.cuda.machine.spend(1e-6)
+        fake_cupy.cuda.machine.spend(self.fill_s)
 
     def call(self) -> None:
         self.done.append("call")
+        self.host_s += self.launch_s
         fake_cupy.cuda.machine.spend(self.call_s)
 
+    def groups(self) -> list[tuple[int, int]]:
+        """Flushes and calls of each group."""
+        runs = [(what, len(list(same))) for what, same in groupby(self.done)]
+        return [(a, b) for (_, a), (_, b) in zip(runs[::2], runs[1::2], strict=True)]
 
-def test_a_loop_is_timed_by_the_device_alone():
-    clock = Clock(call_s=2e-6)
+
+def test_a_loop_is_timed_by_the_device_alone(monkeypatch):
+    clock = Clock(2e-6, monkeypatch)
     assert clock.watch.seconds(clock.call, 3) == pytest.approx(6e-6)
-    assert clock.done[-3:] == ["call"] * 3
-    assert set(clock.done[:-3]) == {"flush"}
+    assert clock.groups() == [(1, 3)]
 
 
-def test_short_kernels_are_queued_up_in_groups_behind_other_work():
-    clock = Clock(call_s=2e-6)
+def test_short_kernels_are_queued_up_in_groups_behind_other_work(monkeypatch):
+    clock = Clock(2e-6, monkeypatch)
     clock.watch.seconds(clock.call, 1)
     clock.done.clear()
-    number = QUEUED + 10
-    assert clock.watch.seconds(clock.call, number) == pytest.approx(number * 2e-6)
-    second = len(clock.done) - 10
-    assert clock.done.count("call") == number
-    assert clock.done[second:] == ["call"] * 10
-    ahead = clock.done.index("call")  # fills before the first group, each of 1 us or a little more
-    assert ahead * clock.watch._fill_s >= QUEUED * (LAUNCH_S - 2e-6)
-    assert clock.done[second - 1] == "flush"
+    assert clock.watch.seconds(clock.call, 1000) == pytest.approx(1000 * 2e-6)
+    groups = clock.groups()
+    assert sum(calls for _, calls in groups) == 1000
+    for flushes, calls in groups:
+        assert calls <= timing.QUEUED
+        busy_s, launching_s = flushes * clock.fill_s, calls * clock.launch_s
+        assert launching_s - calls * clock.call_s <= busy_s <= 2 * timing.AHEAD_S
 
 
-def test_long_kernels_need_no_more_than_one_launch_ahead():
-    clock = Clock(call_s=1e-3)
+def test_long_kernels_are_given_all_at_once_behind_one_flush(monkeypatch):
+    clock = Clock(1e-3, monkeypatch)
     clock.watch.seconds(clock.call, 1)
     clock.done.clear()
     clock.watch.seconds(clock.call, 8)
-    assert clock.done.index("call") * clock.watch._fill_s < 2 * LAUNCH_S + clock.watch._fill_s
+    assert clock.groups() == [(1, 8)]
+
+
+def test_launching_that_was_disturbed_does_not_count(monkeypatch):
+    clock = Clock(2e-6, monkeypatch, launch_s=1.0)
+    clock.watch.seconds(clock.call, 1)
+    clock.done.clear()
+    clock.watch.seconds(clock.call, 100)
+    assert sum(flushes for flushes, _ in clock.groups()) < 200
 
 
 # -- a workload ----------------------------------------------------------------------------------
@@ -195,7 +210,7 @@ def test_a_candidate_is_checked_and_timed(bench_of):
     ran = bench.run(candidate(doubled))
     assert bench.reference == "given"
     assert ran.max_error == 0.0
-    assert ran.costs_s == pytest.approx((1e-5, 1e-5))
+    assert ran.costs_s == pytest.approx((3e-5, 3e-5))  # an addition, and 10 us
 
 
 def test_a_reference_for_numpy_alone_runs_on_the_cpu(bench_of):

@@ -92,9 +92,9 @@ class DeviceArray:
         return zone_words(self.name, *(zone.get() for zone in zones))
 
     def upload(self, values: Host) -> None:
-        """Take elements from the CPU, of the parameter's type and shape."""
+        """Take elements from the CPU, of the parameter's type and shape, C-contiguous."""
         self._xp.cuda.get_current_stream().synchronize()
-        self.array.set(np.ascontiguousarray(values).view(stored_as(self.dtype)))
+        self.array.set(values.view(stored_as(self.dtype)))
 
     def download(self) -> Host:
         """Return the elements on the CPU, of the parameter's type."""

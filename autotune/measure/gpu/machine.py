@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class Device:
         TargetError
             If it cannot be used.
         """
+        os.environ["CUPY_TF32"] = "0"  # float32 products are of float32
         facts, xp = cuda.facts_of(number), cuda.cupy()
         xp.cuda.Device(number).use()
         stream = xp.cuda.Stream(non_blocking=True)

@@ -7,6 +7,7 @@ given something else to do first, so that what lies between two events is the de
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from itertools import repeat
 from typing import Any
@@ -15,7 +16,13 @@ QUEUED = 512
 """Launches that are queued up at most; a stream takes about twice as many."""
 
 LAUNCH_S = 8e-6
-"""Seconds that a launch from Python takes at most, on a processor that is not busy otherwise."""
+"""Seconds that launching is taken to take before it was seen."""
+
+LONGEST_LAUNCH_S = 5e-5
+"""Launching that takes longer than that has been disturbed."""
+
+AHEAD_S = 2e-3
+"""Seconds for which the device is given other work, about, while launches are queued up."""
 
 LEAST_FLUSH = 1 << 20
 """Bytes that are written to flush a cache, at least."""
@@ -41,10 +48,11 @@ class Stopwatch:
         self._elapsed = xp.cuda.get_elapsed_time
         self._begin, self._end = xp.cuda.Event(), xp.cuda.Event()
         self._filler = xp.empty((max(2 * l2_bytes, LEAST_FLUSH),), xp.uint8)
-        self._call_s = math.inf
+        self._call_s, self._launch_s = math.inf, LAUNCH_S
         self.flush()
         self.wait()
         self._fill_s = self._timed(self.flush, _FILLS) / _FILLS
+        self.new_kernel()
 
     def wait(self) -> None:
         """Wait until all that was launched has ended; raises what became of it."""
@@ -56,7 +64,7 @@ class Stopwatch:
 
     def new_kernel(self) -> None:
         """Forget how long calls took: others come."""
-        self._call_s = math.inf
+        self._call_s, self._launch_s = math.inf, LAUNCH_S
 
     def seconds(self, call: Callable[[], object], number: int) -> float:
         """Return the seconds that the device takes for so many calls in a row.
@@ -73,8 +81,9 @@ class Stopwatch:
         """
         total, left = 0.0, number
         while left:
-            group = min(left, QUEUED)
-            ahead_s = LAUNCH_S + group * max(0.0, LAUNCH_S - self._call_s)
+            late_s = max(self._launch_s - self._call_s, AHEAD_S / QUEUED / 2)
+            group = min(left, QUEUED, math.ceil(AHEAD_S / late_s))
+            ahead_s = self._launch_s + group * max(self._launch_s - self._call_s, 0.0)
             for _ in range(math.ceil(ahead_s / self._fill_s)):
                 self.flush()
             total += self._timed(call, group)
@@ -85,8 +94,10 @@ class Stopwatch:
 
     def _timed(self, call: Callable[[], object], number: int) -> float:
         self._begin.record(self._stream)
+        begin = time.perf_counter()
         for _ in repeat(None, number):
             call()
+        self._launch_s = min((time.perf_counter() - begin) / number, LONGEST_LAUNCH_S)
         self._end.record(self._stream)
         self._end.synchronize()
         return max(float(self._elapsed(self._begin, self._end)) * 1e-3, 1e-9)

@@ -105,7 +105,7 @@ def set_bytes(address: int, value: int, count: int) -> None:
     machine.check()
     ctypes.memset(address, value, count)
     machine.wrote()
-    machine.spend(1e-6 + count / 2e12)
+    machine.spend(4e-5 + count / 2e12)
 
 
 def copy_bytes(to: int, source: int, count: int) -> None:
