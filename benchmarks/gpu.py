@@ -114,15 +114,17 @@ def known_device(on_cpu: bool) -> dict[str, Any] | None:
     from autotune.errors import AutotuneError
     from autotune.measure.environment import device, versions
     from autotune.measure.gpu.facts import gpu_facts
+    from autotune.runtime.nvml import driver_release
     from autotune.target import Target
 
     if on_cpu:
         return {"device": device(Target.of("llvm")), "versions": versions()}
     try:
-        return {**gpu_facts(Target.of("cuda"))}
+        facts = gpu_facts(Target.of("cuda"))
     except AutotuneError as error:
         print(f"no GPU to measure on: {error}", file=sys.stderr)
         return None
+    return {**facts, "versions": {**facts["versions"], "driver": driver_release()}}
 
 
 # -- tuning --------------------------------------------------------------------------------------
@@ -145,16 +147,17 @@ def _search(row: Kernel, results: Results, args: argparse.Namespace, seconds: fl
     from gpu_timing import target_of
 
     trees = importlib.util.find_spec("xgboost") is not None
+    tuner = args.tuner or ("model" if trees else "local")
     command = [sys.executable, "-m", "autotune", "run", row.template, *row.settings]
     command += ["--target", target_of(results.facts, args.on_cpu), "--log", str(results.log)]
     command += ["--time", f"{seconds:.0f}s", "--seed", "1", "--json-lines"]
-    command += ["--tuner", args.tuner or ("model" if trees else "local")]
+    command += ["--tuner", tuner]
     if args.trials is not None:
         command += ["--trials", str(args.trials)]
     if row.against == COPY and not args.on_cpu:
         command += ["--until", GOAL]
     course, begin = results.search(row), time.monotonic()
-    before_s = course["seconds"]
+    course["tuner"], before_s = tuner, course["seconds"]
     search = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here.environment())
     killer = threading.Timer(seconds + LATE_S, search.terminate)
     killer.start()

@@ -50,10 +50,10 @@ class Results:
     def search(self, row: Kernel) -> dict[str, Any]:
         """Return the course of a row's tuning, to be added to.
 
-        "seconds" and "trials" in all, "failed" ones among them, and "bests": for each time that
-        was better than all before, the seconds and trials until then, and the time.
+        The latest "tuner", "seconds" and "trials" in all, "failed" ones among them, and "bests":
+        for each time that was better than all before, the seconds and trials until then, and it.
         """
-        empty = {"seconds": 0.0, "trials": 0, "failed": 0, "bests": []}
+        empty = {"tuner": None, "seconds": 0.0, "trials": 0, "failed": 0, "bests": []}
         course: dict[str, Any] = self._data["tuning"].setdefault(row.name, empty)
         return course
 
@@ -71,6 +71,7 @@ class Results:
             **figures,
             "seconds_to_best": found[0],
             "trials_to_best": found[1],
+            "tuner": search["tuner"],
             "tuning_s": search["seconds"],
             "trials": search["trials"],
             "failed": search["failed"],

@@ -1,4 +1,4 @@
-"""The clocks of a GPU, asked of NVIDIA's management library, which comes with the driver.
+"""Clocks and driver of GPUs, asked of NVIDIA's management library, which comes with the driver.
 
 They are only read. Where the library is missing or does not answer, nothing is known.
 """
@@ -47,6 +47,18 @@ def clock_reader(pci_bus_id: str) -> tuple[Callable[[], dict[str, int] | None], 
         return found or None
 
     return read, None
+
+
+def driver_release() -> str | None:
+    """Return the release of the driver, such as "580.65.06"; None if it is not to be had."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    text = ctypes.create_string_buffer(80)
+    if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(text, len(text)):
+        return None
+    return text.value.decode(errors="replace")
 
 
 def _nothing() -> None:

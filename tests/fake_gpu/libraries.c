@@ -28,6 +28,11 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 }
 
 int nvmlInit_v2(void) { return 0; }
+int nvmlSystemGetDriverVersion(char* text, unsigned size) {
+  const char release[] = "999.1";
+  for (unsigned i = 0; i < sizeof release && i < size; ++i) text[i] = release[i];
+  return 0;
+}
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** handle) { return 0; }
 int nvmlDeviceGetClockInfo(void* handle, int kind, unsigned* clock) {
   *clock = kind == 1 ? 1980 : 3201;

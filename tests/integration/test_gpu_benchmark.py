@@ -84,7 +84,7 @@ def test_the_benchmark_runs_on_a_gpu(machine: FakeMachine, tmp_path: Path) -> No
     done = call("gpu.py", *words, **machine.environment())
     assert done.returncode == 0, done.stderr
     data = json.loads((tmp_path / "Fake-GPU.json").read_text())
-    assert data["versions"]["cuda_driver"] == "12.9"
+    assert (data["versions"]["cuda_driver"], data["versions"]["driver"]) == ("12.9", "999.1")
     assert len(data["rows"]) == 7
     for row in data["rows"].values():
         assert row["trials"] + row["failed"] >= 1

@@ -53,12 +53,12 @@ class ndarray(np.ndarray):
                 raise TypeError("Unsupported type <class 'numpy.ndarray'>")
         out = kwargs.pop("out", None)
         if out is not None:
+            machine.spend(2e-5)
             machine.wrote()
             kwargs["out"] = tuple(each.view(np.ndarray) for each in out)
         plain = [v.view(np.ndarray) if isinstance(v, ndarray) else v for v in inputs]
         with np.errstate(all="ignore"):  # a GPU gives no warnings
             made = getattr(ufunc, method)(*plain, **kwargs)
-        machine.spend(2e-5)
         return made.view(ndarray) if isinstance(made, np.ndarray) else made
 
 
