@@ -136,4 +136,4 @@ def test_the_readme_has_exactly_two_set_up_commands():
     assert len(commands) == 2
     assert all(command.startswith("python3 -m venv .venv && ") for command in commands)
     assert commands[0].endswith("autotune run matmul --set m=512 --set n=512 --set k=512")
-    assert commands[1].endswith("pytest")
+    assert commands[1].endswith("pytest -n 2")
