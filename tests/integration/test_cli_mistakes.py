@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from command_line import CLOSED, PIPE, Ended, run_process
-from command_mistakes import MATMUL, MISTAKES, Mistake, N
+from command_mistake import MATMUL, Mistake, N
+from command_mistakes import MISTAKES
 from mistaken_files import TEMPLATES, make_files
 
 from autotune.cli.main import main
