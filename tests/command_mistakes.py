@@ -69,7 +69,7 @@ ROWS: list[Row] = [
     ([*MATMUL, "--target", "llvm -mcpu=pentium99"], "pentium99"),
     (["run", "conv2d_nchw", *SIZE, "--target", "cuda"], "llvm targets, not 'cuda'"),
     (["run", "templates.py:for_cuda", "--set", "n=4"], "'cuda' targets, not 'llvm'"),
-    (["run", "templates.py:for_cuda", "--set", "n=4", "--target", "cuda"], "cannot be measured here"),
+    (["run", "templates.py:for_cuda", "--set", "n=4", "--target", "cuda"], "cannot be measured"),
     # templates
     (["run", "matmull", *SIZE], "matmull.*matmul"),
     (["run", "", *SIZE], "there is no template ''"),
