@@ -99,6 +99,10 @@ def _loaded(part: Stmt) -> Iterator[Buffer]:
             yield from (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
 
 
+def _same_place(a: Store, b: Store) -> bool:
+    return a.buffer is b.buffer and a.index is b.index
+
+
 class _Cut:
     """A statement that fills buffers, cut in two: loads into registers, and stores from there.
 
@@ -121,6 +125,11 @@ class _Cut:
             case For(var, extent, kind, body, tag):
                 loads, stores = self._cut(body, (*loops, stmt))
                 return For(var, extent, kind, loads, tag), For(var, extent, kind, stores, tag)
+            case If(condition, Store() as then, Store() as orelse) if _same_place(then, orelse):
+                load, store = self._store(then, loops)
+                assert isinstance(load, Store)
+                other = Store(load.buffer, load.index, orelse.value)
+                return If(condition, load, other), store
             case If(condition, then, orelse):
                 loads, stores = self._cut(then, loops)
                 others = (None, None) if orelse is None else self._cut(orelse, loops)

@@ -34,7 +34,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"m": 40, "n": 72, "k": 24},
         {"m": 33, "n": 50, "k": 19},
         {"m": 40, "n": 72, "k": 24, "dtype": "float16"},
-        {"m": 17, "n": 16, "k": 32, "dtype": "int8"},
+        {"m": 64, "n": 16, "k": 32, "dtype": "int8"},
     ],
     "transpose": [{"m": 40, "n": 72}, {"m": 37, "n": 65, "dtype": "float16"}],
     "reduce": [

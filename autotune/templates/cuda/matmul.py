@@ -50,6 +50,9 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     pad
         Elements between the rows of A's tile, which lies transposed in shared memory, against bank
         conflicts when it is stored there.
+    group
+        Rows of tiles that neighbouring blocks go down before they go right, so that they find what
+        the others loaded in the L2 cache.
     resident
         Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
         leaves it to the compiler.
@@ -73,6 +76,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     fetch = cfg.define_knob("fetch", widths[::-1])
     pad = cfg.define_knob("pad", [4, 0, 1, 2])
     ahead = cfg.define_knob("ahead", ["registers", "shared", "no"])
+    group = cfg.define_knob("group", [1, 2, 4, 8, 16])
     resident = cfg.define_knob("resident", [2, 0, 1, 3])
     threads, sums = warps_m * warps_n * WARP, own_m * own_n * virtual_m * virtual_n
     side_by_side = te.max(resident, 1) * threads
@@ -92,6 +96,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     rows, columns, steps = (
         te.ceildiv(size, tile) * tile for size, tile in ((m, tile_m), (n, tile_n), (k, depth))
     )
+    cfg.add_constraint(te.ceildiv(m, tile_m) % group == 0, "rows of tiles are whole groups")
     zero = te.const(0, dtype)
     left = te.compute(
         (rows, steps),
@@ -113,10 +118,11 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     in_registers = [s.cache_read(tile, "local", [total]) for tile in (left, right)]
     by, wy, vy, ty, i = _tiled(s[C], C.op.axis[0], warps_m, virtual_m, lanes_m, own_m)
     bx, wx, vx, tx, j = _tiled(s[C], C.op.axis[1], warps_n, virtual_n, lanes_n, own_n)
-    s[C].reorder(by, bx, vy, vx, wy, wx, ty, tx, i, j)
-    thread = s[C].fuse(wy, wx, ty, tx)
-    bind(s[C], {"blockIdx.y": by, "blockIdx.x": bx, "threadIdx.x": thread})
-    s[C].pragma(bx, "blocks_per_multiprocessor", resident)
+    by, down = s[C].split(by, factor=group)
+    s[C].reorder(by, bx, down, vy, vx, wy, wx, ty, tx, i, j)
+    block, thread = s[C].fuse(by, bx, down), s[C].fuse(wy, wx, ty, tx)
+    bind(s[C], {"blockIdx.x": block, "threadIdx.x": thread})
+    s[C].pragma(block, "blocks_per_multiprocessor", resident)
     for virtual in (vy, vx):
         s[C].bind(virtual, te.thread_axis("vthread"))
     s[total].compute_at(s[C], thread)
