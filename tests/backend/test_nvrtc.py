@@ -297,7 +297,7 @@ def test_usage_is_read_off_logs_of_several_versions():
 
 def test_a_failure_without_a_message_is_told_by_its_number(monkeypatch):
     fake = ctypes.CDLL(None)
-    monkeypatch.setattr(nvrtc, "_check_arch", lambda arch: None)
+    monkeypatch.setattr(nvrtc, "check_arch", lambda arch: None)
     monkeypatch.setattr(nvrtc, "compiler_identity", lambda: "fake")
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
     monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (toolkit.Toolkit("fake", None), fake))
