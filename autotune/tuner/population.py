@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from autotune.cost_model.base import FloatVector, IndexVector
+from autotune.runtime.threads import in_threads
 from autotune.tuner.moves import changed, crossed
 from autotune.tuner.scoring import distinct, highest, without
 from search_spaces.space import Space
+
+BROODS = 2
+"""Parts of a generation that are bred at the same time."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class PopulationSettings:
     parent_share: float = 0.05
     parents: int = 4096
     children: int = 1 << 18
-    generations: int = 16
+    generations: int = 32
 
 
 def evolve(
@@ -82,8 +87,24 @@ def _children(
 ) -> IndexVector:
     """Return the feasible ones of so many children, distinct and ascending."""
     positions = space.positions(parents)
-    some, others = (positions[rng.integers(len(parents), size=count)] for _ in range(2))
+    broods: list[IndexVector] = []
+    jobs = [
+        partial(_breed, space, positions, count // BROODS, own, broods) for own in rng.spawn(BROODS)
+    ]
+    in_threads(jobs, BROODS)
+    return distinct(np.concatenate(broods))
+
+
+def _breed(
+    space: Space,
+    positions: IndexVector,
+    count: int,
+    rng: np.random.Generator,
+    broods: list[IndexVector],
+) -> None:
+    """Add the feasible ones of so many children of parents at some positions to the broods."""
+    some, others = (positions[rng.integers(len(positions), size=count)] for _ in range(2))
     mixed = np.where(rng.random((count, 1)) < 0.5, some, crossed(some, others, rng))
     children = changed(space, mixed, rng.integers(3, size=count), rng)
     found = distinct(space.indices_of(children))
-    return found[space.feasible(found)]
+    broods.append(found[space.feasible(found)])
