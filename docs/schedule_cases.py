@@ -49,6 +49,17 @@ def column_sums() -> Names:
     return {"A": A, **parts, "t": update.op.axis[0], "j": update.op.axis[1], "args": [A, S]}
 
 
+def doubled_sums() -> Names:
+    """C = 2 S, by way of S, the sums of A's columns down to each row."""
+    A = te.placeholder((6, 8), name="A")
+    state = te.placeholder((6, 8), name="state")
+    init = te.compute((1, 8), lambda _, j: A[0, j], name="init")
+    update = te.compute((6, 8), lambda t, j: A[t, j] + state[t - 1, j], name="update")
+    S = te.scan(init, update, state, inputs=[A], name="S")
+    C = te.compute((6, 8), lambda y, x: S[y, x] * 2, name="C")
+    return {"A": A, "S": S, "C": C, "y": C.op.axis[0], "x": C.op.axis[1], "args": [A, C]}
+
+
 @dataclass(frozen=True)
 class Primitive:
     """A section of the page.
@@ -367,6 +378,15 @@ SCANS = [
         "states may be computed at the outer loop, for several steps at once.",
         "Steps are taken one after another and in order.",
         "s[S].parallel(S.op.scan_axis)",
+    ),
+    Primitive(
+        "s[S].compute_at(s[C], axis)",
+        doubled_sums,
+        "xo, xi = s[C].split(x, factor=4)\ns[C].reorder(xo, y, xi)\ns[S].compute_at(s[C], xo)",
+        "Computes, inside a loop of a reader, all steps of the columns that one iteration needs. "
+        "Where columns mix, that is all of them.",
+        "Every reader must be inside that loop; a scan is not computed inline.",
+        "s[S].compute_inline()",
     ),
 ]
 

@@ -6,7 +6,7 @@ min(factor, extent), and what may overshoot is left to guards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, SizeVar, Var
@@ -48,6 +48,8 @@ class Bounds:
     ----------
     ranges : dict of IterVar to Range
         Range of every axis: root axes where their region lies, derived ones from 0.
+    parts : dict of Stage to dict of int to Range
+        What of their dimensions scans are computed in, where that is not all.
     bodies : dict of Stage to tuple of Expr
         Bodies of the computed stages, inlined ones substituted.
     """
@@ -57,6 +59,7 @@ class Bounds:
         self._for_autotvm08 = for_autotvm08
         self.bodies = schedule.bodies()
         self.ranges: Ranges = {}
+        self.parts: dict[Stage, dict[int, Range]] = {}
         self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
         for stage in reversed(list(self.bodies)):
             self._infer(stage)
@@ -69,6 +72,8 @@ class Bounds:
             refuse_nested_parallel(stage)
             refuse_nested_vectors(stage)
         op = stage.op
+        if isinstance(op, ScanOp):
+            self.parts[stage] = self._scan_parts(stage, op)
         if isinstance(op, ComputeOp):
             for axis, span in zip(op.axis, self._region(stage, op), strict=True):
                 self.ranges[axis] = span
@@ -163,15 +168,34 @@ class Bounds:
 
     def _region(self, stage: Stage, op: ComputeOp) -> list[Range]:
         whole = [axis.dom for axis in op.axis if axis.dom is not None]
-        if stage.is_output or stage.attach is Attach.INIT:
+        if stage.is_output:
             return whole
-        if stage.time is not None:
+        if stage.attach is Attach.INIT or stage.time is not None:
             assert stage.scan is not None
-            return [Range(self.step(stage.scan), const(1)), *whole[1:]]
+            parts = self.parts[stage.scan]
+            rows = whole[0] if stage.time is None else Range(self.step(stage.scan), const(1))
+            others = (parts.get(n, span) for n, span in enumerate(whole[1:], start=1))
+            return [rows, *others]
         needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
+        return self._needed_parts(whole, needs)
+
+    def _scan_parts(self, stage: Stage, op: ScanOp) -> dict[int, Range]:
+        """Return what readers need of the dimensions that a scan can be computed in parts of."""
+        if stage.is_output or stage.attach is Attach.ROOT:
+            return {}
+        whole = [Range(const(0), extent) for extent in op.outputs[0].extents]
+        needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
+        found = self._needed_parts(whole, needs)
+        return {position: found[position] for position in op.apart}
+
+    def _needed_parts(
+        self, whole: Sequence[Range], needs: Sequence[Sequence[Interval | None]]
+    ) -> list[Range]:
+        """Return the part of a tensor that its readers need; all of it where that is unknown."""
         regions = []
         for position, span in enumerate(whole):
-            found = union(need[position] for need in needs) if needs else None
+            known = (need[position] if position < len(need) else None for need in needs)
+            found = union(known) if needs else None
             if found is None or reads(found.low) or reads(found.width):
                 regions.append(span)
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Read, SizeVar
-from autotune.ir.itervar import IterVar
+from autotune.ir.itervar import IterVar, Range
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.poly import split_multiple, to_poly
@@ -60,6 +60,7 @@ class Layout:
         self.buffers: dict[Tensor, Buffer] = {}
         self.whole: set[Tensor] = set()
         self.mixed: set[Buffer] = set()
+        self._starts: dict[Tensor, list[Expr]] = {}
         self._strides: dict[Tensor, list[Expr]] = {}
         self._names = Names()
         self._signs = Simplifier(otherwise=(0, INF))
@@ -114,8 +115,13 @@ class Layout:
         """Keep the init, the steps and the state of each result in the array of the result."""
         parts = zip(stage.outputs, op.init, op.update, op.state_placeholder, strict=True)
         for result, *others in parts:
+            spans = [Range(const(0), extent) for extent in result.extents]
+            for position, span in self.bounds.parts[stage].items():
+                spans[position] = span
             if result not in self.buffers:
-                self._declare(result, result.extents, stage)
+                self._declare(result, tuple(span.extent for span in spans), stage)
+            for tensor in (result, *others):
+                self._starts[tensor] = [span.min for span in spans]
             for other in others:
                 self.buffers[other] = self.buffers[result]
                 self._strides[other] = self._strides[result]
@@ -169,11 +175,10 @@ class Layout:
             )
         stage = self.schedule[tensor]
         places = list(indices)
-        if isinstance(stage.op, ComputeOp):
-            axes = stage.op.axis
-            if tensor not in self.whole:
-                starts = (self.bounds.ranges[axis].min for axis in axes)
-                places = [binary("-", i, start) for i, start in zip(places, starts, strict=True)]
+        axes = stage.op.axis
+        starts = self._starts.get(tensor) or [self.bounds.ranges[axis].min for axis in axes]
+        if starts:
+            places = [binary("-", i, start) for i, start in zip(places, starts, strict=True)]
             if stage.layout is not None:
                 along = dict(zip(axes, places, strict=True))
                 places = [digits.of(along[digits.axis]) for digits in stage.layout]
@@ -181,12 +186,17 @@ class Layout:
         strides = self._strides[tensor]
         for position in reversed(range(len(places))):
             flat = binary("+", binary("*", places[position], strides[position]), flat)
-            if position == 1 and tensor in self.whole and not self._is_plain(tensor, flat):
-                self.mixed.add(buffer)
+        if tensor in self.whole and not self._is_plain(tensor, buffer, places):
+            self.mixed.add(buffer)
         return buffer, flat
 
-    def _is_plain(self, tensor: Tensor, column: Expr) -> bool:
+    def _is_plain(self, tensor: Tensor, buffer: Buffer, places: Sequence[Expr]) -> bool:
         """Whether an element of a step is a sum of terms that cannot be taken for steps."""
+        column: Expr = const(0)
+        parts = zip(places, self._strides[tensor], buffer.shape, strict=True)
+        for place, stride, extent in list(parts)[1:]:
+            if not _is_one(extent):  # else the place is 0
+                column = binary("+", column, binary("*", place, stride))
         terms = to_poly(column)
         steps, _ = split_multiple(terms, to_poly(self._strides[tensor][0]))
         return not steps and all(

@@ -8,13 +8,16 @@ from itertools import islice
 from autotune.errors import LoweringError
 from autotune.ir.itervar import IterVar
 from autotune.ir.stmt import LoopKind
-from autotune.schedule.stage import Stage
+from autotune.schedule.stage import Attach, Stage
 
 
 def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
     """Yield the loops around a stage's body, innermost first, those it is attached in included."""
     for axis in reversed(stage.leaf_axes):
         yield stage, axis
+    if stage.attach is Attach.INIT:
+        assert stage.scan is not None
+        stage = stage.scan
     while (point := stage.attach_point) is not None:
         stage, at = point
         inside = True

@@ -30,21 +30,31 @@ class _Scans(StmtRewriter):
         self.states = states
 
     def visit_Produce(self, node: Produce) -> Stmt:
-        if not any(buffer.name in self.states for buffer in all_written(node.body)):
-            return node
-        loops = [s for s in walk(node.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+        body = self._side_by_side(node.body) if self._carries(node.body) else None
+        return self.rebuild_stmt(node) if body is None else Produce(node.name, body)
+
+    def _carries(self, stmt: Stmt) -> bool:
+        """Whether a statement writes a state, other than in a scan inside it."""
+        if isinstance(stmt, Store):
+            return stmt.buffer.name in self.states
+        inside = (s for s in child_stmts(stmt) if not isinstance(s, Produce))
+        return any(map(self._carries, inside))
+
+    def _side_by_side(self, body: Stmt) -> Stmt | None:
+        """Return a scan with its parallel loops as one around all; None where that may not be."""
+        loops = [s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
         if not loops or any(loop.extent is not loops[0].extent for loop in loops):
-            return node
-        if not _covers(node.body):
-            return node
-        var = Var(loops[0].var.name, loops[0].var.dtype)
-        body = _Gathered({loop.var: var for loop in loops}).stmt(node.body)
+            return None
+        if not _covers(body):
+            return None
+        var, extent = Var(loops[0].var.name, loops[0].var.dtype), loops[0].extent
+        body = _Gathered({loop.var: var for loop in loops}).stmt(body)
         own = {s.buffer for s in walk(body) if isinstance(s, Allocate)}
         written = all_written(body) - own
         found = [access for access in accesses(body) if access.buffer in written]
-        if Apart({var: loops[0].extent}, self.states).shared(found) is not None:
-            return node
-        return Produce(node.name, For(var, loops[0].extent, LoopKind.PARALLEL, body))
+        if Apart({var: extent}, self.states).shared(found) is not None:
+            return None
+        return For(var, extent, LoopKind.PARALLEL, body)
 
 
 def _covers(stmt: Stmt) -> bool:

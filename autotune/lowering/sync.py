@@ -73,7 +73,7 @@ class _Kernels(StmtRewriter):
 
 def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) -> Stmt:
     written = {s.buffer for s in walk(body) if isinstance(s, Store)}
-    carried = {buffer for buffer in written if buffer.name in states}
+    carried = {b for b in written if b.name in states and b.scope == "global"}
     if carried:
         _check_blocks(loops, body, carried, states)
     if not carried and not any(buffer.scope == "shared" for buffer in written):

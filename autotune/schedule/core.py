@@ -202,7 +202,8 @@ class StageCore:
 
     def refuse_given(self, primitive: str) -> None:
         """Refuse a stage whose place or storage is not the schedule's to choose."""
-        self.refuse_uncomputed(primitive)
+        if not isinstance(self.op, ScanOp):
+            self.refuse_uncomputed(primitive)
         if self.is_output:
             self.fail(
                 primitive,
@@ -215,8 +216,8 @@ class StageCore:
         if isinstance(self.op, ScanOp):
             self.fail(
                 primitive,
-                "a scan is computed at the root, into an array of its own; schedule its init, its "
-                "update and its scan_axis",
+                "a scan is loops over its steps, into an array of its own; schedule its init, its "
+                "update and its scan_axis, or use compute_at",
             )
         if not isinstance(self.op, ComputeOp):
             self.fail(

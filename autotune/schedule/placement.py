@@ -14,6 +14,7 @@ from autotune.ir.ops import binary, convert
 from autotune.ir.visitor import free_vars
 from autotune.schedule.core import SCOPES, Alignment, Attach, AttachPoint, Demand, StageCore
 from autotune.schedule.index_map import index_map as digits_of
+from autotune.te.scan import ScanOp
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
@@ -98,7 +99,8 @@ class Placement(StageCore):
               A[0] = f(i)             produce B: for (i, 0, n) B[i] = g(A[i])
               B[i] = g(A[0])
         """
-        self.refuse_uncomputed("compute_root")
+        if not isinstance(self.op, ScanOp):
+            self.refuse_uncomputed("compute_root")
         if self.attach is not Attach.INIT:
             self.attach = Attach.ROOT if self.cell is None else Attach.CELL
         self._attach_point = None
@@ -112,6 +114,7 @@ class Placement(StageCore):
             produce A: for (i, 0, n) A[i] = f(i)     ->   for (i, 0, n)
             produce B: for (i, 0, n) B[i] = g(A[i])         B[i] = g(f(i))
         """
+        self.refuse_uncomputed("compute_inline")
         self.refuse_given("compute_inline")
         self._refuse_carried("compute_inline")
         if self.op.reduce_axis:
@@ -133,6 +136,10 @@ class Placement(StageCore):
     # -- how it is stored --------------------------------------------------------------------
 
     def _refuse_stored(self, primitive: str) -> None:
+        self.refuse_uncomputed(primitive)
+        self._refuse_scoped(primitive)
+
+    def _refuse_scoped(self, primitive: str) -> None:
         self.refuse_given(primitive)
         self._refuse_carried(primitive)
         self.refuse_inlined(primitive)
@@ -142,7 +149,7 @@ class Placement(StageCore):
         if scope not in SCOPES:
             known = ", ".join(SCOPES)
             self.fail("set_scope", f"there is no scope {scope!r}; give one of {known}")
-        self._refuse_stored("set_scope")
+        self._refuse_scoped("set_scope")
         self.scope = scope
         self.note("set_scope", scope)
 

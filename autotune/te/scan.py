@@ -42,6 +42,9 @@ class ScanOp(Operation):
         The steps that are updated: from the number of steps of `init` on.
     cell : dict of ComputeOp to Steps
         What is computed in every step, updates included: all that depends on a state.
+    apart : frozenset of int
+        Dimensions along which no element depends on another one: a part of the states can be
+        computed without the rest.
     tag : str
         A mark by which code that schedules finds it.
     """
@@ -66,6 +69,11 @@ class ScanOp(Operation):
             Var(f"{name}.idx"), Range(first, binary("-", steps, first)), AxisKind.SCAN
         )
         self.cell = _Cell(self).times
+        self.apart = frozenset(
+            position
+            for position in range(1, min(t.ndim for t in update))
+            if _is_apart(self, position)
+        )
         self.outputs = tuple(
             Tensor(self, i, t.extents, t.dtype, name if len(update) == 1 else f"{name}.v{i}")
             for i, t in enumerate(update)
@@ -353,6 +361,27 @@ class _Cell:
             IterVar(axis.var, span, axis.kind) if axis is time else axis for axis in own.axis
         )
         check_reads(own.name, (*axes, *own.reduce_axis), own.body)
+
+
+def _is_apart(op: ScanOp, position: int) -> bool:
+    """Whether all of a cell is computed, and reads states, at one index of this dimension."""
+    lengths = [state.extents[position] for state in op.state_placeholder]
+    if not all(_same(length, lengths[0]) for length in lengths):
+        return False
+    along: dict[Operation, int] = {tensor.op: position for tensor in op.update}
+    for own in op.cell:
+        var = own.axis[along[own]].var
+        for read in _distinct_reads(own.body):
+            is_state = read.tensor in op.state_placeholder
+            if not is_state and read.tensor.op not in op.cell:
+                continue
+            places = [number for number, index in enumerate(read.children) if index is var]
+            if not places:
+                return False
+            wanted = position if is_state else along.setdefault(read.tensor.op, places[0])
+            if wanted not in places:
+                return False
+    return True
 
 
 def _distinct_reads(body: Iterable[Expr]) -> list[Read]:

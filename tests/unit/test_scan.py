@@ -12,6 +12,10 @@ from scans import ColumnSums, TwoStages, TwoStates
 import autotune
 from autotune import te
 from autotune.errors import ArgumentError, IRError, LoweringError, ScheduleError
+from autotune.ir.stmt import Allocate
+from autotune.ir.visitor import walk
+from autotune.lowering.finalise import analyse
+from autotune.lowering.nest import lower_schedule
 
 RNG = np.random.default_rng(0)
 
@@ -275,9 +279,9 @@ def unscheduled() -> dict[str, Any]:
             lambda c: c.s[c.update].compute_at(c.s[c.out], c.out.op.axis[0]),
         "compute_inline on stage 'first': it starts scan 'H' and is computed in the scan's array; "
         f"schedule {own}": lambda c: c.s[c.init].compute_inline(),
-        "compute_at on stage 'H': a scan is computed at the root, into an array of its own; "
-        "schedule its init, its update and its scan_axis":
-            lambda c: c.s[c.scan].compute_at(c.s[c.out], c.out.op.axis[0]),
+        "compute_inline on stage 'H': a scan is loops over its steps, into an array of its own; "
+        "schedule its init, its update and its scan_axis, or use compute_at":
+            lambda c: c.s[c.scan].compute_inline(),
         "reorder on stage 'H', axis 'H.idx.outer': it counts steps, which are not taken in another "
         "order": lambda c: c.s[c.scan].reorder(
             *reversed(c.s[c.scan].split(c.scan.op.scan_axis, factor=2))
@@ -312,3 +316,71 @@ def test_steps_of_scans_are_replayed() -> None:
         again = te.create_schedule(cell.out.op, cell.s.to_json())
         assert str(again) == str(cell.s), how
         assert str(autotune.lower(again, cell.tensors)) == str(autotune.lower(cell.s, cell.tensors))
+
+
+def three_phases(m: int, n: int, length: int) -> dict[str, Any]:
+    """Column sums by blocks of rows: sums of blocks, a scan of these, a scan in each block."""
+    blocks = te.ceildiv(m, length)
+    X = te.placeholder((m, n), name="X")
+
+    def element(b: Any, t: Any, i: Any) -> Any:
+        return te.if_then_else(b * length + t < m, X[b * length + t, i], 0.0)
+
+    k = te.reduce_axis((0, length), "k")
+    sums = te.compute((blocks, n), lambda b, i: te.sum(element(b, k, i), axis=k), name="sums")
+    before = te.placeholder((blocks, n), name="before")
+    none = te.compute((1, n), lambda _, i: 0.0, name="none")
+    more = te.compute((blocks, n), lambda b, i: before[b - 1, i] + sums[b - 1, i], name="more")
+    carry = te.scan(none, more, before, name="carry")
+    inside = te.placeholder((length, blocks, n), name="inside")
+    first = te.compute(
+        (1, blocks, n), lambda _, b, i: carry[b, i] + element(b, 0, i), name="first"
+    )
+    later = te.compute(
+        (length, blocks, n), lambda t, b, i: inside[t - 1, b, i] + element(b, t, i), name="later"
+    )
+    parts = te.scan(first, later, inside, name="parts")
+    out = te.compute((m, n), lambda j, i: parts[j % length, j // length, i], name="out")
+    return locals()
+
+
+@pytest.mark.parametrize("size", [(37, 20, 8), (8, 5, 4), (3, 3, 4)])
+def test_a_scan_is_computed_in_parts_where_columns_do_not_mix(size: tuple[int, int, int]) -> None:
+    p = three_phases(*size)
+    out, parts = p["out"], p["parts"]
+    x = whole(size[:2])
+    want = np.cumsum(x, axis=0, dtype=x.dtype)
+    s = te.create_schedule(out.op)
+    jo, ji = s[out].split(out.op.axis[0], factor=size[2])
+    io, ii = s[out].split(out.op.axis[1], factor=8)
+    s[out].reorder(jo, io, ji, ii)
+    s[out].parallel(jo)
+    s[parts].compute_at(s[out], io)
+    s[p["later"]].vectorize(p["later"].op.axis[2])
+    function = lower_schedule(s, [p["X"], out])
+    stored = {b.buffer.name: b.buffer for b in walk(analyse(function).body)
+              if isinstance(b, Allocate)}
+    if size[1] > 8:
+        assert [int(e.value) for e in stored["parts"].shape] == [size[2], 1, 8]
+    got = np.full_like(x, -7)
+    built = autotune.build(s, [p["X"], out], "llvm")
+    built(x, got)
+    np.testing.assert_array_equal(got, want)
+    assert "not_vectorized" not in built.function.attrs
+    # On a GPU each thread scans its part in registers.
+    s = te.create_schedule(out.op)
+    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+    jo, ji = s[out].split(out.op.axis[0], factor=size[2])
+    s[out].reorder(jo, out.op.axis[1], ji)
+    s[out].bind(jo, block)
+    s[out].bind(out.op.axis[1], thread)
+    s[parts].compute_at(s[out], out.op.axis[1])
+    got = np.full_like(x, -7)
+    autotune.build(s, [p["X"], out], "cuda -on=cpu")(x, got)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_part_of_a_scan_whose_columns_mix_is_all_of_it() -> None:
+    cell = Cell()
+    cell.s[cell.scan].compute_at(cell.s[cell.out], cell.out.op.axis[0])
+    cell.check()
