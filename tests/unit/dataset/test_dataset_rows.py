@@ -7,149 +7,35 @@ import hashlib
 import json
 import logging
 import math
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from dataset_records import (
+    ADD,
+    ALL,
+    MISSING,
+    OWN,
+    PINNED,
+    assert_same,
+    own_features,
+    record_of,
+    texts,
+)
 
 from autotune.builder import BuiltFunction
-from autotune.cli.main import main
-from autotune.dataset import NothingToExportError, explain_columns, export, load, writing
+from autotune.dataset import explain_columns, export, load
 from autotune.dataset.columns import fixed_columns
 from autotune.dataset.splits import SPLITS, device_splits, split_of
 from autotune.dataset.survey import Survey
-from autotune.errors import UsageError
-from autotune.feature import get_curve_feature, get_curve_name, get_itervar_feature
 from autotune.lowering.finalise import listing
 from autotune.lowering.to_loop_nest import loop_nest
 from autotune.task import Task, Workload
 from autotune.trace.structures import TracingWarning
-from features import explain, flatten_names, flatten_rows, itervar_rows, versioned
+from features import explain, flatten_names, flatten_rows, itervar_rows
 from records import Record, RecordError, RecordStore
 from records.table import SUFFIXES
-
-ADD = ("broadcast_add", {"n": 48, "dtype": "float32"})
-OWN = """
-from autotune import te
-from autotune.template import template
-
-@template("own", flops=lambda n: n)
-def own(cfg, n: int):
-    A = te.placeholder((n,), "float32", name="A")
-    B = te.compute((n,), lambda i: A[i] * 2.0, name="B")
-    s = te.create_schedule(B.op)
-    factor = cfg.define_knob("factor", [2, 4, 8, 16, 5])
-    if {traced}factor) > 4:
-        s[B].split(B.op.axis[0], factor=factor)
-    return s, [A, B]
-"""
-
-
-def record_of(task, index, **more):
-    config = task.space.config(index).to_json()
-    outcome = {} if "error" in more else {"costs_s": (2e-3, 1e-3, 4e-3)}
-    return Record(
-        workload=task.workload.to_json(),
-        target=str(task.target),
-        config=config,
-        fingerprints={**task.fingerprints_of(index), "code": f"{index:016x}"},
-        device={"kind": "cpu", "name": "Xeon"},
-        seed=3,
-        timestamp=1e9 + index,
-        **{**outcome, **more},
-    )
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory):
-    """Return where a template of a file is."""
-    path = tmp_path_factory.mktemp("templates") / "own.py"
-    path.write_text(OWN.replace("{traced}", "("))
-    return f"{path}:own"
-
-
-@pytest.fixture(scope="module")
-def tasks(own):
-    made = (Task.from_reference(*ADD, "llvm"), Task.from_reference(own, {"n": 40}, "llvm"))
-    return {task.template.name: task for task in made}
-
-
-@pytest.fixture(scope="module")
-def records(tasks):
-    rng = np.random.default_rng(0)
-    found = []
-    for number, task in enumerate(tasks.values()):
-        for index in task.space.sample(9, rng).tolist():
-            cost = (1e-3 * (1 + index % 7),) * 3
-            found.append(record_of(task, index, costs_s=cost, noise=0.25, build_s=0.5))
-        failed = {"code": "WRONG_ANSWER", "stage": "check", "message": 'off by "1",\nor so'}
-        index = task.default_index
-        found.insert(5 * number, record_of(task, index, error=failed, max_error=math.inf))
-    add = tasks["broadcast_add"]
-    strange = {"space": "0" * 16, "template": "f" * 16}
-    plain = record_of(add, add.default_index)
-    found += [
-        replace(plain, fingerprints=strange),
-        replace(plain, fingerprints=None, device={"name": "Epyc"}, raced=True),
-        replace(plain, config={"index": 0, "values": {"nothing": 1}}),
-        replace(plain, workload={"template": "gone", "args": {"n": 1}}),
-        replace(plain, workload={"template": "softmax", "args": {"k": 1}}),
-        replace(plain, target="llvm -fly=high", device={}),
-    ]
-    return found
-
-
-MISSING = ["template_changed", None, "not_in_space", "no_template", "bad_arguments", "bad_target"]
-"""Why the last of `records` have no features."""
-
-
-@pytest.fixture(scope="module")
-def log(records, tmp_path_factory):
-    path = tmp_path_factory.mktemp("log") / "log.jsonl"
-    RecordStore(path).append(records)
-    return path
-
-
-PINNED = ["train", "train", "train"]
-ALL = ("itervar", "curve", "autotvm08", "knob")
-
-
-@pytest.fixture(scope="module")
-def frame(log, own):
-    return load(export([log], log.parent / "all.parquet", ALL, templates=[own]).data)
-
-
-def texts(column):
-    return [None if pd.isna(text) else text for text in column]
-
-
-def assert_same(found, expected):
-    """As pandas' own assertion, but quick where there are many columns."""
-    assert found.columns.tolist() == expected.columns.tolist()
-    assert found.dtypes.astype(str).tolist() == expected.dtypes.astype(str).tolist()
-    for name, dtype in expected.dtypes.items():
-        if dtype in ("category", "string"):
-            assert texts(found[name]) == texts(expected[name])
-        else:
-            assert found[name].to_numpy().tobytes() == expected[name].to_numpy().tobytes()
-
-
-def own_features(task, index):
-    """Features of one configuration, from its own loops, without any plan."""
-    plain = task.concrete_structure(index)
-    found = {}
-    for layout in ("itervar", "autotvm08"):
-        rows = get_itervar_feature(plain.schedule, plain.tensors, layout=layout)
-        names = [versioned(layout, name) for name in flatten_names(rows)]
-        found |= zip(names, flatten_rows(rows), strict=True)
-    names = [versioned("curve", name) for name in get_curve_name()]
-    found |= zip(names, get_curve_feature(plain.schedule, plain.tensors), strict=True)
-    return found
 
 
 def test_every_record_is_a_row_in_the_order_of_the_log(frame, records):
@@ -428,128 +314,3 @@ def test_records_that_come_while_it_is_exported_are_left_out(log, records, tmp_p
     survey = Survey([copy])
     RecordStore(copy).append(records[:1])
     assert len(list(survey.again())) == len(survey) == len(records)
-
-
-@pytest.mark.parametrize(
-    ("out", "layouts", "templates", "said"),
-    [
-        ("data.xlsx", ["itervar"], [], r"ends in \.parquet, \.csv or \.npz"),
-        ("no/data.csv", ["itervar"], [], "there is no folder"),
-        ("data.csv", ["itervars"], [], "unknown layout 'itervars': expected one of itervar"),
-        ("data.csv", ["knob", "knob"], [], "twice"),
-        ("data.csv", ["knob"], ["matmul"], "give path/to/file.py:function"),
-        ("data.csv", ["knob"], ["gone.py:f"], "'gone.py' does not exist"),
-    ],
-)
-def test_a_wrong_argument_is_told_before_anything_is_done(
-    out, layouts, templates, said, log, tmp_path
-):
-    with pytest.raises((UsageError, RecordError), match=said):
-        export([log], tmp_path / out, layouts, templates=templates)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".csv.schema.json", ".csv.card.md"])
-def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_done(suffix, log, tmp_path):
-    (tmp_path / f"data{suffix}").mkdir()
-    with pytest.raises(UsageError, match=f"data{suffix} is a folder"):
-        export([log], tmp_path / "data.csv")
-    assert [path.name for path in tmp_path.iterdir()] == [f"data{suffix}"]
-
-
-def test_a_signal_that_ends_an_export_leaves_nothing_behind(log, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(writing, "split_of", lambda _: signal.raise_signal(signal.SIGTERM))
-    out = str(tmp_path / "data.npz")
-    assert main(["features", "export", "--log", str(log), "--out", out, "--layout", "knob"]) == 143
-    assert "interrupted" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_foreign_names_that_are_not_unicode_are_escaped(suffix, records, tmp_path):
-    values = {"a\ud800": 1, "a\\ud800": 1, "n\0l": 2, "t": "\udcff"}
-    odd = {"template": "t\ud800", "args": {"n": "\ud800"}}
-    RecordStore(tmp_path / "a.jsonl").append(
-        [replace(records[0], workload=odd, config={"index": 0, "values": values})]
-    )
-    frame = load(export([tmp_path / "a.jsonl"], tmp_path / f"d{suffix}", ["knob"]).data)
-    assert frame["template"].tolist() == ["t\\ud800"]
-    assert frame["knob.v1:a\\ud800"].tolist() == [1]
-    assert frame["knob.v1:n\\x00l"].tolist() == [2]
-    assert frame["knob.v1:t=\\udcff"].tolist() == [1]
-    assert "t\\ud800" in (tmp_path / f"d{suffix}.card.md").read_text()
-
-
-def test_a_data_set_is_not_written_over_its_log(log, tmp_path):
-    csv = tmp_path / "log.csv"
-    csv.write_bytes(log.read_bytes())
-    with pytest.raises(UsageError, match="is one of the logs"):
-        export([csv], csv)
-    assert csv.read_bytes() == log.read_bytes()
-
-
-def test_an_empty_log_has_nothing_to_export(tmp_path):
-    (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(NothingToExportError, match="there is no record to export"):
-        export([tmp_path / "empty.jsonl"], tmp_path / "data.csv")
-
-
-def test_a_data_set_without_a_schema_of_this_version_is_not_loaded(tmp_path):
-    data = tmp_path / "data.csv"
-    data.write_text("a\n1\n")
-    with pytest.raises(UsageError, match="the schema stands beside its data set"):
-        load(data)
-    schema = tmp_path / "data.csv.schema.json"
-    for text, said in (
-        ("{", "is no JSON"),
-        ("{}", "is no schema of a data set"),
-        ('{"format": "autotune data set", "version": 99}', "version 99, this autotune reads 1"),
-    ):
-        schema.write_text(text)
-        with pytest.raises(UsageError, match=said):
-            load(data)
-
-
-def test_exporting_to_csv_or_npz_loads_no_pandas_no_model_and_no_compiler(log, tmp_path):
-    code = (
-        "import sys; from autotune.cli.main import main\n"
-        f"for out in ('a.csv', 'a.npz'): main(['features', 'export', '--log', {str(log)!r}, "
-        f"'--out', {str(tmp_path)!r} + '/' + out, '--layout', 'curve', 'knob'])\n"
-        "assert not {'pandas', 'pyarrow', 'xgboost', 'llvmlite'} & set(sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2
-    assert Path(tmp_path / "a.npz").exists()
-
-
-def test_the_command_says_what_it_wrote(log, own, tmp_path, capsys):
-    out = tmp_path / "data.npz"
-    words = ["--log", str(log), str(log), "--layout", "curve", "knob", "--template", own]
-    assert main(["features", "export", *words, "-o", str(out)]) == 0
-    captured = capsys.readouterr()
-    assert captured.out == (
-        f"{out}: 44 rows, 5 workloads, 182 features; {out}.schema.json; {out}.card.md\n"
-    )
-    assert captured.err.startswith("autotune: warning: 10 of 44 rows have no features from loops")
-    assert captured.err.count("\n") == 1
-
-
-def test_describe_prints_a_line_or_an_object_per_column(capsys):
-    words = ["features", "describe", "broadcast_add", "--set", "n=16", "--layout", "knob"]
-    assert main(words) == 0
-    printed = capsys.readouterr().out
-    assert "throughput (label, float64, 1/s): runs per second: 1 / cost_s, 0 for a" in printed
-    assert "knob.v1:lanes/log2 (feature, float32): sign(x) log2(1 + |x|) of knob lanes" in printed
-    assert main([*words, "--json"]) == 0
-    columns = json.loads(capsys.readouterr().out)
-    assert [column["name"] for column in columns][-1].startswith("knob.v1:")
-    assert {tuple(column) for column in columns} == {("name", "dtype", "unit", "meaning", "role")}
-
-
-def test_describe_without_a_template_explains_every_layout(capsys):
-    assert main(["features", "describe"]) == 0
-    printed = capsys.readouterr().out
-    for layout in ALL:
-        assert f"\n{versioned(layout, '')}" in printed
-    assert "itervar.v1:ROW/LOOP/ACCESS/stride (feature, float32, elements)" in printed

@@ -1,0 +1,145 @@
+"""Files of data sets: what is refused before anything is done, what the commands write and say."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dataset_records import ALL
+
+from autotune.cli.main import main
+from autotune.dataset import NothingToExportError, export, load, writing
+from autotune.errors import UsageError
+from features import versioned
+from records import RecordError, RecordStore
+from records.table import SUFFIXES
+
+
+@pytest.mark.parametrize(
+    ("out", "layouts", "templates", "said"),
+    [
+        ("data.xlsx", ["itervar"], [], r"ends in \.parquet, \.csv or \.npz"),
+        ("no/data.csv", ["itervar"], [], "there is no folder"),
+        ("data.csv", ["itervars"], [], "unknown layout 'itervars': expected one of itervar"),
+        ("data.csv", ["knob", "knob"], [], "twice"),
+        ("data.csv", ["knob"], ["matmul"], "give path/to/file.py:function"),
+        ("data.csv", ["knob"], ["gone.py:f"], "'gone.py' does not exist"),
+    ],
+)
+def test_a_wrong_argument_is_told_before_anything_is_done(
+    out, layouts, templates, said, log, tmp_path
+):
+    with pytest.raises((UsageError, RecordError), match=said):
+        export([log], tmp_path / out, layouts, templates=templates)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.schema.json", ".csv.card.md"])
+def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_done(suffix, log, tmp_path):
+    (tmp_path / f"data{suffix}").mkdir()
+    with pytest.raises(UsageError, match=f"data{suffix} is a folder"):
+        export([log], tmp_path / "data.csv")
+    assert [path.name for path in tmp_path.iterdir()] == [f"data{suffix}"]
+
+
+def test_a_signal_that_ends_an_export_leaves_nothing_behind(log, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(writing, "split_of", lambda _: signal.raise_signal(signal.SIGTERM))
+    out = str(tmp_path / "data.npz")
+    assert main(["features", "export", "--log", str(log), "--out", out, "--layout", "knob"]) == 143
+    assert "interrupted" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_foreign_names_that_are_not_unicode_are_escaped(suffix, records, tmp_path):
+    values = {"a\ud800": 1, "a\\ud800": 1, "n\0l": 2, "t": "\udcff"}
+    odd = {"template": "t\ud800", "args": {"n": "\ud800"}}
+    RecordStore(tmp_path / "a.jsonl").append(
+        [replace(records[0], workload=odd, config={"index": 0, "values": values})]
+    )
+    frame = load(export([tmp_path / "a.jsonl"], tmp_path / f"d{suffix}", ["knob"]).data)
+    assert frame["template"].tolist() == ["t\\ud800"]
+    assert frame["knob.v1:a\\ud800"].tolist() == [1]
+    assert frame["knob.v1:n\\x00l"].tolist() == [2]
+    assert frame["knob.v1:t=\\udcff"].tolist() == [1]
+    assert "t\\ud800" in (tmp_path / f"d{suffix}.card.md").read_text()
+
+
+def test_a_data_set_is_not_written_over_its_log(log, tmp_path):
+    csv = tmp_path / "log.csv"
+    csv.write_bytes(log.read_bytes())
+    with pytest.raises(UsageError, match="is one of the logs"):
+        export([csv], csv)
+    assert csv.read_bytes() == log.read_bytes()
+
+
+def test_an_empty_log_has_nothing_to_export(tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(NothingToExportError, match="there is no record to export"):
+        export([tmp_path / "empty.jsonl"], tmp_path / "data.csv")
+
+
+def test_a_data_set_without_a_schema_of_this_version_is_not_loaded(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("a\n1\n")
+    with pytest.raises(UsageError, match="the schema stands beside its data set"):
+        load(data)
+    schema = tmp_path / "data.csv.schema.json"
+    for text, said in (
+        ("{", "is no JSON"),
+        ("{}", "is no schema of a data set"),
+        ('{"format": "autotune data set", "version": 99}', "version 99, this autotune reads 1"),
+    ):
+        schema.write_text(text)
+        with pytest.raises(UsageError, match=said):
+            load(data)
+
+
+def test_exporting_to_csv_or_npz_loads_no_pandas_no_model_and_no_compiler(log, tmp_path):
+    code = (
+        "import sys; from autotune.cli.main import main\n"
+        f"for out in ('a.csv', 'a.npz'): main(['features', 'export', '--log', {str(log)!r}, "
+        f"'--out', {str(tmp_path)!r} + '/' + out, '--layout', 'curve', 'knob'])\n"
+        "assert not {'pandas', 'pyarrow', 'xgboost', 'llvmlite'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert Path(tmp_path / "a.npz").exists()
+
+
+def test_the_command_says_what_it_wrote(log, own, tmp_path, capsys):
+    out = tmp_path / "data.npz"
+    words = ["--log", str(log), str(log), "--layout", "curve", "knob", "--template", own]
+    assert main(["features", "export", *words, "-o", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == (
+        f"{out}: 44 rows, 5 workloads, 182 features; {out}.schema.json; {out}.card.md\n"
+    )
+    assert captured.err.startswith("autotune: warning: 10 of 44 rows have no features from loops")
+    assert captured.err.count("\n") == 1
+
+
+def test_describe_prints_a_line_or_an_object_per_column(capsys):
+    words = ["features", "describe", "broadcast_add", "--set", "n=16", "--layout", "knob"]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "throughput (label, float64, 1/s): runs per second: 1 / cost_s, 0 for a" in printed
+    assert "knob.v1:lanes/log2 (feature, float32): sign(x) log2(1 + |x|) of knob lanes" in printed
+    assert main([*words, "--json"]) == 0
+    columns = json.loads(capsys.readouterr().out)
+    assert [column["name"] for column in columns][-1].startswith("knob.v1:")
+    assert {tuple(column) for column in columns} == {("name", "dtype", "unit", "meaning", "role")}
+
+
+def test_describe_without_a_template_explains_every_layout(capsys):
+    assert main(["features", "describe"]) == 0
+    printed = capsys.readouterr().out
+    for layout in ALL:
+        assert f"\n{versioned(layout, '')}" in printed
+    assert "itervar.v1:ROW/LOOP/ACCESS/stride (feature, float32, elements)" in printed
