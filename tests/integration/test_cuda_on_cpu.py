@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from command_line import environment
+from command_line import QUICK
 
 import autotune
 from records import RecordStore
@@ -39,25 +38,18 @@ def transpose(cfg, n: int):
 TARGET = "cuda -on=cpu"
 
 
-def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "autotune", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env=environment()
-    )
-
-
-def test_a_cuda_template_is_tuned_looked_up_built_and_loaded(tmp_path: Path) -> None:
+def test_a_cuda_template_is_tuned_looked_up_built_and_loaded(call: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TEMPLATE)
     task = ["mine.py:transpose", "--set", "n=50", "--target", TARGET, "--log", "log.jsonl"]
-    done = call(tmp_path, "run", *task, "--trials", "3", "--seed", "1")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "transpose(n=50) on cuda -on=cpu"
+    done = call("run", *task, "--trials", 3, "--seed", 1, *QUICK)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[0] == "transpose(n=50) on cuda -on=cpu"
     records = RecordStore(str(tmp_path / "log.jsonl")).load()
     assert [record.ok for record in records] == [True] * 3
     assert {record.config["values"]["tile"] for record in records} == {4, 8, 16}
     assert {record.target for record in records} == {TARGET}
-    done = call(tmp_path, "build", *task, "-o", "transpose.so")
-    assert done.returncode == 0, done.stderr
+    done = call("build", *task, "-o", "transpose.so")
+    assert done.code == 0, done.err
     a, b = np.random.default_rng(0).random((50, 50), np.float32), np.empty((50, 50), np.float32)
     autotune.load(tmp_path / "transpose.so")(a, b)
     np.testing.assert_array_equal(b, a.T)

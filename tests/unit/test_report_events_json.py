@@ -1,15 +1,13 @@
 """Events as lines of JSON hold what docs/events.md says they do, neither more nor less."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from command_line import QUICK, SMALL
 
 from autotune.report.events_json import JsonDisplay
 from autotune.report.progress import Progress
@@ -104,15 +102,10 @@ def test_a_best_that_is_the_default_has_no_ratio():
     assert end["over_default"] is None
 
 
-def test_a_real_run_prints_documented_events_and_nothing_else(tmp_path):
-    words = ["matmul", "--set", "m=16", "--set", "n=16", "--set", "k=16", "--trials", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "autotune", "run", *words, "--json-lines"],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+def test_a_real_run_prints_documented_events_and_nothing_else(call, tmp_path):
+    done = call("run", "matmul", *SMALL, "--trials", 3, *QUICK, "--json-lines")
+    assert (done.code, done.err) == (0, "")
+    lines = [json.loads(line) for line in done.out.splitlines()]
     for line in lines:
         assert_documented(line, line["event"], "Every event")
     names = [line["event"] for line in lines if line["event"] not in ("machine", "noisy")]
