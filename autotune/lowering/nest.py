@@ -155,13 +155,17 @@ class _Lowering:
         }
         return Function(self.name, params, outputs, body, sizes, attrs)
 
-    def _double_buffered(self, body: Stmt) -> Stmt:
-        buffers = {
+    def _doubled(self) -> dict[Buffer, str]:
+        """Return the buffers of stages that are double-buffered, and the names of these."""
+        return {
             self.buffers[tensor]: stage.name
             for stage in self.stages
             if stage.double_buffered
             for tensor in stage.outputs
         }
+
+    def _double_buffered(self, body: Stmt) -> Stmt:
+        buffers = self._doubled()
         return double_buffer(body, buffers) if buffers else body
 
     # -- stages ----------------------------------------------------------------------------
@@ -181,7 +185,8 @@ class _Lowering:
 
     def _produce(self, stage: Stage, open_threads: Threads) -> Stmt:
         if isinstance(stage.op, ScanOp):
-            return hoist_allocations(Produce(stage.name, self._scan(stage, open_threads)))
+            scan = Produce(stage.name, self._scan(stage, open_threads))
+            return hoist_allocations(scan, set(self._doubled()))
         nest = self._nest(stage, open_threads)
         return nest if stage.time is not None else Produce(stage.name, nest)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from autotune.ir.expr import Buffer, Expr, Knob, SizeVar
 from autotune.ir.stmt import Allocate, For, LoopKind, Stmt
 from autotune.ir.visitor import StmtRewriter, free_vars
@@ -9,12 +11,13 @@ from autotune.ir.visitor import StmtRewriter, free_vars
 _SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
 
 
-def hoist_allocations(stmt: Stmt) -> Stmt:
+def hoist_allocations(stmt: Stmt, kept: Set[Buffer]) -> Stmt:
     """Return a scan around which the arrays are allocated that all its steps may share.
 
-    Those in loops whose iterations run side by side stay, as do those whose size differs.
+    Those in loops whose iterations run side by side stay, as do those whose size differs and
+    those of `kept`.
     """
-    hoist = _Hoist()
+    hoist = _Hoist(kept)
     stmt = hoist.stmt(stmt)
     for buffer in reversed(hoist.found):
         stmt = Allocate(buffer, stmt)
@@ -22,15 +25,16 @@ def hoist_allocations(stmt: Stmt) -> Stmt:
 
 
 class _Hoist(StmtRewriter):
-    def __init__(self) -> None:
+    def __init__(self, kept: Set[Buffer]) -> None:
         super().__init__()
+        self.kept = kept
         self.found: list[Buffer] = []
 
     def visit_For(self, node: For) -> Stmt:
         return node if node.kind in _SEPARATE else self.rebuild_stmt(node)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        if not all(map(_is_fixed, node.buffer.shape)):
+        if node.buffer in self.kept or not all(map(_is_fixed, node.buffer.shape)):
             return self.rebuild_stmt(node)
         self.found.append(node.buffer)
         return self.stmt(node.body)

@@ -33,6 +33,8 @@ class Stage(LoopStructure, Annotations, Placement):
         Hints for the compiler by loop: values by kind of hint.
     attach, attach_point : Attach, AttachPoint or None
         Where it is computed.
+    scan : Stage or None
+        The scan that it starts, or whose cell it is part of.
     scope : str or None
         Storage of its result: "global", "shared", "local"; None for what suits where it is
         computed.

@@ -12,6 +12,7 @@ from scans import ColumnSums, TwoStages, TwoStates
 import autotune
 from autotune import te
 from autotune.errors import ArgumentError, IRError, LoweringError, ScheduleError
+from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse
@@ -384,3 +385,23 @@ def test_a_part_of_a_scan_whose_columns_mix_is_all_of_it() -> None:
     cell = Cell()
     cell.s[cell.scan].compute_at(cell.s[cell.out], cell.out.op.axis[0])
     cell.check()
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (2, 3), (6, 5)])
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_inputs_of_the_next_step_are_fetched_ahead(sizes: Any, symbolic: bool) -> None:
+    sums = ColumnSums() if symbolic else ColumnSums(*sizes)
+    ahead = sums.s.cache_read(sums.X, "global", [sums.update])
+    sums.s[ahead].compute_at(sums.s[sums.scan], sums.scan.op.scan_axis)
+    sums.s[ahead].double_buffer()
+    x = whole(sizes)
+    got = np.full_like(x, -7)
+    interpret(analyse(lower_schedule(sums.s, sums.tensors)), [x, got])
+    np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+
+
+def test_a_stage_of_the_cell_is_not_computed_a_step_ahead() -> None:
+    cell = Cell()
+    cell.s[cell.sums].double_buffer()
+    with pytest.raises(LoweringError, match="reads 'H', which is computed in the same loop"):
+        autotune.lower(cell.s, cell.tensors)
