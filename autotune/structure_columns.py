@@ -55,7 +55,7 @@ class StructureColumns:
     def expect(self, n: int, names: Sequence[str]) -> None:
         """Take note of `n` more candidates to come; once they are many, compile these columns.
 
-        For one thread at a time, and not while others evaluate the first time.
+        To be called by one thread at a time.
         """
         before, self._expected = self._expected, self._expected + n
         if before < MANY <= self._expected and self.knobs:

@@ -66,7 +66,7 @@ def column_kernel(
     Raises
     ------
     IRError
-        If a number is of a kind that vectors do not hold.
+        If a number is of a kind that vectors do not hold, or there are too many.
     """
     block = Var("block", _INDEX)
     taken = _buffer("knobs", "float64", len(knobs))

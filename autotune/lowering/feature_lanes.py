@@ -17,6 +17,9 @@ from autotune.ir.visitor import operands_first
 LANES = 8
 """Candidates side by side."""
 
+MOST_OPERATIONS = 10_000
+"""Operations of one function, beyond which compiling takes disproportionately long."""
+
 
 class Lanes:
     """Writes expressions over knobs as vectors, and does arithmetic on these for `features`.
@@ -52,11 +55,14 @@ class Lanes:
         Raises
         ------
         IRError
-            If it is of another kind than vectors hold, or has a number of 2^52 or more.
+            If it is of another kind than vectors hold, or has a number of 2^52 or more; or if all
+            expressions together are too long to be compiled.
         """
         for node in operands_first(expr, self._unwritten):
             if node not in self._written:
                 self._written[node] = self._vector(node)
+        if len(self._written) > MOST_OPERATIONS:
+            raise IRError(f"more than {MOST_OPERATIONS} operations are not compiled")
         found = self._written[expr]
         self._least[found] = self._intervals.bounds(expr)[0]
         return found

@@ -91,6 +91,7 @@ def test_no_candidates_give_no_rows():
         ("conv2d_nchw", LIMIT, True, False),
         ("conv2d_nchw", 3000, True, True),  # as if larger numbers were not exact
         ("conv2d_nchw", 2, False, True),  # not even those of the knobs
+        ("conv2d_nchw", None, False, True),  # as if there were too many of them
     ],
 )
 def test_compiled_features_are_those_evaluated_on_arrays(
@@ -101,7 +102,8 @@ def test_compiled_features_are_those_evaluated_on_arrays(
     indices = rng.choice(task.space.feasible_indices(), ROWS + 500)
     expected = source.matrix(indices)
     monkeypatch.setattr("autotune.structure_columns.MANY", 2)
-    monkeypatch.setattr("autotune.lowering.feature_lanes.LIMIT", limit)
+    what = "MOST_OPERATIONS" if limit is None else "LIMIT"
+    monkeypatch.setattr(f"autotune.lowering.feature_lanes.{what}", limit or 100)
     features = TaskFeatures(task)
     filled, fill = [], StructureColumns._fill_from_arrays
     monkeypatch.setattr(
