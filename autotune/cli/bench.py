@@ -156,6 +156,8 @@ def _ways(knob: Knob | None, fixed: Values) -> dict[str, Values]:
     if knob is None:
         return {"": fixed}
     values = [knob.value(i) for i in range(len(knob))]
+    if knob.numeric:
+        values.sort()
     return {_label(knob.name, value): {**fixed, knob.name: value} for value in values}
 
 

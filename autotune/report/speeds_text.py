@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autotune.report.speeds import Grid, Point, Setting, Speed, Speeds, Subject
-from autotune.report.tables import Column, fitted, wrap, wrap_clauses
+from autotune.report.tables import GAP, Column, fitted, wrap, wrap_clauses
 from autotune.report.units import size_text, three_digits, time_text
 
 NOTHING = "-"
@@ -35,16 +35,16 @@ def as_json(found: Speeds | Grid) -> dict[str, Any]:
 
 def _lines_text(found: Speeds, width: int) -> str:
     settings = found.settings
-    columns = [
+    sizes = [
         Column("=".join(settings[0].args) or "size", [s.label for s in settings], 0),
-        Column("data", [size_text(s.work.bytes) for s in settings], 1),
-        *(Column(name, _cells(found.line(name)), 0) for name in found.lines),
+        Column("data", [size_text(s.work.bytes) for s in settings], 0),
     ]
+    columns = [Column(name, _cells(found.line(name)), 0) for name in found.lines]
     if any(found.baseline):
         columns.append(Column(found.subject.baseline, _cells(found.baseline), 0))
     head = [wrap(line, width, "    ") for line in _head(found)]
     notes = [wrap_clauses(note, width) for note in found.missing()]
-    return "\n".join([*head, *fitted(columns, width), *notes])
+    return "\n".join([*head, *_table(sizes, columns, width), *notes])
 
 
 def _grid_text(found: Grid, width: int) -> str:
@@ -63,10 +63,23 @@ def _head(found: Speeds | Grid) -> list[str]:
 
 def _panel_lines(found: Grid, name: str, width: int) -> list[str]:
     rows = found.panel(name)
-    columns = [Column(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)]
-    for number, value in enumerate(found.columns):
-        columns.append(Column(f"{value:g}", _cells([row[number] for row in rows]), 0))
-    return fitted(columns, width)
+    names = Column(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)
+    columns = [
+        Column(f"{value:g}", _cells([row[number] for row in rows]), 0)
+        for number, value in enumerate(found.columns)
+    ]
+    return _table([names], columns, width)
+
+
+def _table(names: Sequence[Column], columns: Sequence[Column], width: int) -> list[str]:
+    """Return a table as lines, in parts one below the other where it is too wide."""
+    room = width - sum(column.width + len(GAP) for column in names)
+    parts: list[list[Column]] = [[]]
+    for column in columns:
+        if parts[-1] and sum(c.width + len(GAP) for c in [*parts[-1], column]) > room + len(GAP):
+            parts.append([])
+        parts[-1].append(column)
+    return [line for part in parts for line in fitted([*names, *part], width)]
 
 
 def _conclusion(found: Grid) -> Iterator[str]:

@@ -123,12 +123,21 @@ def test_a_knob_can_be_fixed_and_another_one_make_the_lines(bench: Call) -> None
     words = ["--set", "n=64", "--knob", "schedule=continuous", "--by", "nt"]
     _, out, _ = bench(*ADD, *words, "--json")
     data = json.loads(out)
-    assert {"nt=64", "nt=32"} < set(data["lines"])
+    assert list(data["lines"])[:2] == ["nt=32", "nt=64"]
     assert data["lines"]["nt=32"][0]["speed"] == pytest.approx(0.25)
     refused = data["lines"]["nt=2048"][0]
     assert refused["speed"] is None
     assert refused["why"] == "nt is at most 1024, the threads a block can have"
     assert {values["schedule"] for values in Instead.asked} == {"continuous"}
+
+
+def test_a_table_that_is_too_wide_stands_in_parts(bench: Call) -> None:
+    _, out, _ = bench(*ADD, "--set", "n=64", "--by", "nb")
+    heads = [line for line in out.splitlines() if "nb=" in line]
+    names = [f"nb={2**power}" for power in range(5, 15)]
+    assert [word for head in heads for word in head.split()[1:]] == [*names, "NumPy"]
+    assert max(map(len, heads)) <= 80
+    assert len(heads) == 2
 
 
 def test_sizes_are_powers_of_two_unless_they_are_given(bench: Call) -> None:
