@@ -110,6 +110,7 @@ class LocalMeasurer:
         self.overlap = arch is not None if overlap is None else overlap
         self._results: dict[str, MeasureResult] = {}
         self._known: list[str] = []  # their keys, in order
+        self._foreseen: dict[int, Job] = {}
         self._workshop = Workshop(
             {"template": template, "args": dict(args), "target": str(target), "arch": arch},
             {"policy": self.policy.to_json(), "seed": seed},
@@ -146,6 +147,7 @@ class LocalMeasurer:
 
     def close(self) -> None:
         """End the workers. The measurer can still be used: it would start new ones."""
+        self._foreseen = {}
         self._workshop.close()
 
     def remember(self, result: MeasureResult) -> None:
@@ -203,22 +205,76 @@ class LocalMeasurer:
         """
         rest = iter(inputs)
         jobs: deque[Job] = deque()
+        wanted = still_wanted or (lambda _: True)
         try:
-            while self._built(jobs, rest):
-                job = jobs.popleft()
-                if still_wanted is None or still_wanted(job.candidate):
-                    yield job.candidate, self._finish(job, jobs)
+            job = self._next(jobs, rest, wanted)
+            while job is not None:
+                result = self._finish(job, jobs)
+                following = self._following(jobs, wanted) if self.overlap else None
+                yield job.candidate, result
+                job = following or self._next(jobs, rest, wanted)
         except GeneratorExit:
             raise
         except BaseException:
             self.close()  # a late answer must not be taken for one to a later request
             raise
 
+    def foresee(self, inputs: Iterable[MeasureInput]) -> None:
+        """Build what may be measured next, beside what is measured now: for other devices' sake.
+
+        What was foreseen before, and has not come, is forgotten.
+        """
+        self._foreseen = {candidate.config.index: Job(candidate) for candidate in inputs}
+        self._workshop.begin(list(self._foreseen.values()))
+
+    def _next(
+        self, jobs: deque[Job], rest: Iterator[MeasureInput], wanted: StillWanted
+    ) -> Job | None:
+        """Return the next job that is wanted, built; None if there is none."""
+        while self._built(jobs, rest):
+            job = jobs.popleft()
+            if wanted(job.candidate):
+                return job
+        return None
+
+    def _following(self, jobs: deque[Job], wanted: StillWanted) -> Job | None:
+        """Let the runner begin with the next job, if both are ready, and return it.
+
+        So a device goes on while others take in what came of the job before.
+        """
+        self._workshop.begin(self._beside(jobs))
+        while jobs and jobs[0].told is not None and self._workshop.ready:
+            job = jobs.popleft()
+            if wanted(job.candidate):
+                if self._must_run(job):
+                    self._workshop.begin_run(job, self._beside(jobs))
+                return job
+        return None
+
+    def _job(self, candidate: MeasureInput) -> Job:
+        """Return a job for a candidate: the one that was foreseen, if there is one."""
+        foreseen = None if candidate.again else self._foreseen.pop(candidate.config.index, None)
+        if foreseen is None:
+            return Job(candidate)
+        foreseen.candidate = candidate
+        return foreseen
+
+    def _beside(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return what may be built while another one runs."""
+        return [*jobs, *self._foreseen.values()]
+
+    def _must_run(self, job: Job) -> bool:
+        """Whether a job was built, and is not a kernel whose result is known."""
+        assert job.told is not None
+        if not isinstance(job.told.outcome, Message) or "error" in job.told.outcome.body:
+            return False
+        return job.candidate.again or job.told.outcome.body["code_hash"] not in self._results
+
     def _built(self, jobs: deque[Job], rest: Iterator[MeasureInput]) -> bool:
         """See to it that the first job is built, and others with it; False if there is none."""
         if not jobs or self.overlap:
             for candidate in islice(rest, BATCH - len(jobs)):
-                jobs.append(Job(candidate))
+                jobs.append(self._job(candidate))
                 self._workshop.begin(jobs)  # it may take a while until the next one comes
         if jobs and self.overlap:
             self._workshop.build_first(jobs)
@@ -251,12 +307,12 @@ class LocalMeasurer:
         return result
 
     def _run(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
-        told = self._workshop.run(job, beside)
+        told = self._workshop.run(job, self._beside(beside))
         if killed_from_outside(told.outcome):
             # Not the candidate's fault, unless it happens again: it may exhaust the memory.
             index = job.candidate.config.index
             _log.warning("%s; candidate %d is run again", told.outcome, index)
-            told = self._workshop.run(job, beside)
+            told = self._workshop.run(job, self._beside(beside))
         if not isinstance(told.outcome, Message):
             return _ended(told, self.timeout_s)
         answer = told.outcome.body

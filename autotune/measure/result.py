@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.policy import TimingPolicy
@@ -175,6 +175,17 @@ class MeasureResult:
             build_span=build_span,
             run_span=None,
         )
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A measurer that builds what may be measured next while it measures, if it has `overlap`."""
+
+    overlap: bool
+
+    def foresee(self, inputs: Iterable[MeasureInput]) -> None:
+        """Begin to build candidates that are likely to be measured next."""
+        ...
 
 
 class Measurer(Protocol):

@@ -48,6 +48,19 @@ def opening_seconds(timeout_s: float, left_s: float | None) -> float:
 
 
 @dataclass(eq=False)
+class Errand:
+    """Something that a runner was asked.
+
+    Attributes
+    ----------
+    told : Told or None
+        What it said, or how that ended.
+    """
+
+    told: Told | None = None
+
+
+@dataclass(eq=False)
 class Job:
     """A candidate to build.
 
@@ -61,12 +74,15 @@ class Job:
     suspect : bool
         Whether a builder was killed from outside at it. No other is built beside it the second
         time, so that it alone is to blame.
+    errand : Errand or None
+        What the runner was asked about it.
     """
 
     candidate: MeasureInput
     told: Told | None = None
     taken: bool = False
     suspect: bool = False
+    errand: Errand | None = None
 
 
 class _Builder(Desk):
@@ -127,7 +143,7 @@ class Workshop:
         self._runner = Desk(self._crew, runner, template)
         self._desks: list[Desk] = [*self._builders, self._runner]
         self._description: Message | None = None
-        self._ran: Told | None = None
+        self._errand = Errand()
         self._notes: set[str] = set()
 
     @property
@@ -165,15 +181,28 @@ class Workshop:
         """Have jobs built; return when the first is."""
         self._work(lambda: jobs[0].told is not None, jobs)
 
-    def run(self, job: Job, beside: Sequence[Job] = ()) -> Told:
-        """Have a job that was built run, and others built beside it; return what was told of it."""
+    @property
+    def ready(self) -> bool:
+        """Whether the runner is there and has nothing to do."""
+        return self._runner.idle
+
+    def begin_run(self, job: Job, beside: Sequence[Job] = ()) -> None:
+        """Let the runner begin with a job that was built, as soon as it is free."""
         assert job.told is not None
         assert isinstance(job.told.outcome, Message)
         body, payload = job.told.outcome
         # What is measured again is timed to the end, whatever the incumbent.
         incumbent_s = math.inf if job.candidate.again else job.candidate.incumbent_s
         request = {"binary": body["binary"], "incumbent_s": incumbent_s}
-        return self._ask_runner("run", request, self._timeout_s, payload, beside)
+        job.errand = self._send("run", request, self._timeout_s, payload, beside)
+
+    def run(self, job: Job, beside: Sequence[Job] = ()) -> Told:
+        """Have a job that was built run, and others built beside it; return what was told of it."""
+        if job.errand is None:
+            self.begin_run(job, beside)
+        errand, job.errand = job.errand, None
+        assert errand is not None
+        return self._await(errand, beside)
 
     def ceiling(self, timeout_s: float) -> Told:
         """Have a runner measure what the machine can do, with nothing else going on."""
@@ -185,22 +214,26 @@ class Workshop:
 
     def _ask_alone(self, op: str, timeout_s: float) -> Told:
         self.build([])
-        return self._ask_runner(op, {}, timeout_s)
+        return self._await(self._send(op, {}, timeout_s))
 
-    def _ask_runner(
+    def _send(
         self,
         op: str,
         body: dict[str, Any],
         timeout_s: float,
         payload: bytes = b"",
         beside: Sequence[Job] = (),
-    ) -> Told:
+    ) -> Errand:
+        """Ask the runner, once it is free."""
         self._work(lambda: self._runner.idle, beside)
-        self._ran = None
+        self._errand = Errand()
         self._runner.ask(op, body, timeout_s, payload)
-        self._work(lambda: self._ran is not None, beside)
-        assert self._ran is not None
-        return self._ran
+        return self._errand
+
+    def _await(self, errand: Errand, beside: Sequence[Job] = ()) -> Told:
+        self._work(lambda: errand.told is not None, beside)
+        assert errand.told is not None
+        return errand.told
 
     # -- who does what ----------------------------------------------------------------------
 
@@ -281,7 +314,7 @@ class Workshop:
         elif isinstance(desk, _Builder):
             self._take_built(desk, desk.take(outcome))
         else:
-            self._ran = desk.take(outcome)
+            self._errand.told = desk.take(outcome)
             if isinstance(outcome, Message) and outcome.body.get("fatal"):
                 desk.lose()
             elif isinstance(outcome, Message):

@@ -17,7 +17,13 @@ from autotune.errors import AutotuneError
 from autotune.measure.ceiling import Ceiling
 from autotune.measure.noise import NOISY
 from autotune.measure.replay import result_of
-from autotune.measure.result import MeasureErrorNo, MeasureInput, Measurer, MeasureResult
+from autotune.measure.result import (
+    Foreseeing,
+    MeasureErrorNo,
+    MeasureInput,
+    Measurer,
+    MeasureResult,
+)
 from autotune.task import Task
 from autotune.tuner.again import measure_again
 from autotune.tuner.base import Observation, Tuner
@@ -41,6 +47,9 @@ from records import Record, RecordStore
 
 AT_A_TIME = 16
 """Candidates that are claimed and built before the first of them runs, at most."""
+
+LATE = 4
+"""Candidates left of a batch when the next one is asked for, if the next can be built meanwhile."""
 
 LONG_RUN = 24
 """With more trials a run is long: its tuner will need everything it has."""
@@ -144,6 +153,9 @@ class Session:
         self._deferred: list[int] = []
         self._cut_off: list[int] = []
         self._default_asked = False
+        ahead = isinstance(measurer, Foreseeing) and measurer.overlap
+        self._ahead = measurer if ahead and isinstance(measurer, Foreseeing) else None
+        self._foreseen: list[int] = []
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
         self._noisy = False
@@ -180,8 +192,8 @@ class Session:
     def step(self) -> None:
         """Measure one batch, or find that it is over and sum up.
 
-        Each measurement is in the log before the next one begins, so that a run that is
-        interrupted or killed loses at most the candidate it was at.
+        Each measurement is in the log before the next one begins, or on a GPU before it ends, so
+        that a run that is interrupted or killed loses at most the candidates it was at.
 
         Raises
         ------
@@ -262,8 +274,23 @@ class Session:
         if default is not None and not self._default_asked and not self.trials.default_record:
             first, self._default_asked = [default], True
         first += self._cut_off  # by a goal that was not reached after all
+        first += self._foreseen
+        self._foreseen = []
         asked = self._tuner.ask(wanted - len(first)) if wanted > len(first) else []
         return list(dict.fromkeys(first + asked))
+
+    def _foresee(self, ahead: Foreseeing, left: int, thinking: Meanwhile) -> None:
+        """Ask for the next batch while so many of this one are left, and have it built already."""
+        wanted = self.limits.batch
+        if self.limits.trials is not None:
+            wanted = min(wanted, self.limits.trials - len(self.trials) - left)
+        if wanted < 1 or self._limit() is not None:
+            return
+        thinking.wait()  # the tuner does one thing at a time
+        self._learn()
+        self._foreseen = self._tuner.ask(wanted)
+        legal = [index for index in self._foreseen if not self.task.refusal(index)]
+        ahead.foresee(MeasureInput(self.task.space.config(index)) for index in legal)
 
     def _measure(self, indices: Sequence[int]) -> None:
         for start in range(0, len(indices), AT_A_TIME):
@@ -278,7 +305,7 @@ class Session:
             Meanwhile(functools.partial(self._think, rest)) as thinking,
             contextlib.closing(self._results(indices, thinking)) as results,
         ):
-            for candidate, result in results:
+            for done, (candidate, result) in enumerate(results, 1):
                 self._recall()
                 index = candidate.config.index
                 record = self.trials.add(index, result)
@@ -287,6 +314,8 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
+                if self._ahead is not None and rest - done == min(LATE, rest // 2):
+                    self._foresee(self._ahead, rest - done, thinking)
 
     def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
@@ -304,7 +333,8 @@ class Session:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
 
         def still_wanted(candidate: MeasureInput) -> bool:
-            thinking.wait()  # they are built, and what is timed must not have neighbours
+            if self._ahead is None:
+                thinking.wait()  # they are built, and what is timed must not have neighbours
             self._know_machine()
             return self._still_wanted(candidate)
 

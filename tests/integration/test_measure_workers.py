@@ -1,5 +1,6 @@
 """Who builds and runs when: side by side, one after the other, in order, and replaced in time."""
 
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -146,3 +147,31 @@ def test_ceiling_and_baseline_are_measured_without_any_candidate():
 def test_there_must_be_a_builder():
     with pytest.raises(UsageError, match="at least 1 builder, not 0"):
         LocalMeasurer("matmul", {}, "llvm", builders=0)
+
+
+def test_what_is_foreseen_is_built_while_others_run_and_not_again():
+    args = {"naps": "0,0.01,0.3"}
+    policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)
+    first, second, third = inputs(args)
+    with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
+        list(measurer.measure([first]))  # all workers are there
+        measurer.foresee([third])
+        ((_, ran),) = measurer.measure([second])
+        ((_, foreseen),) = measurer.measure([third])
+    assert foreseen.ok
+    assert foreseen.build_span[1] < ran.run_span[1]
+
+
+def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
+    args = {"naps": "0,0.01,0.02"}
+    policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)
+    first, *asked = inputs(args)
+    with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
+        list(measurer.measure([first]))
+        results = measurer.measure(asked)
+        next(results)
+        looked = time.time()
+        time.sleep(0.6)
+        ((_, second),) = results
+    assert second.ok
+    assert second.run_span[0] < looked + 0.5  # it began before anybody asked for it

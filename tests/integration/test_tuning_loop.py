@@ -190,6 +190,32 @@ class Later(FakeMeasurer):
             yield candidate, result
 
 
+class Foreseeing(FakeMeasurer):
+    """Notes what it is told may come next, and when."""
+
+    def __init__(self, overlap=True):
+        super().__init__()
+        self.overlap = overlap
+        self.foreseen = []
+
+    def foresee(self, inputs):
+        indices = [candidate.config.index for candidate in inputs]
+        self.foreseen.append((len(self.asked), indices))
+
+
+def test_beside_a_device_of_its_own_the_next_batch_is_asked_for_ahead(task, store):
+    _, measurer = run(task, store, 12, Foreseeing(), batch=5)
+    tried, again = measurer.asked[:12], measurer.again
+    assert len(set(tried)) == 12
+    # Batches of four (the default is proposed twice), five and three: half of each is left then.
+    assert measurer.foreseen == [(2, tried[4:9]), (7, tried[9:])]
+    assert measurer.asked[12:] == again
+    assert len(store.load()) == 12
+    store.path.unlink()
+    _, measurer = run(task, store, 12, Foreseeing(overlap=False), batch=5)
+    assert measurer.foreseen == []
+
+
 def test_a_record_is_found_by_its_values_even_if_its_index_has_moved(task, store):
     run(task, store, 1)
     (record,) = store.load()
