@@ -10,8 +10,9 @@ from autotune.errors import TileError, UsageError
 from autotune.ir import dtypes
 from autotune.tile.affine import Affine
 from autotune.tile.check import check, index_names, unbounded
+from autotune.tile.conditions import Range
 from autotune.tile.dimensions import dimension, index_form
-from autotune.tile.indexsets import IndexSet, Range
+from autotune.tile.indexsets import EntangledError, IndexSet
 from autotune.tile.mistakes import counted, mistake, nearest
 from autotune.tile.printer import expr_code
 from autotune.tile.program import Contract, Elementwise, Program, Read, Step, TensorType
@@ -269,7 +270,10 @@ class _Binder:
         return (arithmetic(value) if statement.aggregation in "+*" else value), compared
 
     def written_once(self, statement: Contraction, contract: Contract) -> None:
-        found = contract.domain.collision(contract.output)
+        try:
+            found = contract.domain.collision(contract.output)
+        except EntangledError as error:
+            raise self.wrong(statement.output.span, f"{error}: use another aggregation") from None
         if found is None:
             return
         place = []

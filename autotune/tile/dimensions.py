@@ -83,7 +83,7 @@ def index_form(
     SizeNeeded
         If sizes are not given and a coefficient depends on one.
     TileError
-        For a division by 0.
+        For a division by 0, or coefficients that do not fit in 63 bits.
     """
 
     def valued(part: Expr) -> Fraction | None:
@@ -92,6 +92,10 @@ def index_form(
         return None if sizes is None else Fraction(dimension(function, part, sizes))
 
     try:
-        return affine(expr, valued)
+        form = affine(expr, valued)
     except ZeroDivisionError:
         raise mistake(function, expr.span, f"division by 0 in {expr_code(expr)}") from None
+    terms, constant, d = form.whole()
+    if max(abs(constant), d, *map(abs, terms.values())) >= LIMIT:
+        raise mistake(function, expr.span, "the index expression has a coefficient above 2^62")
+    return form

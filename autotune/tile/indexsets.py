@@ -6,88 +6,29 @@ docs/decisions/087-index-sets-by-isl.md.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from autotune.errors import UsageError
 from autotune.tile.affine import Affine, free_direction
+from autotune.tile.conditions import AtLeast, Condition, Divides, Range, isl_text
+from autotune.tile.points import Block, enumerated
 
 if TYPE_CHECKING:
     import islpy
 
-#: Points that are looked at together when a set is enumerated.
-_BLOCK: Final = 1 << 18
+#: Operations of isl, of which it does about a million a second, for an answer and for a nicety.
+_MOST: Final = 20_000_000
+_FEW: Final = 100_000
 _contexts: Final = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """``0 <= form < size``; of index expressions (`whole`) also: form is an integer."""
-
-    form: Affine
-    size: int
-    whole: bool = True
-
-    def text(self, names: Mapping[str, str]) -> str:
-        """Return the condition in isl's language."""
-        form, d = _text(self.form, names)
-        top = d * self.size - (d if self.whole else 1)
-        inside = f"0 <= {form} <= {top}"
-        return f"{inside} and ({form}) mod {d} = 0" if self.whole and d > 1 else inside
-
-    def holds(self, values: Mapping[str, NDArray[np.int64]]) -> Any:
-        """Whether it holds, for arrays of index values."""
-        number, d = self.form.at(values)
-        inside = (number >= 0) & (number < d * self.size)
-        return inside & (number % d == 0) if self.whole and d > 1 else inside
-
-
-@dataclass(frozen=True, slots=True)
-class AtLeast:
-    """``form >= 0``."""
-
-    form: Affine
-
-    def text(self, names: Mapping[str, str]) -> str:
-        """Return the condition in isl's language."""
-        return f"{_text(self.form, names)[0]} >= 0"
-
-    def holds(self, values: Mapping[str, NDArray[np.int64]]) -> Any:
-        """Whether it holds, for arrays of index values."""
-        return self.form.at(values)[0] >= 0
-
-
-@dataclass(frozen=True, slots=True)
-class Divides:
-    """``form`` is a whole multiple of `modulus`; 0 if that is 0."""
-
-    form: Affine
-    modulus: int
-
-    def text(self, names: Mapping[str, str]) -> str:
-        """Return the condition in isl's language."""
-        form, d = _text(self.form, names)
-        return f"({form}) mod {d * self.modulus} = 0" if self.modulus else f"{form} = 0"
-
-    def holds(self, values: Mapping[str, NDArray[np.int64]]) -> Any:
-        """Whether it holds, for arrays of index values."""
-        number, d = self.form.at(values)
-        return number % (d * self.modulus) == 0 if self.modulus else number == 0
-
-
-#: A condition on index values; all have a form.
-Condition: TypeAlias = Range | AtLeast | Divides
-
-
-def _text(form: Affine, names: Mapping[str, str]) -> tuple[str, int]:
-    """Return a form times its denominator in isl's language, and the denominator."""
-    terms, constant, d = form.whole()
-    return " + ".join([*(f"{c}*{names[n]}" for n, c in terms.items()), str(constant)]), d
+class EntangledError(UsageError):
+    """Index sets that isl cannot decide in reasonable time; coefficients are large and many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +52,8 @@ class IndexSet:
 
     def is_empty(self) -> bool:
         """Whether no index set is valid."""
-        return bool(self._set().is_empty())
+        with _limited(_MOST):
+            return bool(self._set().is_empty())
 
     def bounds(self, form: Affine) -> tuple[Fraction, Fraction] | None:
         """Return the least and largest value of a form over the set, or None if it is empty.
@@ -121,9 +63,10 @@ class IndexSet:
         inside = self._set()
         if inside.is_empty():
             return None
-        text, d = _text(form, self._variables())
+        text, d = isl_text(form, self._variables())
         value = _isl().Aff(f"{{ {self._tuple()} -> [{text}] }}", _context())
-        low, high = inside.min_val(value), inside.max_val(value)
+        with _limited(_MOST):
+            low, high = inside.min_val(value), inside.max_val(value)
         return Fraction(low.to_python(), d), Fraction(high.to_python(), d)
 
     def box(self) -> dict[str, tuple[int, int]] | None:
@@ -139,20 +82,20 @@ class IndexSet:
     def collision(self, forms: Sequence[Affine]) -> tuple[dict[str, int], dict[str, int]] | None:
         """Return two valid index sets at which all forms agree, or None if there are none."""
         names = self._variables()
-        values = ", ".join(_text(form, names)[0] for form in forms)
+        values = ", ".join(isl_text(form, names)[0] for form in forms)
         text = f"{{ {self._tuple()} -> [{values}] : {self._condition()} }}"
-        written = _isl().Map(text, _context())
-        if written.is_injective():
-            return None
-        pairs = written.apply_range(written.reverse())
-        same = _isl().Map.identity(pairs.get_space())
-        flat = pairs.subtract(same).wrap().flatten()
-        point = flat.lexmin().sample_point()
+        with _limited(_MOST):
+            written = _isl().Map(text, _context())
+            if written.is_injective():
+                return None
+            pairs = written.apply_range(written.reverse())
+            same = _isl().Map.identity(pairs.get_space())
+            point = _example(pairs.subtract(same).wrap().flatten())
+        half = len(self.names)
         numbers = [
-            point.get_coordinate_val(_isl().dim_type.set, k).to_python()
-            for k in range(2 * len(self.names))
+            point.get_coordinate_val(_isl().dim_type.set, k).to_python() for k in range(2 * half)
         ]
-        first, second = numbers[: len(self.names)], numbers[len(self.names) :]
+        first, second = numbers[:half], numbers[half:]
         return dict(zip(self.names, first, strict=True)), dict(zip(self.names, second, strict=True))
 
     def shadow(self, onto: IndexSet) -> tuple[Condition, ...] | None:
@@ -166,8 +109,9 @@ class IndexSet:
         """
         kept = len(onto.names)
         names = onto.names
-        image = self._set().project_out(_isl().dim_type.set, kept, len(self.names) - kept)
-        parts = image.gist(onto._set()).coalesce().get_basic_sets()
+        with _limited(_MOST):
+            image = self._set().project_out(_isl().dim_type.set, kept, len(self.names) - kept)
+            parts = image.gist(onto._set()).coalesce().get_basic_sets()
         if len(parts) != 1 or parts[0].dim(_isl().dim_type.div):
             return None if parts else (AtLeast(Affine.of({}, -1)),)
         found: list[Condition] = []
@@ -180,61 +124,14 @@ class IndexSet:
             found.append(Divides(form, 0) if constraint.is_equality() else AtLeast(form))
         return tuple(found)
 
-    def points(self) -> Iterator[dict[str, NDArray[np.int64]]]:
+    def points(self) -> Iterator[Block]:
         """Yield all valid index sets in blocks: one array of values per index.
 
         Every index set comes once. Without indices, a valid empty set is a block of one.
         """
         box = self.box()
-        if box is None:
-            return
-        yield from self._extended({}, 1, list(self.names), box)
-
-    def _extended(
-        self,
-        values: dict[str, NDArray[np.int64]],
-        count: int,
-        rest: list[str],
-        box: Mapping[str, tuple[int, int]],
-    ) -> Iterator[dict[str, NDArray[np.int64]]]:
-        """Extend partial index sets by the next index, dropping what no extension makes valid."""
-        if not rest:
-            if count:
-                yield values or {"": np.zeros(1, np.int64)}
-            return
-        low, high = box[rest[0]]
-        width = high - low + 1
-        step = max(_BLOCK // width, 1)
-        for start in range(0, count, step):
-            part = {name: v[start : start + step] for name, v in values.items()}
-            rows = min(step, count - start)
-            longer = {name: np.repeat(v, width) for name, v in part.items()}
-            longer[rest[0]] = np.tile(np.arange(low, high + 1, dtype=np.int64), rows)
-            kept = self._possible(longer, rest[1:], box)
-            chosen = {name: v[kept] for name, v in longer.items()}
-            yield from self._extended(chosen, int(kept.sum()), rest[1:], box)
-
-    def _possible(
-        self,
-        values: Mapping[str, NDArray[np.int64]],
-        rest: Sequence[str],
-        box: Mapping[str, tuple[int, int]],
-    ) -> NDArray[np.bool_]:
-        """Whether partial index sets may be extended: exactly, once no index is left."""
-        kept: NDArray[np.bool_] = np.ones(len(next(iter(values.values()))), bool)
-        for r in (*self.ranges, *self.conditions):
-            open_ = [name for name in r.form.names if name in rest]
-            if not open_:
-                kept &= r.holds(values)
-                continue
-            if not isinstance(r, Range):
-                continue
-            terms, constant, d = r.form.whole()
-            ends = [sorted((c * box[n][0], c * box[n][1])) for n, c in terms.items() if n in rest]
-            known = sum((c * values[n] for n, c in terms.items() if n in values), start=constant)
-            kept &= known + sum(e[1] for e in ends) >= 0
-            kept &= known + sum(e[0] for e in ends) < d * r.size
-        return kept
+        if box is not None:
+            yield from enumerated(self.names, (*self.ranges, *self.conditions), box)
 
     # -- isl -----------------------------------------------------------------------------------
 
@@ -251,6 +148,34 @@ class IndexSet:
     def _set(self) -> islpy.Set:
         found: islpy.Set = _isl().Set(f"{{ {self._tuple()} : {self._condition()} }}", _context())
         return found
+
+
+def _example(pairs: Any) -> Any:
+    """Return the first point of a set that has some, or any if that takes long to find."""
+    try:
+        with _limited(_FEW):
+            return pairs.lexmin().sample_point()
+    except EntangledError:
+        with _limited(_MOST):
+            return pairs.sample_point()
+
+
+@contextlib.contextmanager
+def _limited(operations: int) -> Iterator[None]:
+    """Let isl do so many operations at most; limits may stand in one another, the inner rules."""
+    context = _context()
+    before = context.get_max_operations()
+    context.reset_operations()
+    context.set_max_operations(operations)
+    try:
+        yield
+    except _isl().Error:
+        raise EntangledError(
+            "the index sets of a contraction are too entangled to be decided"
+        ) from None
+    finally:
+        context.reset_operations()
+        context.set_max_operations(before)
 
 
 def _isl() -> Any:

@@ -15,20 +15,20 @@ each of them over what is aggregated there. That takes a change of indices that 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from autotune.tile.affine import Affine
-from autotune.tile.indexsets import AtLeast, Condition, Divides, IndexSet, Range
+from autotune.tile.conditions import AtLeast, Condition, Divides, Range
+from autotune.tile.guards import needed, primitive
+from autotune.tile.indexsets import IndexSet
 from autotune.tile.lattice import (
     Matrix,
     completed,
     congruent,
     echelon,
     inverse,
-    is_primitive,
     product,
 )
 from autotune.tile.program import Contract
@@ -163,7 +163,7 @@ class _Change:
             for r in contract.domain.ranges
         ]
         rank = len(output)
-        self.domain = IndexSet(self.z, (*ranges[:rank], *map(_primitive, ranges[rank:])))
+        self.domain = IndexSet(self.z, (*ranges[:rank], *map(primitive, ranges[rank:])))
         self.solved, self.leading = self.solve()
         self.rank = len(self.leading)
 
@@ -222,7 +222,7 @@ class _Change:
             for read in self.contract.reads
         )
         box = self.box(reduced, quotients)
-        guards = _needed(box, ranges)
+        guards = needed(box, ranges)
         shadow = box.restricted(*guards).shadow(self.box((), ()))
         written = None if shadow is None else (*self.solved, *shadow)
         return Loops(
@@ -335,43 +335,3 @@ class _Change:
         return [
             sum((v * c for v, c in zip(shifted, row, strict=True)), Affine(())) for row in back
         ]
-
-
-def _primitive(r: Range) -> Range:
-    """Return a range over integers as one of a form without common divisor, which is whole."""
-    d = r.form.denominator
-    form, top = r.form * d, d * (r.size - 1) if r.whole else d * r.size - 1
-    g = math.gcd(*(int(c) for _, c in form.terms))
-    if not g:
-        return r
-    low = -(form.constant // g)
-    high = (top - form.constant) // g
-    terms = {name: c / g for name, c in form.terms}
-    return Range(Affine.of(terms, -low), int(high - low) + 1)
-
-
-def _needed(box: IndexSet, ranges: Iterable[Range]) -> tuple[AtLeast, ...]:
-    """Return the ends of ranges that neither the box nor the other ends imply."""
-    ends: list[AtLeast] = []
-    for r in ranges:
-        d = r.form.denominator
-        form, top = r.form * d, d * (r.size - 1) if r.whole else d * r.size - 1
-        for end in (_tightened(form), _tightened(form * -1 + Affine.of({}, top))):
-            if end not in ends and not box.restricted(_fails(end)).is_empty():
-                ends.append(end)
-    for end in list(ends):
-        others = [e for e in ends if e is not end]
-        if box.restricted(*others, _fails(end)).is_empty():
-            ends = others
-    return tuple(ends)
-
-
-def _tightened(form: Affine) -> AtLeast:
-    """Return ``form >= 0``, of whole coefficients, without their common divisor."""
-    g = math.gcd(*(int(c) for _, c in form.terms)) or 1
-    return AtLeast(Affine.of({n: c / g for n, c in form.terms}, form.constant // g))
-
-
-def _fails(end: AtLeast) -> AtLeast:
-    """Return the opposite of ``form >= 0``, for a form of whole numbers."""
-    return AtLeast(end.form * -1 + Affine.of({}, -1))

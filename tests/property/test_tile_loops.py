@@ -11,7 +11,7 @@ import pytest
 
 from autotune.errors import TileError
 from autotune.tile import bind, parse
-from autotune.tile.indexsets import AtLeast, Divides
+from autotune.tile.conditions import AtLeast, Divides
 from autotune.tile.loops import Loops, loops
 from autotune.tile.program import Contract, Program
 from tests.property.tile_contractions import random_case

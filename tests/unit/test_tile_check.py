@@ -144,6 +144,10 @@ SIZED = {
         "function (A[N]) -> (O) { M = N * 1000000000; P = M * M * M; O = A; }", [(3,)],
         "M * M is too large",
     ),
+    "coefficient": (
+        "function (A[N]) -> (O) { O[i: N] = +(A[999999999999 * (999999999999 * i)]); }", [(3,)],
+        "the index expression has a coefficient above 2^62",
+    ),
     "elements": (
         "function (A[N]) -> (O) { O[i, j: 10000000, 10000000] = +(A[i + j]), j < 2; }", [(3,)],
         "O would have 100000000000000 elements",

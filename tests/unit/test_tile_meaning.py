@@ -216,3 +216,15 @@ def test_arrays_of_other_shapes_and_types_are_refused() -> None:
         evaluate(program, np.zeros(3))
     with pytest.raises(ArgumentError, match="takes 1 arrays, got 2"):
         evaluate(program, floats(3), floats(3))
+
+
+@pytest.mark.parametrize(
+    "nested", ["-" * 99 + "A", "A + " * 99 + "A", "max(A, " * 99 + "A" + ")" * 99]
+)
+def test_the_deepest_expressions_are_evaluated(nested: str) -> None:
+    assert run(f"function (A[N]) -> (O) {{ O = {nested}; }}", A).shape == (5,)
+
+
+def test_the_deepest_index_expressions_are_evaluated() -> None:
+    code = f"O[i: N + {'1 + ' * 90}1] = +(A[{'(' * 98}i{' - 1)' * 98}]);"
+    assert contraction(code, A, B).shape == (96,)
