@@ -29,6 +29,7 @@ from autotune.tile.lattice import (
     congruent,
     echelon,
     inverse,
+    is_primitive,
     product,
 )
 from autotune.tile.program import Contract
