@@ -1,0 +1,224 @@
+"""Turns a bound Tile function into tensor expressions.
+
+Every statement becomes a compute of its own, so that schedules can fuse or place it; a contraction
+may need a second one behind it (a conversion, or zeros where nothing is written).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.tile.affine import Affine
+from autotune.tile.conditions import AtLeast, Condition, Divides
+from autotune.tile.loops import Loops, loops
+from autotune.tile.program import Contract, Elementwise, Program
+from autotune.tile.te_values import Index, expression
+
+_REDUCE: Final[dict[str, Callable[..., Any]]] = {
+    "+": te.sum, "*": te.prod, ">": te.max, "<": te.min, "=": te.sum
+}  # fmt: skip
+_COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "*": lambda a, b: a * b, "+": lambda a, b: a + b
+}  # fmt: skip
+
+#: Marks of computes: what an element-wise statement is, and what stands behind a contraction.
+ELEMENT_WISE: Final = "tile.elementwise"
+CONTRACTION: Final = "tile.contraction"
+BEHIND: Final = "tile.behind"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The tensor expressions of a program.
+
+    Attributes
+    ----------
+    inputs, outputs
+        Parameters of the function, in order.
+    stages
+        Every computed tensor, in an order in which they can be computed.
+    """
+
+    inputs: tuple[te.Tensor, ...]
+    outputs: tuple[te.Tensor, ...]
+    stages: tuple[te.Tensor, ...]
+
+
+def to_te(program: Program) -> Tensors:
+    """Return the tensor expressions that a program stands for."""
+    tensors: dict[str, te.Tensor] = {}
+    stages: list[te.Tensor] = []
+    for name in program.inputs:
+        own = program.types[name]
+        tensors[name] = te.placeholder(own.shape, own.dtype, name=name)
+    for step in program.steps:
+        made = [_element_wise(step, tensors)] if isinstance(step, Elementwise) else (
+            _contraction(step, tensors)
+        )  # fmt: skip
+        stages += made
+        tensors[step.name] = made[-1]
+    return Tensors(
+        tuple(tensors[name] for name in program.inputs),
+        tuple(tensors[name] for name in program.outputs),
+        tuple(stages),
+    )
+
+
+def _compute(shape: Sequence[int], body: Callable[..., Any], name: str, tag: str) -> te.Tensor:
+    tensor: te.Tensor = te.compute(tuple(shape), body, name=name, tag=tag)
+    return tensor
+
+
+def _element_wise(step: Elementwise, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
+    def body(*index: Index) -> Any:
+        return expression(step.value, index, step.type.shape, tensors)
+
+    return _compute(step.type.shape, body, step.name, ELEMENT_WISE)
+
+
+# -- contractions ------------------------------------------------------------------------------
+
+
+def _contraction(step: Contract, tensors: Mapping[str, te.Tensor]) -> list[te.Tensor]:
+    """Return the computes of a contraction; the last one is its tensor."""
+    found = loops(step)
+    if found.empty:
+        zero = te.const(_zero(step.type.dtype), step.type.dtype)
+        return [_compute(step.type.shape, lambda *_: zero, step.name, ELEMENT_WISE)]
+    if not found.reduced:
+        return [_assigned(step, found, tensors)]
+    stages = [_reduced(step, found, tensors)]
+    written = found.written
+    if step.aggregation in "+=":
+        written = ()  # a sum over nothing is 0
+    elif written is None:
+        stages.insert(0, _counted(step, found))
+    behind = stages[-1].dtype != step.type.dtype or written != ()
+    if not behind:
+        return stages
+
+    def body(*index: Index) -> Any:
+        value = stages[-1][index].astype(step.type.dtype)
+        if written is None:
+            return te.select(stages[0][index] > 0, value, te.const(0, value.dtype))
+        values = dict(zip(found.output, index, strict=True))
+        return _where(list(map(_Spelled(values).holds, written)), value)
+
+    return [*stages, _compute(step.type.shape, body, step.name, BEHIND)]
+
+
+def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
+    """Return the compute of a contraction with one index set for each element, at most."""
+
+    def body(*index: Index) -> Any:
+        spelled = _spelled(found, index, {})
+        conditions = [spelled.holds(c) for c in (*found.solved, *found.guards)]
+        value = _combined(step, found, spelled, tensors).astype(step.accumulator)
+        return _where(conditions, value.astype(step.type.dtype))
+
+    return _compute(step.type.shape, body, step.name, CONTRACTION)
+
+
+def _reduced(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
+    """Return the reduction of a contraction; conditions are reduced as integers."""
+    dtype = "int32" if step.accumulator == dtypes.BOOL else step.accumulator
+    axes, values = _axes(found)
+
+    def body(*index: Index) -> Any:
+        spelled = _spelled(found, index, values)
+        conditions = [spelled.holds(c) for c in (*found.solved, *found.guards)]
+        value = _combined(step, found, spelled, tensors).astype(dtype)
+        where = te.all(*conditions) if conditions else None
+        return _REDUCE[step.aggregation](value, axis=axes, where=where)
+
+    whole = found.written == () or step.aggregation in "+="
+    name = step.name if whole and dtype == step.type.dtype else f"{step.name}_all"
+    return _compute(step.type.shape, body, name, CONTRACTION)
+
+
+def _counted(step: Contract, found: Loops) -> te.Tensor:
+    """Return how many index sets write each element."""
+    axes, values = _axes(found)
+
+    def body(*index: Index) -> Any:
+        spelled = _spelled(found, index, values)
+        conditions = [spelled.holds(c) for c in (*found.solved, *found.guards)]
+        return te.sum(te.const(1, "int32"), axis=axes, where=te.all(*conditions))
+
+    return _compute(step.type.shape, body, f"{step.name}_count", CONTRACTION)
+
+
+def _axes(found: Loops) -> tuple[list[Any], dict[str, Any]]:
+    """Return reduction axes, which begin at 0, and the values of the reduced indices."""
+    axes = [te.reduce_axis((0, r.high - r.low + 1), r.name) for r in found.reduced]
+    pairs = zip(found.reduced, axes, strict=True)
+    return axes, {r.name: axis.var + r.low if r.low else axis.var for r, axis in pairs}
+
+
+def _combined(
+    step: Contract, found: Loops, spelled: _Spelled, tensors: Mapping[str, te.Tensor]
+) -> Any:
+    """Return the combined value of one index set."""
+    read = [
+        tensors[r.tensor][tuple(map(spelled.form, forms))]
+        for r, forms in zip(step.reads, found.reads, strict=True)
+    ]
+    if step.combination == "?":
+        first, second = (r.astype(step.compared_dtype) for r in read[:2])
+        third = read[2].astype(step.value_dtype)
+        zero = te.const(_zero(step.value_dtype), step.value_dtype)
+        return te.select(first == second, third, zero)
+    read = [r.astype(step.value_dtype) for r in read]
+    return _COMBINE[step.combination](*read) if step.combination else read[0]
+
+
+def _zero(dtype: str) -> int | float | bool:
+    return False if dtype == dtypes.BOOL else 0.0 if dtypes.is_float(dtype) else 0
+
+
+def _where(conditions: Sequence[Any], value: Any) -> Any:
+    """Return the value where all conditions hold, else 0; what it reads is read only there."""
+    if not conditions:
+        return value
+    return te.if_then_else(te.all(*conditions), value, te.const(_zero(value.dtype), value.dtype))
+
+
+def _spelled(found: Loops, index: Index, reduced: Mapping[str, Any]) -> _Spelled:
+    values = dict(zip(found.output, index, strict=True)) | dict(reduced)
+    spelled = _Spelled(values)
+    for q in found.quotients:
+        values[q.name] = spelled.form(q.form) // q.divisor
+    return spelled
+
+
+class _Spelled:
+    """Writes polynomials and conditions as expressions over loop variables."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def form(self, form: Affine) -> Any:
+        number, d = self.whole(form)
+        return number // d if d > 1 else number
+
+    def whole(self, form: Affine) -> tuple[Any, int]:
+        """Return a polynomial times its denominator, and the denominator."""
+        terms, constant, d = form.whole()
+        total: Any = None
+        for name, c in terms.items():
+            term = self.values[name] if c == 1 else self.values[name] * c
+            total = term if total is None else total + term
+        if total is None:
+            return te.const(constant, "int32"), d
+        return (total + constant if constant else total), d
+
+    def holds(self, condition: Condition) -> Any:
+        number, d = self.whole(condition.form)
+        if isinstance(condition, AtLeast):
+            return number >= 0
+        assert isinstance(condition, Divides)
+        return number % (d * condition.modulus) == 0 if condition.modulus else number == 0
