@@ -15,14 +15,12 @@ from autotune.cli.main import main
 from autotune.measure import local
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.report import plots
+from autotune.templates import BUILTIN
 from records import RecordStore
 from search_spaces import Config
 
 ON_CPU = ["--target", "cuda -on=cpu"]
-ADD = ["broadcast_add", *ON_CPU]
-SEED = ["--knob", "nt=64", "--knob", "nb=256", "--knob", "lanes=1"]
-"""Knobs of "Broadcast Add" in Dive into Deep Learning Compiler, whose figure this is about."""
-
+ADD, COPY = ["add", *ON_CPU], ["copy", *ON_CPU]
 Result = tuple[int, str, str]
 Call = Callable[..., Result]
 
@@ -70,6 +68,8 @@ def bench(
     Instead.asked, Instead.baseline_s = [], (2e-6, 1e-6, 3e-6)
     Instead.fails = lambda config: False
     monkeypatch.setattr(local, "LocalMeasurer", Instead)
+    for name in ("add", "copy"):
+        monkeypatch.setitem(BUILTIN, (name, "cuda"), f"bench_templates:{name}")
     monkeypatch.chdir(tmp_path)
 
     def call(*words: str) -> Result:
@@ -84,10 +84,10 @@ def bench(
 
 
 def test_a_line_for_each_schedule_beside_the_baseline_in_gflops(bench: Call) -> None:
-    code, out, _ = bench(*ADD, *SEED, "--sizes", "n=16,32")
+    code, out, _ = bench(*ADD, "--sizes", "n=16,32")
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
-    assert lines[0] == ["broadcast_add(pattern=column,", "dtype=float32)", "on", "cuda", "-on=cpu"]
+    assert lines[0] == ["add(kind=plain,", "dtype=float32)", "on", "cuda", "-on=cpu"]
     assert out.splitlines()[1].endswith("these times say nothing of a GPU")
     assert out.splitlines()[2] == "GFLOPS, nt=64, nb=256, lanes=1"
     assert lines[3] == ["n", "data", "alternate", "continuous", "NumPy"]
@@ -97,14 +97,14 @@ def test_a_line_for_each_schedule_beside_the_baseline_in_gflops(bench: Call) -> 
 
 
 def test_what_is_measured_goes_to_the_log_and_is_not_measured_again(bench: Call) -> None:
-    bench(*ADD, *SEED, "--sizes", "n=16,32", "--log", "l.jsonl")
+    bench(*ADD, "--sizes", "n=16,32", "--log", "l.jsonl")
     records = RecordStore("l.jsonl").load()
     assert [(r.args["n"], r.config["values"]["schedule"]) for r in records] == [
         (16, "alternate"), (16, "continuous"), (32, "alternate"), (32, "continuous"),
     ]  # fmt: skip
     assert all(record.target == "cuda -on=cpu" and record.steps for record in records)
     first = len(Instead.asked)
-    again = bench(*ADD, *SEED, "--sizes", "n=16,32,48", "--log", "l.jsonl", "--json")
+    again = bench(*ADD, "--sizes", "n=16,32,48", "--log", "l.jsonl", "--json")
     assert len(Instead.asked) == first + 2
     speeds = [point["speed"] for point in json.loads(again[1])["lines"]["alternate"]]
     assert speeds == pytest.approx([1.0, 1.0, 1.0])
@@ -112,7 +112,7 @@ def test_what_is_measured_goes_to_the_log_and_is_not_measured_again(bench: Call)
 
 def test_the_fastest_record_is_a_line_of_its_own_where_it_is_faster(bench: Call) -> None:
     bench(*ADD, "--sizes", "n=16", "--knob", "nt=512", "--knob", "schedule=continuous")
-    _, out, _ = bench(*ADD, *SEED, "--sizes", "n=16,32", "--json")
+    _, out, _ = bench(*ADD, "--sizes", "n=16,32", "--json")
     lines = json.loads(out)["lines"]
     assert list(lines) == ["alternate", "continuous", "best recorded"]
     assert [p["speed"] for p in lines["best recorded"]] == pytest.approx([4.0, 1.0])
@@ -127,7 +127,7 @@ def test_a_knob_can_be_fixed_and_another_one_make_the_lines(bench: Call) -> None
     assert data["lines"]["nt=32"][0]["speed"] == pytest.approx(0.25)
     refused = data["lines"]["nt=2048"][0]
     assert refused["speed"] is None
-    assert refused["why"] == "nt is at most 1024, the threads a block can have"
+    assert refused["why"] == "a block has at most 1024 of nt"
     assert {values["schedule"] for values in Instead.asked} == {"continuous"}
 
 
@@ -148,7 +148,7 @@ def test_sizes_are_powers_of_two_unless_they_are_given(bench: Call) -> None:
 
 
 def test_several_arguments_vary_together(bench: Call) -> None:
-    words = ["transpose", *ON_CPU, "--sizes", "m=16,32", "--sizes", "n=8,8", "--json"]
+    words = [*COPY, "--sizes", "m=16,32", "--sizes", "n=8,8", "--json"]
     Instead.fails = lambda config: True
     code, out, err = bench(*words)
     data = json.loads(out)
@@ -162,13 +162,13 @@ def test_several_arguments_vary_together(bench: Call) -> None:
 
 def test_a_template_without_categories_has_one_line(bench: Call) -> None:
     Instead.fails = lambda config: True
-    data = json.loads(bench("transpose", *ON_CPU, "--sizes", "m=n=16", "--json")[1])
+    data = json.loads(bench(*COPY, "--sizes", "m=n=16", "--json")[1])
     assert list(data["lines"]) == ["default"]
 
 
 def test_wrong_answers_are_gaps_whose_reason_is_told(bench: Call) -> None:
     Instead.fails = lambda config: config.values["schedule"] == "continuous"
-    code, out, _ = bench(*ADD, *SEED, "--sizes", "n=16,32")
+    code, out, _ = bench(*ADD, "--sizes", "n=16,32")
     assert code == 0
     assert out.splitlines()[4].split()[3:] == ["1.00", "-", "0.128"]
     assert out.splitlines()[-1] == "continuous at 16, 32: WRONG_ANSWER: 7 is wrong"
@@ -192,7 +192,7 @@ def test_without_a_baseline_there_is_no_column_of_it(bench: Call) -> None:
 
 
 def test_a_map_has_a_panel_for_each_schedule_and_names_the_fastest(bench: Call) -> None:
-    code, out, _ = bench(*ADD, "--set", "n=32", "--heatmap", "--knob", "lanes=1")
+    code, out, _ = bench(*ADD, "--set", "n=32", "--heatmap")
     assert code == 0
     blocks = out.split("\n\n")
     assert [block.splitlines()[0] for block in blocks[1:3]] == ["alternate", "continuous"]
@@ -202,7 +202,7 @@ def test_a_map_has_a_panel_for_each_schedule_and_names_the_fastest(bench: Call) 
     assert blocks[3].splitlines() == [
         "best 16.0 GFLOPS (64.0 ns): schedule=alternate, nt=1024, nb=32, lanes=1",
         "NumPy 0.512 GFLOPS",
-        "20 of them have no time: nt is at most 1024, the threads a block can have",
+        "20 of them have no time: a block has at most 1024 of nt",
     ]
 
 
@@ -274,12 +274,12 @@ def test_gaps_and_single_points_can_be_drawn(bench: Call) -> None:
         (["--sizes", "n="], "--sizes 'n=': expected NAME=VALUE,VALUE,..., such as --sizes n=256"),
         (["--sizes", ""], "--sizes '': expected NAME=VALUE"),
         (["--sizes", "n=1", "--sizes", "n=2"], "--sizes gives n twice"),
-        (["--sizes", "n=1,2", "--sizes", "pattern=row"], "as many of each: 2 of n, 1 of pattern"),
+        (["--sizes", "n=1,2", "--sizes", "kind=row"], "as many of each: 2 of n, 1 of kind"),
         (["--sizes", "n=4", "--set", "n=4"], "--sizes and --set both give n"),
         (["--sizes", "n=x"], "argument n must be an integer, got 'x'"),
-        (["--sizes", "k=1"], "template 'broadcast_add' has no argument 'k'"),
+        (["--sizes", "k=1"], "template 'add' has no argument 'k'"),
         (["--knob", "nt"], "--knob 'nt': expected NAME=VALUE, such as --knob nt=128"),
-        (["--knob", "nt=3"], "--knob nt=3: nt is one of "),
+        (["--knob", "nt=3"], "--knob nt=3: nt is one of 64, 32, 128"),
         (["--knob", "nt=64", "--knob", "nt=64"], "--knob gives nt twice"),
         (["--knob", "threads=3"], "--knob 'threads': there is no such knob; the knobs are"),
         (["--by", "shedule"], "--by 'shedule': there is no such knob; did you mean 'schedule'?"),
@@ -330,7 +330,8 @@ def test_two_schedules_are_checked_and_timed_beside_numpy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     quick = ["--repeats", "2", "--min-repeat-ms", "0"]
-    assert main(["bench", *ADD, "--sizes", "n=24", "--json", *quick]) == 0
+    words = ["broadcast_add", *ON_CPU, "--sizes", "n=24", "--json", *quick]
+    assert main(["bench", *words]) == 0
     data = json.loads(capsys.readouterr().out)
     (size,) = data["sizes"]
     assert size["flops"] == 24 * 24
