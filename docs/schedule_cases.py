@@ -337,7 +337,8 @@ STORAGE = [
         "Keeps two copies of what is computed in a loop, and computes the next iteration's before "
         "this one's is used. Loads for the next block can then be under way while this one is "
         "worked on. With `through='registers'` a GPU's thread keeps what it loaded in registers "
-        "and stores it after the use, so that it does not wait for the loads first.",
+        "and stores it after the use, so that it does not wait for the loads first; with 'copies' "
+        "the hardware copies it to shared memory meanwhile.",
         "The loop it is computed at must be serial or unrolled, and what it reads must not be "
         "computed in the same loop.",
         "s[B].double_buffer(); lower()",

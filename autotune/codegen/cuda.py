@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotune.codegen.c_style import Statements
 from autotune.codegen.c_style.expressions import Text
-from autotune.codegen.c_style.lanes import PACK_BYTES
+from autotune.codegen.c_style.lanes import PACK_BYTES, Straight, packed_lanes
 from autotune.codegen.c_style.names import Names
 from autotune.codegen.c_style.statements import constant_elements
 from autotune.codegen.c_style.types import C_TYPES
@@ -111,6 +111,7 @@ class _Body(Statements):
         self.names.fresh(self.entry)
         self.types: set[str] = set()
         self.dynamic_bytes = 0
+        self.copying = self.copies = False
         self.streamed = frozenset(kernel.function.attrs.get("nontemporal", ()))
 
     # -- the kernel as a whole ---------------------------------------------------------------------
@@ -223,9 +224,52 @@ class _Body(Statements):
         """Return the statement that lets the threads of a block wait for one another."""
         return "__syncthreads();"
 
+    def copy_ahead(self, body: Stmt) -> None:
+        """Write stores as copies that go on by themselves, where the hardware has such."""
+        self.copying = True
+        self.stmt(body)
+        self.copying = False
+
+    def arrive(self) -> str:
+        """Return the statement that waits for the copies that a thread has started."""
+        return f"{self.helper('await_copies')}();"
+
+    def _store(self, store: Store) -> None:
+        if not self.copying:
+            super()._store(store)
+            return
+        straight = Straight(self.simplifier.expr)
+        if store.index.lanes > 1:
+            index = straight.index(store.index)
+            store = Store(store.buffer, index, straight.expr(store.value))
+        pieces = self._pieces(store)
+        if pieces == 0:
+            super()._store(store)
+            return
+        self.copies = True
+        if store.index.lanes == 1:
+            self.assign(store)
+        elif pieces == store.index.lanes:
+            self._lane_by_lane(store)
+        else:
+            super()._store(store)
+        self.copies = False
+
+    def _pieces(self, store: Store) -> int:
+        """Return into how many copies of 4, 8 or 16 bytes a store can be cut; 0 if into none."""
+        value, lanes, size = store.value, store.index.lanes, dtypes.itemsize(store.buffer.dtype)
+        if self.masks or not isinstance(value, Load) or value.buffer.scope != "global":
+            return 0
+        together = math.gcd(
+            packed_lanes(store.buffer, store.index), packed_lanes(value.buffer, value.index)
+        )
+        return lanes // together if together * size >= 4 else 0
+
     def write(self, buffer: Buffer, place: str, value: str) -> None:
         """Write the assignment of elements of a buffer, past the caches if it says so."""
-        if buffer.scope == "global" and buffer.name in self.streamed:
+        if self.copies:
+            self.line(f"{self.helper('copy_ahead')}({place}, {value});")
+        elif buffer.scope == "global" and buffer.name in self.streamed:
             self.line(f"{self.helper('stream')}({place}, {value});")
         else:
             super().write(buffer, place, value)

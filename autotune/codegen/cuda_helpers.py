@@ -31,6 +31,31 @@ __device__ const Pack<T, N>& pack(const T* first) {
   return *reinterpret_cast<const Pack<T, N>*>(first);
 }
 """,
+    "copy_ahead": """
+// Starts a copy to shared memory, which goes on by itself until await_copies.
+template <typename T>
+__device__ void copy_ahead(T& to, const T& from) {
+#if __CUDA_ARCH__ >= 800
+  const auto place = static_cast<unsigned>(__cvta_generic_to_shared(&to));
+  if constexpr (sizeof(T) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(&from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(&from),
+                 "n"(sizeof(T)) : "memory");
+  }
+#else
+  to = from;
+#endif
+}
+""",
+    "await_copies": """
+// Waits for all copies that this thread has started.
+__device__ void await_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+""",
     "stream": """
 // Stores a value that nobody reads soon: caches give its place away first.
 template <typename T>

@@ -25,7 +25,9 @@ from autotune.ir.ops import binary, const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     Function,
     If,
@@ -57,7 +59,18 @@ def simt_on_cpu(function: Function) -> Function:
     CodegenError
         If not all threads of a block come to a barrier, as far as can be told without running it.
     """
-    return function.with_body(_Blocks().stmt(without_warps(function).body))
+    body = _Arrived().stmt(without_warps(function).body)
+    return function.with_body(_Blocks().stmt(body))
+
+
+class _Arrived(StmtRewriter):
+    """Makes copies where they arrive: there is nothing that would go on by itself."""
+
+    def visit_CopyAhead(self, node: CopyAhead) -> Stmt:
+        return Seq(())
+
+    def visit_Arrive(self, node: Arrive) -> Stmt:
+        return node.body
 
 
 class _Blocks(StmtRewriter):

@@ -17,7 +17,9 @@ from autotune.ir.expr import Buffer, Expr
 from autotune.ir.python_source import PythonSource
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     If,
     LoopKind,
@@ -64,6 +66,7 @@ class FunctionSource(PythonSource):
         self.mask: list[str] = []
         self._nest: list[For] = []  # loops of blocks and threads around
         self._loops: list[str] = []  # other loops around
+        self._started = False  # whether stores are copies that go on by themselves
         self._in_step = False  # whether what is written belongs to a generator
         self._barriers = 0
 
@@ -140,6 +143,12 @@ class FunctionSource(PythonSource):
                 del self.buffers[id(buffer)]
             case Barrier():
                 self._barrier()
+            case CopyAhead(body):
+                self._started = True
+                self.write(body, blocks)
+                self._started = False
+            case Arrive(body):
+                self.write(body, blocks)
             case Produce(_, body):
                 self.write(body, blocks)
             case _:
@@ -270,6 +279,8 @@ class FunctionSource(PythonSource):
         what = self.constant(buffer.name)
         for lane, (text, where) in enumerate(read):
             with self.where(lane):
+                if self._started:  # undefined until it arrives
+                    text = self.constant(poison(buffer.dtype))
                 outside = f"outside({what}, {where}, {size}, 'store')"
                 self.line(f"if not 0 <= {where} < {size}: {outside}")
                 self.line(f"{name}[{where}] = {text}")

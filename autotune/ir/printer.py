@@ -23,7 +23,9 @@ from autotune.ir.expr import (
 )
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     If,
     LoopKind,
@@ -153,6 +155,10 @@ def stmt_text(node: Stmt, indent: int = 0) -> str:
             return f"{pad}{into} = warp_reduce({combiner.name}, {given}, width={width})\n"
         case Barrier():
             return f"{pad}barrier()\n"
+        case CopyAhead(body):
+            return f"{pad}copy_ahead {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
+        case Arrive(body):
+            return f"{pad}arrive {{\n{stmt_text(body, indent + 2)}{pad}}}\n"
         case Raw(_, text, defines, values):
             macros = [f"#define {n} {expr_text(v)}" for n, v in zip(defines, values, strict=True)]
             return "".join(f"{line}\n" for line in [*macros, *text.strip("\n").splitlines()])

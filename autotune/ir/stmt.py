@@ -106,6 +106,30 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class CopyAhead(Stmt):
+    """Start to make the stores of `body`, which go on by themselves.
+
+    From here to the `Arrive` with these stores, what they write is undefined. Neither they nor what
+    they read may be touched by others meanwhile.
+    """
+
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Arrive(Stmt):
+    """Wait until all that this thread started by `CopyAhead` is done.
+
+    Attributes
+    ----------
+    body : Stmt
+        The stores that were started since the last `Arrive`.
+    """
+
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class ThreadReduce(Stmt):
     """Combine one value of each thread along some thread axes, for all these threads.
 

@@ -32,7 +32,9 @@ from autotune.ir.ops import const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     Function,
     If,
@@ -44,7 +46,7 @@ from autotune.ir.stmt import (
     WarpReduce,
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
-from autotune.ir.visitor import child_stmts, stmt_exprs, walk_expr
+from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -141,6 +143,11 @@ class _Verifier:
                 self.warp_reduce(stmt)
             case Barrier():
                 self.together("a barrier")
+            case CopyAhead(body) | Arrive(body):
+                for inner in walk(body):
+                    if isinstance(inner, Store) and inner.buffer.scope != "shared":
+                        self.fail(f"{inner.buffer.name!r} is copied to, but not in shared storage")
+                self.stmt(body)
             case _:
                 self.inside(child_stmts(stmt))
 

@@ -12,7 +12,9 @@ from autotune.ir.expr import Binary, Buffer, Call, Cast, Expr, Load, Not, Read, 
 from autotune.ir.ops import cast, fold, gcd, if_then_else, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     Function,
     If,
@@ -88,7 +90,7 @@ def reads(expr: Expr) -> list[Read]:
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Statements directly inside `stmt`."""
     match stmt:
-        case For() | Allocate() | Produce():
+        case For() | Allocate() | Produce() | CopyAhead() | Arrive():
             return (stmt.body,)
         case If():
             return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
@@ -235,6 +237,9 @@ class Rewriter:
             case Produce(name, body):
                 inner = self.stmt(body)
                 return node if inner is body else Produce(name, inner)
+            case CopyAhead(body) | Arrive(body):
+                inner = self.stmt(body)
+                return node if inner is body else type(node)(inner)
             case ThreadReduce(combiner, operands, results, threads):
                 values = tuple(map(self.expr, operands))
                 axes = tuple(map(self.expr, threads))

@@ -9,25 +9,41 @@
 
 A store has to wait for what it stores, and nothing after it starts before it: the loads would not
 be under way while this iteration's elements are used. The halves of S differ, so that stores may
-come after the use. One barrier is then enough for an iteration.
+come after the use. One barrier is then enough for an iteration. Asynchronous copies are the same
+without R: started before the use, waited for after it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    CopyAhead,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from autotune.ir.visitor import StmtRewriter, all_written, stmt_exprs, walk, walk_expr
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 
 
 def load_early(function: Function) -> Function:
-    """Return the function with the stores of "through_registers" buffers after their use.
+    """Return the function with what is fetched for the next iteration under way during this one.
+
+    "through_registers" buffers are stored after the use, the copies to "through_copies" buffers are
+    started before it and arrive after it.
 
     Parameters
     ----------
@@ -35,18 +51,18 @@ def load_early(function: Function) -> Function:
         Nests of loops over blocks and threads; vectors are explicit. What is not a copy of whole
         extents that are known, from memory that the function does not write, stays where it is.
     """
-    names = function.attrs.get("through_registers", ())
-    if not names:
+    if not any(function.attrs.get(f"through_{way}") for way in ("registers", "copies")):
         return function
-    return function.with_body(_Loops(function, names).stmt(function.body))
+    return function.with_body(_Loops(function).stmt(function.body))
 
 
 class _Loops(StmtRewriter):
     """Finds the loops in which marked buffers are filled for the next iteration."""
 
-    def __init__(self, function: Function, marked: Sequence[str]) -> None:
+    def __init__(self, function: Function) -> None:
         super().__init__()
-        self.marked = set(marked)
+        self.copied = set(function.attrs.get("through_copies", ()))
+        self.marked = self.copied.union(function.attrs.get("through_registers", ()))
         self.names = Names.of_buffers(function)
         self.given = set(function.params) - function.outputs
 
@@ -64,10 +80,13 @@ class _Loops(StmtRewriter):
         fetched = [part for part in parts if self._is_fetch(part)]
         if not fetched or len(fetched) == len(parts):
             return loop
+        copied = [part for part in fetched if self._is_copied(part)]
         registers: list[Buffer] = []
-        late: list[Stmt] = []
-        early: list[Stmt] = []
+        early: list[Stmt] = [CopyAhead(seq(*copied))] if copied else []
+        late: list[Stmt] = [Arrive(seq(*copied))] if copied else []
         for part in fetched:
+            if self._is_copied(part):
+                continue
             cut = _Cut(self.names, part)
             registers += cut.registers
             early.append(cut.loads)
@@ -80,6 +99,9 @@ class _Loops(StmtRewriter):
         for buffer in registers:
             result = Allocate(buffer, result)
         return result
+
+    def _is_copied(self, part: Stmt) -> bool:
+        return all(buffer.name in self.copied for buffer in all_written(part))
 
     def _is_fetch(self, part: Stmt) -> bool:
         """Whether a statement does nothing but fill marked buffers from memory that is given."""

@@ -146,12 +146,15 @@ class _Lowering:
                 if "blocks_per_multiprocessor" in pragmas
                 for tensor in stage.outputs
             },
-            "through_registers": tuple(
-                self.buffers[tensor].name
-                for stage in self.stages
-                if stage.buffered_through == "registers"
-                for tensor in stage.outputs
-            ),
+            **{
+                f"through_{way}": tuple(
+                    self.buffers[tensor].name
+                    for stage in self.stages
+                    if stage.buffered_through == way
+                    for tensor in stage.outputs
+                )
+                for way in ("registers", "copies")
+            },
         }
         return Function(self.name, params, outputs, body, sizes, attrs)
 

@@ -167,6 +167,15 @@ class Conflicts:
                 return False
             a, b = columns
         first, second = self._apart(*self._alone(a, b))
+        own = {var for var, _ in (*self.threads, *first.free, *second.free)}
+        fewer = [_only_about(access, own) for access in (first, second)]
+        # Conditions on what threads have in common only take cases away, and make many of them.
+        if fewer[0] is not first or fewer[1] is not second:
+            return self._somewhere(*fewer) and self._somewhere(first, second)
+        return self._somewhere(first, second)
+
+    def _somewhere(self, first: Access, second: Access) -> bool:
+        """Whether accesses meet for some value of what threads have in common."""
         cases = self._cases(first, second)
         if cases is None:
             return True
@@ -290,6 +299,12 @@ class Conflicts:
         axes = np.ix_(*(np.arange(lengths[var]) for var in known))
         values = {var: axis[..., None] for var, axis in zip(known, axes, strict=True)}
         return max(0, int(_Points(values).value(extent).max()))
+
+
+def _only_about(access: Access, variables: set[Var]) -> Access:
+    """Return the access without the conditions that mention any other variables."""
+    kept = tuple(c for c in access.conditions if variables.issuperset(free_vars(c)))
+    return access if len(kept) == len(access.conditions) else replace(access, conditions=kept)
 
 
 def _key(access: Access) -> Iterator[object]:

@@ -23,7 +23,20 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, logical_not
 from autotune.ir.printer import excerpt
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, Seq, Stmt, Store, WarpReduce, seq
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    Barrier,
+    CopyAhead,
+    For,
+    Function,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    WarpReduce,
+    seq,
+)
 from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import StmtRewriter, stmt_exprs, walk, walk_expr
 from autotune.lowering.columns import Apart, accesses
@@ -183,8 +196,20 @@ class _Sync:
                 return self._branch(stmt)
             case Barrier():
                 return stmt, _WAIT
+            case CopyAhead(body) | Arrive(body):
+                return stmt, self._copied(body)
             case _:
                 return stmt, _single(stmt, self.conflicts.states)
+
+    def _copied(self, body: Stmt) -> Summary:
+        """Return the summary of copies, which write where they start and where they arrive."""
+        try:
+            return self.check(body)
+        except _Conflict:
+            raise LoweringError(
+                f"threads copy to elements of {_written(body)} that others copy to; give each "
+                "element to one thread"
+            ) from None
 
     def clash(self, before: Summary, after: Summary) -> bool:
         """Whether a barrier is needed between two statements."""
@@ -344,7 +369,7 @@ class _Sync:
                         raise _Conflict
                     total = _then(total, summary)
                 return total
-            case Allocate(_, body):
+            case Allocate(_, body) | CopyAhead(body) | Arrive(body):
                 return self.check(body, alone)
             case For(_, _, _, body):
                 with self.inside(stmt):

@@ -250,11 +250,13 @@ class Placement(StageCore):
         ----------
         through : str, optional
             "registers": on a GPU, what a thread has loaded for the next iteration waits in
-            registers, and is stored after this one's is used.
+            registers, and is stored after this one's is used; "copies": it is copied to shared
+            memory meanwhile, without the thread.
         """
         self._refuse_stored("double_buffer")
-        if through not in (None, "registers"):
-            self.fail("double_buffer", f"there is no way through {through!r}; give 'registers'")
+        if through not in (None, "registers", "copies"):
+            problem = f"there is no way through {through!r}; give 'registers' or 'copies'"
+            self.fail("double_buffer", problem)
         self.double_buffered, self.buffered_through = True, through
         self.note("double_buffer", *(() if through is None else (through,)))
 

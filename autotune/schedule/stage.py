@@ -45,7 +45,8 @@ class Stage(LoopStructure, Annotations, Placement):
     double_buffered : bool
         Whether the next iteration's result is computed before this one's is used.
     buffered_through : str or None
-        "registers": where a GPU's thread keeps it until this iteration's is used.
+        "registers": where a GPU's thread keeps it until this iteration's is used; "copies" that go
+        on by themselves meanwhile.
     store_predicate : Expr or None
         Where its stores happen; None for everywhere.
     demands : list of Demand

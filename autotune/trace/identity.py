@@ -22,7 +22,9 @@ from autotune.ir.expr import (
 from autotune.ir.itervar import Combiner
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     Function,
     If,
@@ -136,7 +138,7 @@ class _Code(_Lines):
         self.stmt(function.body)
         resident = function.attrs.get("blocks_per_multiprocessor", {})
         self.lines += [f"resident {name} {self.expr(least)}" for name, least in resident.items()]
-        for hint in ("nontemporal", "through_registers"):
+        for hint in ("nontemporal", "through_registers", "through_copies"):
             names = set(function.attrs.get(hint, ()))
             hinted = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
                       and b.name in names]
@@ -171,6 +173,9 @@ class _Code(_Lines):
             case WarpReduce(combiner, operands, results, index, width):
                 parts = [*map(self.expr, (*operands, index)), *map(self.buffer, results)]
                 self.lines.append(f"warp {self._combiner(combiner)} {parts} {width}")
+            case CopyAhead(body) | Arrive(body):
+                self.lines.append(type(node).__name__)
+                self._block(body)
             case Barrier():
                 self.lines.append("barrier")
             case _:

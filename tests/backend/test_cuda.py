@@ -156,7 +156,7 @@ def test_small_types_are_stored_and_wide_ones_add_up(dtype: str, tmp_path: Path)
 
 
 @needs_host_compiler
-@pytest.mark.parametrize("ahead", [True, "registers"])
+@pytest.mark.parametrize("ahead", [True, "registers", "copies"])
 def test_tiles_that_are_fetched_ahead_need_one_barrier_each(
     ahead: bool | str, tmp_path: Path
 ) -> None:
@@ -172,6 +172,25 @@ def test_through_registers_loads_come_before_the_use_and_stores_after(tmp_path: 
     loop = source.text.partition("for (int k_o")[2]
     places = [loop.index(text) for text in ("= A_pack", "__sync", "C_local[", "= A_shared_next")]
     assert places == sorted(places)
+
+
+@needs_host_compiler
+def test_copies_start_before_the_use_and_arrive_after_it(tmp_path: Path) -> None:
+    source = check(*matmul(32, "float32", (1, 4, 4), 4, 4, "copies"), tmp_path)
+    loop = source.text.partition("for (int k_o")[2]
+    start = "copy_ahead(pack<4>(&"
+    order = ("__sync", f"{start}A_", f"{start}B_", "C_local[", "await_copies();")
+    places = [loop.index(text) for text in order]
+    assert places == sorted(places)
+
+
+@needs_host_compiler
+@pytest.mark.parametrize(("dtype", "lanes"), [("int8", 2), ("float16", 1)])
+def test_pieces_of_less_than_four_bytes_are_no_copies(
+    dtype: str, lanes: int, tmp_path: Path
+) -> None:
+    source = check(*matmul(16, dtype, (1, 4, 2), 4, lanes, "copies"), tmp_path)
+    assert "copy_ahead" not in source.text
 
 
 @needs_host_compiler

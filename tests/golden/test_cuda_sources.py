@@ -29,6 +29,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "softmax": softmax,
     "matmul": matmul,
     "matmul_through_registers": lambda: matmul(32, "float32", (1, 4, 4), 4, 4, "registers"),
+    "matmul_through_copies": lambda: matmul(32, "float32", (1, 4, 4), 4, 4, "copies"),
     "matmul_int8_ahead": lambda: matmul(64, "int8", (1, 8, 4), 16, 4, ahead=True),
 }
 

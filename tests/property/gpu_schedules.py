@@ -119,7 +119,7 @@ class _Plan:
             if self.chance(25):
                 s[cache].storage_align(s[cache].op.axis[0], self.number(2, 5), 1)
             if self.chance(25):
-                s[cache].double_buffer("registers" if self.chance() else None)
+                s[cache].double_buffer(self.draw(st.sampled_from((None, "registers", "copies"))))
         for cache in local:
             s[cache].compute_at(s[total], inner)
 

@@ -31,7 +31,7 @@ from thread_kernels import (
 from autotune.errors import IRError
 from autotune.ir.expr import Buffer, Const, Var
 from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import Allocate, Barrier, If, Stmt, seq
+from autotune.ir.stmt import Allocate, Arrive, Barrier, CopyAhead, If, Stmt, seq
 from autotune.ir.verify import verify
 
 ONE = Const(1.0, "float32")
@@ -60,6 +60,28 @@ def test_each_block_has_shared_memory_of_its_own_that_starts_undefined() -> None
     interpret(function(body), [np.ones(N, np.float32), result])
     assert (result[:THREADS] == 1).all()
     assert np.isnan(result[THREADS:]).all()
+
+
+def test_what_a_copy_ahead_brings_is_undefined_until_it_arrives() -> None:
+    S = shared()
+    fill = copied(S, thread, A, here)
+    for ways, defined in (((CopyAhead,), False), ((CopyAhead, Arrive), True)):
+        body = seq(*(way(fill) for way in ways), Barrier(), copied(O, here, S, thread))
+        result = np.zeros(N, np.float32)
+        program = verify(function(blocks(threads(Allocate(S, body)))))
+        interpret(program, [np.ones(N, np.float32), result], races=True)
+        assert np.isnan(result).all() != defined
+
+
+def test_a_copy_ahead_races_with_readers_where_it_starts_and_where_it_arrives() -> None:
+    S = shared()
+    fill = copied(S, thread, A, here)
+    other = copied(O, here, S, (thread + 1) % 4)
+    for body in (
+        seq(fill, Barrier(), other, CopyAhead(fill), Barrier(), Arrive(fill)),
+        seq(CopyAhead(fill), Barrier(), Arrive(fill), other),
+    ):
+        assert "with no barrier between" in refusal(blocks(threads(Allocate(S, body))), races=True)
 
 
 def test_a_barrier_that_some_threads_do_not_come_to_is_named() -> None:

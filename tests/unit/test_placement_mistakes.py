@@ -307,7 +307,8 @@ STORE = [
     refused(
         "buffer by an unknown way",
         lambda p: p.sB.double_buffer("cache"),
-        "double_buffer on stage 'B': there is no way through 'cache'; give 'registers'",
+        "double_buffer on stage 'B': there is no way through 'cache'; give 'registers' or "
+        "'copies'",
     ),
     refused(
         "buffer an output twice",

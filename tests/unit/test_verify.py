@@ -24,7 +24,9 @@ from autotune.ir.expr import (
 )
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     Function,
     If,
@@ -220,6 +222,12 @@ def test_operands_of_the_wrong_type_are_refused(bad: object, message: str) -> No
     value = bad()  # type: ignore[operator]
     cast = ops.cast("float32", value) if value.dtype != "float32" else value
     refused(Store(B, ops.const(0), cast), message)
+
+
+def test_copies_go_to_shared_storage() -> None:
+    store = Store(B, ops.const(0), ops.const(0.0))
+    for kind in (CopyAhead, Arrive):
+        refused(kind(store), "'B' is copied to, but not in shared storage")
 
 
 def test_all_threads_of_a_block_come_to_a_barrier() -> None:

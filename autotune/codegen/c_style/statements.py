@@ -26,7 +26,9 @@ from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
+    Arrive,
     Barrier,
+    CopyAhead,
     For,
     If,
     LoopKind,
@@ -80,6 +82,14 @@ class Statements(Expressions):
         """Return the statement that lets threads wait for one another."""
 
     @abstractmethod
+    def copy_ahead(self, body: Stmt) -> None:
+        """Write the start of the copies that some stores make."""
+        raise NotImplementedError
+
+    def arrive(self) -> str:
+        """Return the statement that waits for the copies that a thread has started."""
+        raise NotImplementedError
+
     def warp_reduce(self, reduction: WarpReduce) -> None:
         """Write a reduction of values among threads that run in step."""
 
@@ -167,6 +177,10 @@ class Statements(Expressions):
                 self.line(self.barrier())
             case WarpReduce():
                 self.warp_reduce(stmt)
+            case CopyAhead(body):
+                self.copy_ahead(body)
+            case Arrive():
+                self.line(self.arrive())
             case _:
                 raise CodegenError(f"cannot write a {type(stmt).__name__}")
 

@@ -58,7 +58,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         leaves it to the compiler.
     ahead
         Whether the next tiles are fetched while the present ones are used: "registers" keeps them
-        there until then, "shared" stores them at once.
+        there until then, "copies" has them copied meanwhile, "shared" stores them at once.
     """
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
     # The first value of a knob is its default.
@@ -75,7 +75,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     widest = widths[-1]
     fetch = cfg.define_knob("fetch", widths[::-1])
     pad = cfg.define_knob("pad", [4, 0, 1, 2])
-    ahead = cfg.define_knob("ahead", ["registers", "shared", "no"])
+    ahead = cfg.define_knob("ahead", ["registers", "copies", "shared", "no"])
     group = cfg.define_knob("group", [1, 2, 4, 8, 16])
     resident = cfg.define_knob("resident", [2, 0, 1, 3])
     threads, sums = warps_m * warps_n * WARP, own_m * own_n * virtual_m * virtual_n
@@ -138,7 +138,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         s[tile].compute_at(s[total], outer)
         _fetched(s[tile], threads, fetch)
         if ahead != "no":
-            s[tile].double_buffer("registers" if ahead == "registers" else None)
+            s[tile].double_buffer(None if ahead == "shared" else ahead)
     for registers, axis, own in zip(in_registers, (0, 1), (own_m, own_n), strict=True):
         s[registers].compute_at(s[total], step)
         _vectors(s[registers], registers.op.axis[axis], own, widest)
