@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune import rtc as rtc
     from autotune import te as te
+    from autotune import tile as tile
     from autotune.builder import build as build
     from autotune.builder import lower as lower
     from autotune.runtime.saved import load as load
     from autotune.target import Target as Target
 
 __version__ = "0.1.0"
-__all__ = ["Target", "__version__", "build", "load", "lower", "rtc", "te"]
+__all__ = ["Target", "__version__", "build", "load", "lower", "rtc", "te", "tile"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
@@ -31,7 +32,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("rtc", "te"):
+    if name in ("rtc", "te", "tile"):
         return importlib.import_module(f"autotune.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The Tile language: parse, check, bind to sizes, and evaluate functions of tensors.
+"""The Tile language: parse, check, bind to sizes, evaluate and compile functions of tensors.
 
 docs/tile.md describes the language.
 """
@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from autotune.tile.bind import bind, shapes_of
 from autotune.tile.check import check
+from autotune.tile.compiled import CompiledTile, compile
 from autotune.tile.meaning import evaluate
 from autotune.tile.parse import parse
 from autotune.tile.printer import to_code
 from autotune.tile.program import Program
 from autotune.tile.syntax import Function
 
-__all__ = ["Function", "Program", "bind", "check", "evaluate", "parse", "shapes_of", "to_code"]
+__all__ = [
+    "CompiledTile",
+    "Function",
+    "Program",
+    "bind",
+    "check",
+    "compile",
+    "evaluate",
+    "parse",
+    "shapes_of",
+    "to_code",
+]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import islpy
 
 #: Operations of isl, of which it does about a million a second, for an answer and for a nicety.
-_MOST: Final = 20_000_000
+_MOST: Final = 3_000_000
 _FEW: Final = 100_000
 _contexts: Final = threading.local()
 

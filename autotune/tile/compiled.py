@@ -1,0 +1,143 @@
+"""Tile functions as callables: compiled when they first meet arrays of some shapes and types."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import ArgumentError, UsageError
+from autotune.ir import dtypes
+from autotune.target import Target
+from autotune.tile.bind import bind
+from autotune.tile.check import check
+from autotune.tile.parse import parse
+from autotune.tile.plain import plain_schedule
+from autotune.tile.program import Program, TensorType
+from autotune.tile.syntax import Function
+from autotune.tile.to_te import to_te
+
+
+def compile(code: str | Function, target: str | Target = "llvm") -> CompiledTile:
+    """Return a Tile function that is called with arrays.
+
+    Parameters
+    ----------
+    code
+        A Tile function, as text or parsed.
+    target
+        What to compile for, such as ``"llvm"`` or ``"cuda"``.
+
+    Raises
+    ------
+    TileError
+        If the code is no Tile function, or cannot be right for any sizes.
+
+    Examples
+    --------
+    >>> total = compile("function (A[N]) -> (S) { S[] = +(A[i]); }")
+    >>> total(np.arange(4.0))
+    array(6.)
+    """
+    function = parse(code) if isinstance(code, str) else code
+    check(function)
+    return CompiledTile(function, Target.of(target))
+
+
+class CompiledTile:
+    """A Tile function for one target; it is compiled once for each set of shapes and types.
+
+    Attributes
+    ----------
+    function
+        What was written.
+    target
+        What it is compiled for.
+    """
+
+    def __init__(self, function: Function, target: Target) -> None:
+        self.function = function
+        self.target = target
+        self._built: dict[tuple[TensorType, ...], tuple[Program, Any]] = {}
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Compute the outputs of some arrays.
+
+        Parameters
+        ----------
+        *arrays
+            One per input, in order: of NumPy, or of any library that offers its memory through
+            ``__array_interface__`` or DLPack; for GPUs those of CuPy and others. C-contiguous.
+
+        Returns
+        -------
+        array or tuple of arrays
+            New arrays, of NumPy or (for GPUs) CuPy; a tuple if there are several outputs.
+
+        Raises
+        ------
+        TileError
+            If the shapes do not fit the function.
+        ArgumentError
+            If there are too few or too many arrays, or one cannot be used.
+        """
+        program, built = self.built(*arrays)
+        results = [self._empty(program.types[name], arrays) for name in program.outputs]
+        built(*arrays, *results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def built(self, *arrays: Any) -> tuple[Program, Any]:
+        """Return the program bound to the shapes and types of some arrays, and its built function.
+
+        The built function takes inputs, then outputs, which it writes.
+        """
+        names = [declared.name.text for declared in self.function.inputs]
+        if len(arrays) != len(names):
+            raise ArgumentError(
+                f"{self.function.name} takes {len(names)} arrays ({', '.join(names)}), "
+                f"got {len(arrays)}"
+            )
+        key = tuple(_type_of(a, name) for name, a in zip(names, arrays, strict=True))
+        if key not in self._built:
+            own = dict(zip(names, key, strict=True))
+            program = bind(
+                self.function,
+                {name: t.shape for name, t in own.items()},
+                {name: t.dtype for name, t in own.items()},
+            )
+            self._built[key] = program, build(program, self.target)
+        return self._built[key]
+
+    def _empty(self, of: TensorType, arrays: tuple[Any, ...]) -> Any:
+        if self.target.on_cpu:
+            return np.empty(of.shape, dtypes.numpy_dtype(of.dtype))
+        from autotune.runtime import cuda
+        from autotune.runtime.gpu_arrays import device_of
+
+        device = device_of(arrays[0]) if arrays else 0
+        return cuda.empty(of.shape, dtypes.numpy_dtype(of.dtype), device)
+
+    def __repr__(self) -> str:
+        return f"<compiled Tile function {self.function.name} for {self.target}>"
+
+
+def build(program: Program, target: Target) -> Any:
+    """Build a program by its plain schedule: a function of inputs, then outputs."""
+    tensors = to_te(program)
+    schedule = plain_schedule(tensors, target)
+    # The library's face stands above Tile, so it is found by name when it is needed.
+    builder = importlib.import_module("autotune.builder")
+    return builder.build(schedule, [*tensors.inputs, *tensors.outputs], target, name="tile")
+
+
+def _type_of(array: Any, name: str) -> TensorType:
+    """Shape and type of any library's array; torch's types are called ``torch.float32``."""
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise ArgumentError(f"input {name} must be an array, got a {type(array).__name__}")
+    dtype = str(getattr(array.dtype, "name", array.dtype)).rsplit(".", 1)[-1]
+    if dtype not in dtypes.ALL:
+        raise UsageError(
+            f"input {name} is of type {dtype}: convert it to one of {', '.join(dtypes.ALL)}"
+        )
+    return TensorType(tuple(int(n) for n in array.shape), dtype)

@@ -1,0 +1,104 @@
+"""A schedule for any Tile function without tuning: fused, parallel, in vectors or on threads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.expr import Call, Var
+from autotune.ir.visitor import free_vars, reads, walk_expr
+from autotune.schedule.schedule import Schedule
+from autotune.target import Target
+from autotune.te.tensor import ComputeOp
+from autotune.tile.to_te import ELEMENT_WISE, Tensors
+
+#: Operations below which a stage is not worth starting threads for.
+_PARALLEL: Final = 1 << 16
+_THREADS: Final = 256
+
+
+def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
+    """Return a schedule that is legal for every Tile function and sensible for most.
+
+    Element-wise statements are computed where they are read, if that repeats little work. On a
+    CPU the other stages run over their outer dimensions in parallel and over their last one in
+    vectors; on a GPU each output element has a thread.
+    """
+    schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
+    for tensor in tensors.stages:
+        if _is_fused(schedule, tensor, tensors.outputs):
+            schedule[tensor].compute_inline()
+        elif target.kind == "llvm":
+            _on_cpu(schedule, tensor, target)
+        else:
+            _on_gpu(schedule, tensor)
+    return schedule
+
+
+def _is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
+    """Whether a stage is computed where it is read: each element once, or cheaply."""
+    op = _compute(tensor)
+    if op.tag != ELEMENT_WISE or any(tensor is output for output in outputs):
+        return False
+    readers = schedule.readers(tensor)
+    once = len(readers) == 1 and not readers[0].op.reduce_axis
+    calls = any(isinstance(e, Call) for value in op.body for e in walk_expr(value))
+    return once or not calls
+
+
+def _compute(tensor: te.Tensor) -> ComputeOp:
+    assert isinstance(tensor.op, ComputeOp)
+    return tensor.op
+
+
+def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
+    stage, axes = schedule[tensor], list(tensor.op.axis)
+    if not axes:
+        return
+    reduced = list(tensor.op.reduce_axis)
+    lanes = max(target.vector_bytes // dtypes.itemsize(tensor.dtype), 2)
+    extents = [_extent(axis) for axis in axes]
+    inner: list[Any] = []
+    if extents[-1] >= lanes and _is_contiguous(tensor):
+        outer, vector = stage.split(axes.pop(), factor=lanes)
+        axes.append(outer)
+        inner.append(vector)
+    if reduced:
+        stage.reorder(*axes, *reduced, *inner)
+    if inner:
+        stage.vectorize(inner[0])
+    work = math.prod(extents) * math.prod(_extent(axis) for axis in reduced)
+    if work >= _PARALLEL:
+        front = axes[: max(len(axes) - 1, 1)]
+        stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
+
+
+def _is_contiguous(tensor: te.Tensor) -> bool:
+    """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
+    last: Var = tensor.op.axis[-1].var
+    for value in _compute(tensor).body:
+        for read in reads(value):
+            if any(last is v for index in read.children[:-1] for v in free_vars(index)):
+                return False
+    return True
+
+
+def _extent(axis: Any) -> int:
+    return int(axis.dom.extent.value)
+
+
+def _on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:
+    stage, axes = schedule[tensor], list(tensor.op.axis)
+    reduced = list(tensor.op.reduce_axis)
+    if axes:
+        fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+        block, thread = stage.split(fused, factor=_THREADS)
+        stage.bind(block, te.thread_axis("blockIdx.x"))
+    elif reduced:  # one element, by the threads of one block together
+        fused = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
+        _, thread = stage.split(fused, factor=_THREADS)
+    else:
+        return  # one element, by one thread
+    stage.bind(thread, te.thread_axis("threadIdx.x"))

@@ -1,0 +1,112 @@
+"""Compiled Tile functions are called with arrays of any library and return new ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import tile
+from autotune.errors import ArgumentError, TileError, UsageError
+from tests.tile_programs import PROGRAMS
+from tests.tile_tools import floats, run
+
+MATMUL = PROGRAMS["matmul"].code
+
+
+def check_program(name: str, target: str, case: int) -> None:
+    program = PROGRAMS[name]
+    arrays = program.arrays(program.cases[case])
+    results, expected = tile.compile(program.code, target)(*arrays), run(program.code, *arrays)
+    if not isinstance(expected, tuple):
+        results, expected = (results,), (expected,)
+    for result, value in zip(results, expected, strict=True):
+        assert result.dtype == value.dtype
+        np.testing.assert_allclose(result, value, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_run_by_the_plain_schedule(name: str) -> None:
+    check_program(name, "llvm -mcpu=x86-64-v2", 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["layer norm", "argmax", "cumulative sums both ways", "transposed convolution"]
+)
+def test_programs_run_with_a_thread_for_each_element(name: str) -> None:
+    check_program(name, "cuda -on=cpu", 1)
+
+
+def test_all_that_goes_to_a_scalar_is_reduced_by_threads_together() -> None:
+    code = "function (A[N, M]) -> (S, T) { S[] = +(A[i, j]); T = sqrt(S * S) * 2; }"
+    a = floats(20, 31)
+    total, twice = tile.compile(code, "cuda -on=cpu")(a)
+    np.testing.assert_allclose([total, twice / 2], [a.sum(), abs(a.sum())], rtol=1e-5)
+
+
+def test_parallel_stages_in_vectors_with_rests() -> None:
+    a, b = floats(70, 33), floats(33, 41)
+    np.testing.assert_allclose(tile.compile(MATMUL)(a, b), a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_cheap_element_wise_statements_are_fused_and_dear_ones_done_once() -> None:
+    code = """function (X[M, N]) -> (O) {
+        Twice = X * 2;
+        E = exp(Twice);
+        Sum[m, 0: M, 1] = +(E[m, n]);
+        O = E / Sum;
+    }"""
+    _, built = tile.compile(code).built(floats(3, 5))
+    text = str(built.function)
+    assert text.count("exp(") == 1
+    assert "Twice" not in text
+    assert "E" in text
+
+
+def test_a_function_is_compiled_once_for_each_shape() -> None:
+    product = tile.compile(MATMUL)
+    a, b = floats(3, 4), floats(4, 5)
+    first = product.built(a, b)
+    assert product.built(a + 1, b)[1] is first[1]
+    assert product.built(b, floats(5, 2))[1] is not first[1]
+    assert product(a.astype("float64"), b.astype("float64")).dtype == np.float64
+
+
+class Lent:
+    """An array of another library, which lends its memory by DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.shape = array.shape
+        self.dtype = f"torch.{array.dtype}"
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries_are_taken_as_they_are() -> None:
+    a, b = floats(3, 4), floats(4, 5)
+    np.testing.assert_allclose(tile.compile(MATMUL)(Lent(a), b), a @ b, rtol=1e-6, atol=1e-6)
+
+
+def test_mistakes_of_a_call_are_told() -> None:
+    product = tile.compile(MATMUL)
+    with pytest.raises(ArgumentError, match=r"takes 2 arrays \(A, B\), got 1"):
+        product(floats(3, 4))
+    with pytest.raises(TileError, match="L is 4 as dimension 1 of A, but 3 as dimension 0 of B"):
+        product(floats(3, 4), floats(3, 4))
+    with pytest.raises(ArgumentError, match="input B must be an array, got a list"):
+        product(floats(3, 4), [[1.0]])
+    with pytest.raises(UsageError, match="input A is of type complex64: convert it to one of"):
+        product(floats(3, 4).astype("complex64"), floats(4, 5))
+    with pytest.raises(TileError, match="C is never assigned"):
+        tile.compile("function (A) -> (C) { }")
+
+
+def test_tile_is_part_of_the_librarys_face() -> None:
+    assert autotune.tile.compile is tile.compile
