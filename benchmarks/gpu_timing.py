@@ -185,8 +185,10 @@ class OnGpu:
 
     def seconds(self, call: Call, number: int) -> float:
         """Return seconds between two events of the device around so many launches."""
-        self._device.stopwatch.new_kernel()
-        return self._device.stopwatch.seconds(call, number)
+        stopwatch = self._device.stopwatch
+        stopwatch.new_kernel()
+        stopwatch.seconds(call, 1)  # how long it takes says how far launches must be ahead
+        return stopwatch.seconds(call, number)
 
 
 class OnCpu:
