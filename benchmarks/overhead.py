@@ -5,7 +5,8 @@
 Starts `autotune run` on matmul as a process. Builds and runs are intervals that the measurer tells;
 what they leave of the wall time is overhead. What the runner runs to measure the machine counts as
 running: kernels for the ceiling, before the first candidate, and the kernel that tells the noise,
-within the run of a candidate. What the tuner does beside builds is no overhead.
+within the run of a candidate; a row says what the share would be if the ceiling did not. What the
+tuner does beside builds is no overhead.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
     work = spans["build"] + spans["run"] + spans["ceiling"]
     first, last = min(work)[0], max(b for _, b in work)
     idle = gaps(work, begin, end)
+    unmeasured = gaps(spans["build"] + spans["run"], begin, end)
     found = [
         row("neither building nor running", length(idle) / (end - begin), "share", AIM, True),
         row(
@@ -166,6 +168,7 @@ def rows(spans: dict[str, list[Span]], begin: float, end: float) -> list[Row]:
             AIM,
             True,
         ),
+        row("if measuring the machine were neither", length(unmeasured) / (end - begin), "share"),
         row("wall time", end - begin, "s"),
         row("building", length(spans["build"]), "s"),
         row("running", length(spans["run"]), "s"),

@@ -158,7 +158,9 @@ class ModelTuner(Tuner):
         if self._owed:
             self._owed, self._proposed_from = False, None
             surrogate = self._surrogate
-            if surrogate.due or (surrogate.trends and self._trees.due(surrogate.told)):
+            # New trees need new parameters; fitting these more often gains nothing.
+            due = self._trees.due(surrogate.told) if surrogate.trends else surrogate.due
+            if due:
                 surrogate.learn(self._chooser(surrogate.told))
                 self._follow(True)
             self._rank()

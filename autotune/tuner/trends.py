@@ -26,7 +26,7 @@ LEAST, LEAST_DISTINCT = 24, 3
 LONG = 1000
 """An array of so many candidates is long: it is asked for again and again as it is."""
 
-GROWTH = 1.2
+GROWTH = 1.3
 """The models are trained again when so many times as much is known."""
 
 MOST_KEPT_BYTES = 1 << 26
