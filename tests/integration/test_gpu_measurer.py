@@ -8,9 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 from cuda_compiler import needs_nvrtc
-from fake_machine import COMPILER, FakeMachine
+from fake_machine import COMPILER, FOLDER, FakeMachine
 from host_cuda import needs_host_compiler
 
+from autotune.cli import software
+from autotune.cli.tryout import try_out
 from autotune.errors import UsageError
 from autotune.measure.gpu import facts
 from autotune.measure.local import LocalMeasurer
@@ -161,6 +163,17 @@ def test_arrays_that_are_too_large_are_one_line(machine, monkeypatch):
     ):
         list(measurer.measure([MeasureInput(config)]))
     assert "\n" not in str(caught.value)
+
+
+def test_the_doctor_tells_of_driver_and_gpu(machine, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)  # processes of the doctor find modules as this one does
+    outcomes = try_out(["driver", "import cupy", "nvrtc", "cupy"])
+    check = software.cuda(outcomes)
+    assert check.findings == ()
+    assert check.text == (
+        "kernels compile and run; a driver for CUDA 12.9, CuPy 14.0.0, "
+        f"NVRTC {outcomes['nvrtc'].found['version']}, Fake GPU (sm_90)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from autotune.ir import dtypes
 from autotune.measure.accuracy import Tolerance, Verdict
 from autotune.measure.gpu.buffers import GpuArray, Sealed, on_host, widened
 
-CHUNK = 1 << 24
+CHUNK = 1 << 22
 """Elements that are compared together: what comparing takes of memory is some times that."""
 
 

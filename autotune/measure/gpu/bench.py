@@ -88,7 +88,7 @@ class GpuRunBench:
         self._reference = reference
         self._seed = seed
         self._subject = subject
-        self._device = device or Device.take(Target.of(subject.target).device)
+        self._device = device or Device.take(Target.of(subject.target))
         self._xp = self._device.xp
         timed = reference_kernel(self._device)
         self._monitor = NoiseMonitor(timed, timed=timed)

@@ -16,6 +16,7 @@ from autotune.measure.gpu.timing import Stopwatch
 from autotune.runtime import cuda
 from autotune.runtime.cache import default_cache
 from autotune.runtime.nvrtc import compile_cubin
+from autotune.target import Target
 
 SECONDS = 0.5
 """Time for all measurements together; compiling their kernels, the first time, comes on top."""
@@ -80,6 +81,8 @@ class Device:
     xp : module
         CuPy, with the device and the stream that are to be used current.
     number : int
+    arch : str
+        What kernels are compiled for.
     facts : mapping
         As of `autotune.runtime.cuda.facts_of`.
     stream : object
@@ -89,13 +92,14 @@ class Device:
 
     xp: Any
     number: int
+    arch: str
     facts: dict[str, Any]
     stream: Any
     stopwatch: Stopwatch
 
     @classmethod
-    def take(cls, number: int) -> Device:
-        """Make a GPU this process's own: with a context, and a stream that others do not share.
+    def take(cls, target: Target) -> Device:
+        """Make a target's GPU this process's own: with a context, and a stream that none shares.
 
         Raises
         ------
@@ -103,11 +107,13 @@ class Device:
             If it cannot be used.
         """
         os.environ["CUPY_TF32"] = "0"  # float32 products are of float32
+        number = target.device
         facts, xp = cuda.facts_of(number), cuda.cupy()
+        arch = target.options.get("arch", facts["arch"])
         xp.cuda.Device(number).use()
         stream = xp.cuda.Stream(non_blocking=True)
         stream.use()
-        return cls(xp, number, facts, stream, Stopwatch(xp, stream, facts["l2_bytes"]))
+        return cls(xp, number, arch, facts, stream, Stopwatch(xp, stream, facts["l2_bytes"]))
 
     @property
     def usable(self) -> bool:
@@ -124,7 +130,7 @@ class Device:
         self, text: str, name: str, blocks: int, threads: int, values: Sequence[Any]
     ) -> Callable[[], None]:
         """Compile a text; return a launch of one of its kernels."""
-        cubin = compile_cubin(text, self.facts["arch"], cache=default_cache())
+        cubin = compile_cubin(text, self.arch, cache=default_cache())
         loaded = cuda.LoadedKernel(cubin, name, self.number)
         return loaded.bound((blocks, 1, 1), (threads, 1, 1), 0, int(self.stream.ptr), values)
 

@@ -93,6 +93,11 @@ def ascontiguousarray(array):
     return np.ascontiguousarray(array).view(ndarray)
 
 
+def arange(count):
+    """Return 0, 1, ..., count - 1."""
+    return asarray(np.arange(count))
+
+
 def empty_like(array):
     """Return memory for as much as an array holds."""
     return empty(array.shape, array.dtype)
