@@ -9,7 +9,7 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Read, SizeVar
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
-from autotune.ir.poly import split_multiple, to_poly
+from autotune.ir.poly import to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
 from autotune.ir.visitor import Rewriter
@@ -186,22 +186,15 @@ class Layout:
         strides = self._strides[tensor]
         for position in reversed(range(len(places))):
             flat = binary("+", binary("*", places[position], strides[position]), flat)
-        if tensor in self.whole and not self._is_plain(tensor, buffer, places):
+        if tensor in self.whole and not all(map(self._is_plain, places[1:])):
             self.mixed.add(buffer)
         return buffer, flat
 
-    def _is_plain(self, tensor: Tensor, buffer: Buffer, places: Sequence[Expr]) -> bool:
-        """Whether an element of a step is a sum of terms that cannot be taken for steps."""
-        column: Expr = const(0)
-        parts = zip(places, self._strides[tensor], buffer.shape, strict=True)
-        for place, stride, extent in list(parts)[1:]:
-            if not _is_one(extent):  # else the place is 0
-                column = binary("+", column, binary("*", place, stride))
-        terms = to_poly(column)
-        steps, _ = split_multiple(terms, to_poly(self._strides[tensor][0]))
-        return not steps and all(
+    def _is_plain(self, place: Expr) -> bool:
+        """Whether an index has no negative terms, so that its elements are less than a step."""
+        return all(
             scale > 0 and all(self._signs.bounds(atom)[0] >= 0 for atom in atoms)
-            for atoms, scale in terms.items()
+            for atoms, scale in to_poly(place).items()
         )
 
     def loads(self, expr: Expr) -> Expr:

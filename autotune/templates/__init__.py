@@ -25,11 +25,15 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("matmul", "llvm"): "autotune.templates.matmul:matmul",
     ("conv2d_nchw", "llvm"): "autotune.templates.conv2d:conv2d_nchw",
     ("softmax", "llvm"): "autotune.templates.softmax:softmax",
+    ("cumsum", "llvm"): "autotune.templates.scans:cumsum",
+    ("linear_recurrence", "llvm"): "autotune.templates.scans:linear_recurrence",
     ("broadcast_add", "cuda"): "autotune.templates.cuda.broadcast_add:broadcast_add",
     ("transpose", "cuda"): "autotune.templates.cuda.transpose:transpose",
     ("matmul", "cuda"): "autotune.templates.cuda.matmul:matmul",
     ("reduce", "cuda"): "autotune.templates.cuda.reduce:reduce",
     ("softmax", "cuda"): "autotune.templates.cuda.softmax:softmax",
+    ("cumsum", "cuda"): "autotune.templates.cuda.scans:cumsum",
+    ("linear_recurrence", "cuda"): "autotune.templates.cuda.scans:linear_recurrence",
 }
 """Where the built-in template of a name and a target kind is."""
 

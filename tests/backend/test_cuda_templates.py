@@ -44,6 +44,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"m": 4, "n": 96, "how": "sum", "dtype": "float16"},
     ],
     "softmax": [{"m": 5, "n": 300}, {"m": 3, "n": 131, "dtype": "float16"}],
+    "cumsum": [{"m": 37, "n": 70}, {"m": 20, "n": 3, "dtype": "int32"}],
+    "linear_recurrence": [{"m": 37, "n": 40}],
 }
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
 

@@ -55,10 +55,10 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     (f"{OWN}factored_rows", {"m": 7, "n": 5, "p": 3}),
     (f"{OWN}argmax_rows", {"m": 4, "n": 28}),
     (f"{OWN}argmax_rows", {"m": 5, "n": 11}),
-    (f"{OWN}scanned_columns", {"m": 5, "n": 21}),
-    (f"{OWN}scanned_columns", {"m": 1, "n": 1}),
-    (f"{OWN}scanned_blocks", {"m": 11, "n": 3}),
-    (f"{OWN}scanned_blocks", {"m": 8, "n": 4}),
+    ("cumsum", {"m": 37, "n": 70}),
+    ("cumsum", {"m": 1, "n": 1, "dtype": "int32"}),
+    ("cumsum", {"m": 3, "n": 300, "axis": 1}),
+    ("linear_recurrence", {"m": 35, "n": 9}),
 ]
 PAIRS = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 6 * len(WORKLOADS)
 CONFIGS = -(-PAIRS // len(WORKLOADS))

@@ -1,0 +1,139 @@
+"""Recurrences y[t] = a[t] * y[t - 1] + x[t] as tensor expressions: step by step, or in blocks.
+
+In blocks the steps are shared out: what each block makes of the value before it is reduced to two
+numbers, a scan over the blocks finds these values, and each block takes its steps from its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+
+Element = Callable[[Any, Any], Any]
+"""An expression of a step and a column."""
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What is computed: columns that do not depend on one another.
+
+    Attributes
+    ----------
+    steps, columns : int
+    dtype : str
+    value : callable
+        x[t] of a column.
+    weight : callable or None
+        a[t] of a column; None for 1.
+    """
+
+    steps: int
+    columns: int
+    dtype: str
+    value: Element
+    weight: Element | None = None
+
+    def next(self, before: Any, t: Any, i: Any) -> Any:
+        """Return the value at a step, given that before it."""
+        value = self.value(t, i)
+        return before + value if self.weight is None else before * self.weight(t, i) + value
+
+    def by_steps(self, name: str) -> StepByStep:
+        """Return the scan over all steps."""
+        shape = (self.steps, self.columns)
+        state = te.placeholder(shape, self.dtype, name="state")
+        init = te.compute((1, self.columns), lambda _, i: self.value(0, i), name="init")
+        update = te.compute(
+            shape, lambda t, i: self.next(state[t - 1, i], t, i), name="update"
+        )
+        return StepByStep(init, update, te.scan(init, update, state, name=name))
+
+    def by_blocks(self, length: Any) -> Blocks:
+        """Return the three phases for blocks of `length` steps, the last one maybe shorter."""
+        count = te.ceildiv(self.steps, length)
+        shape = (count, self.columns)
+
+        def in_block(b: Any, t: Any, i: Any) -> Any:
+            return te.if_then_else(b * length + t < self.steps, self.value(b * length + t, i), zero)
+
+        def weighs(b: Any, t: Any, i: Any) -> Any:
+            assert self.weight is not None
+            return te.if_then_else(b * length + t < self.steps, self.weight(b * length + t, i), one)
+
+        zero, one = te.const(0, self.dtype), te.const(1, self.dtype)
+        k = te.reduce_axis((0, length), name="k")
+        if self.weight is None:
+            ends = te.compute(
+                shape, lambda b, i: te.sum(in_block(b, k, i), axis=k, dtype=self.dtype), name="ends"
+            )
+            factors = None
+        else:
+            # Not commutative: no schedule here takes steps in another order.
+            after = te.comm_reducer(
+                lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]),
+                lambda factor, end: (te.const(1, factor), te.const(0, end)),
+                name="after",
+            )
+            factors, ends = te.compute(
+                shape,
+                lambda b, i: after((weighs(b, k, i), in_block(b, k, i)), axis=k),
+                name="ends",
+            )
+        before = te.placeholder(shape, self.dtype, name="before")
+        none = te.compute((1, self.columns), lambda _, i: zero, name="none")
+
+        def carried(b: Any, i: Any) -> Any:
+            own = before[b - 1, i]
+            return (own if factors is None else own * factors[b - 1, i]) + ends[b - 1, i]
+
+        more = te.compute(shape, carried, name="more")
+        carry = te.scan(none, more, before, name="carry")
+
+        def step(value: Any, b: Any, t: Any, i: Any) -> Any:
+            own = value if self.weight is None else value * weighs(b, t, i)
+            return own + in_block(b, t, i)
+
+        inside = (length, count, self.columns)
+        state = te.placeholder(inside, self.dtype, name="inside")
+        first = te.compute(
+            (1, count, self.columns), lambda _, b, i: step(carry[b, i], b, 0, i), name="first"
+        )
+        later = te.compute(
+            inside, lambda t, b, i: step(state[t - 1, b, i], b, t, i), name="later"
+        )
+        parts = te.scan(first, later, state, name="parts")
+        return Blocks(length, ends, none, more, carry, first, later, parts)
+
+
+@dataclass(frozen=True)
+class StepByStep:
+    """A scan over all steps."""
+
+    init: Any
+    update: Any
+    scan: Any
+
+    def element(self, t: Any, i: Any) -> Any:
+        """Return the value of a column at a step."""
+        return self.scan[t, i]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The phases: the ends of blocks, the values before them, the steps inside each."""
+
+    length: Any
+    ends: Any
+    none: Any
+    more: Any
+    carry: Any
+    first: Any
+    later: Any
+    parts: Any
+
+    def element(self, t: Any, i: Any) -> Any:
+        """Return the value of a column at a step."""
+        return self.parts[t % self.length, t // self.length, i]

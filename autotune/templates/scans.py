@@ -1,0 +1,177 @@
+"""Recurrences on CPUs: sums so far, and linear recurrences, over columns or along rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune import te
+from autotune.errors import UsageError
+from autotune.ir import dtypes
+from autotune.template import Knobs, template
+from autotune.templates._checks import check_arguments
+from autotune.templates._recurrence import Blocks, Recurrence
+
+TYPES = ("float32", "float64", "int32", "int64")
+
+
+def cumsum_reference(x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
+    """Return the sums of an (m, n) array down to each row (axis 0) or along rows (axis 1)."""
+    result: npt.NDArray[Any] = np.cumsum(x, axis=axis, dtype=x.dtype)
+    return result
+
+
+def recurrence_reference(a: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """h[t] = a[t] * h[t - 1] + x[t] from h[-1] = 0, element by element, for (m, n) arrays."""
+    h = np.array(x)
+    for t in range(1, len(h)):
+        h[t] += a[t] * h[t - 1]
+    return h
+
+
+@template("cumsum", target="llvm", reference=cumsum_reference)
+def cumsum(
+    cfg: Knobs, m: int, n: int, axis: int = 0, dtype: str = "float32"
+) -> tuple[Any, list[Any]]:
+    """Y[i, j] = sum of X[0..i, j] (axis 0) or of X[i, 0..j] (axis 1); both are [m, n].
+
+    Integers wrap around.
+
+    Knobs
+    -----
+    how
+        "steps": the columns (or rows) are shared among threads, each goes through all steps.
+        "tiles": as well, but the sums are copied out once all steps of some columns are done
+        (axis 0 only; so it is along rows in any case).
+        "blocks": the steps are shared out too, and what goes from block to block is summed before.
+    width
+        Columns (or rows) that one parallel task computes together.
+    lanes
+        Columns of a vector (axis 0 only).
+    unroll
+        Steps written out one after another.
+    length
+        Steps of a block ("blocks" only).
+    stream
+        Whether the result is stored past the caches ("tiles" and "blocks" of axis 0).
+    """
+    check_arguments("cumsum", dtype, TYPES, m=m, n=n)
+    if axis not in (0, 1):
+        raise UsageError(f"cumsum: axis must be 0 or 1, got {axis}")
+    X = te.placeholder((m, n), dtype, name="X")
+    if axis == 0:
+        series = Recurrence(m, n, dtype, lambda t, i: X[t, i])
+        s, Y = _down_columns(cfg, series)
+    else:
+        series = Recurrence(n, m, dtype, lambda t, i: X[i, t])
+        s, Y = _along_rows(cfg, series)
+    return s, [X, Y]
+
+
+@template("linear_recurrence", target="llvm", reference=recurrence_reference)
+def linear_recurrence(
+    cfg: Knobs, m: int, n: int, dtype: str = "float32"
+) -> tuple[Any, list[Any]]:
+    """H[t, i] = A[t, i] * H[t - 1, i] + X[t, i] from H[-1, i] = 0; all are [m, n].
+
+    Knobs
+    -----
+    how, width, lanes, unroll, length, stream
+        As of `cumsum`.
+    """
+    check_arguments("linear_recurrence", dtype, TYPES[:2], m=m, n=n)
+    A = te.placeholder((m, n), dtype, name="A")
+    X = te.placeholder((m, n), dtype, name="X")
+    series = Recurrence(m, n, dtype, lambda t, i: X[t, i], lambda t, i: A[t, i])
+    s, H = _down_columns(cfg, series)
+    return s, [A, X, H]
+
+
+def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
+    """Return the schedule and the result, (steps, columns), with columns in vectors."""
+    vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(series.dtype))
+    lanes = cfg.define_knob("lanes", [vector, 2 * vector, 4 * vector])
+    width = lanes * cfg.define_knob("width", [8, 1, 2, 4, 16, 32])
+    unroll = cfg.define_knob("unroll", [1, 2, 4])
+    how = cfg.define_knob("how", ["steps", "tiles", "blocks"])
+    shape = (series.steps, series.columns)
+    if how == "blocks":
+        blocks = series.by_blocks(cfg.define_knob("length", [64, 16, 32, 128, 256, 1024]))
+        first, later, scan, element = blocks.first, blocks.later, blocks.parts, blocks.element
+    else:
+        whole = series.by_steps("Y" if how == "steps" else "S")
+        first, later, scan, element = whole.init, whole.update, whole.scan, whole.element
+    Y = scan if how == "steps" else te.compute(shape, element, name="Y")
+    s = te.create_schedule(Y.op)
+    for part in (first, later):
+        axis = part.op.axis[-1]
+        if how == "steps":
+            outer, axis = s[part].split(axis, factor=width)
+            s[part].parallel(outer)
+        s[part].vectorize(s[part].split(axis, factor=lanes)[1])
+    _unroll(s, scan, unroll)
+    if how == "steps":
+        return s, Y
+    columns, inner = s[Y].split(Y.op.axis[1], factor=width)
+    steps, vectors = s[Y].split(inner, factor=lanes)
+    s[Y].vectorize(vectors)
+    if cfg.define_knob("stream", [False, True]):
+        s[Y].pragma(vectors, "nontemporal_store")
+    if how == "tiles":
+        s[Y].reorder(columns, Y.op.axis[0], steps)
+        s[Y].parallel(columns)
+    else:
+        _ends(s, blocks, lanes)
+        rows, row = s[Y].split(Y.op.axis[0], factor=blocks.length)
+        s[Y].reorder(rows, columns, row, steps)
+        s[Y].parallel(rows)
+    s[scan].compute_at(s[Y], columns)
+    return s, Y
+
+
+def _along_rows(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
+    """Return the schedule and the result, (columns of the series, steps): each row is a series."""
+    width = cfg.define_knob("width", [1, 2, 4, 8])
+    unroll = cfg.define_knob("unroll", [1, 2, 4, 8])
+    shape = (series.columns, series.steps)
+    if cfg.define_knob("how", ["steps", "blocks"]) == "steps":
+        whole = series.by_steps("S")
+        Y = te.compute(shape, lambda i, j: whole.scan[j, i], name="Y")
+        s = te.create_schedule(Y.op)
+        rows, _ = s[Y].split(Y.op.axis[0], factor=width)
+        s[Y].parallel(rows)
+        s[whole.scan].compute_at(s[Y], rows)
+        s[whole.update].unroll(whole.update.op.axis[1])
+        _unroll(s, whole.scan, unroll)
+        return s, Y
+    blocks = series.by_blocks(cfg.define_knob("length", [1024, 64, 256, 4096, 16384]))
+    Y = te.compute(shape, lambda i, j: blocks.element(j, i), name="Y")
+    s = te.create_schedule(Y.op)
+    s[blocks.ends].parallel(s[blocks.ends].fuse(*blocks.ends.op.axis))
+    rows, inner_rows = s[Y].split(Y.op.axis[0], factor=width)
+    columns, inner = s[Y].split(Y.op.axis[1], factor=blocks.length)
+    s[Y].reorder(rows, columns, inner_rows, inner)
+    task = s[Y].fuse(rows, columns)
+    s[Y].parallel(task)
+    s[blocks.parts].compute_at(s[Y], task)
+    s[blocks.later].unroll(blocks.later.op.axis[2])
+    _unroll(s, blocks.parts, unroll)
+    return s, Y
+
+
+def _ends(s: Any, blocks: Blocks, lanes: Any) -> None:
+    """Schedule what blocks make of the value before them, and the values before them."""
+    stage = s[blocks.ends]
+    b, i = blocks.ends.op.axis
+    outer, vectors = stage.split(i, factor=lanes)
+    stage.reorder(b, outer, *blocks.ends.op.reduce_axis, vectors)
+    stage.vectorize(vectors)
+    stage.parallel(b)
+    for part in (blocks.none, blocks.more):
+        s[part].vectorize(s[part].split(part.op.axis[1], factor=lanes)[1])
+
+
+def _unroll(s: Any, scan: Any, factor: Any) -> None:
+    s[scan].unroll(s[scan].split(scan.op.scan_axis, factor=factor)[1])
