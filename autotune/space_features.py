@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from threading import Lock
+from functools import partial
+from threading import RLock
 
 import numpy as np
 import numpy.typing as npt
@@ -48,15 +48,22 @@ class TaskFeatures:
         self._knobs = _KnobColumns(task.space)
         self._repeats = repeats
         self._structures: dict[int, StructureColumns | None] = {}
-        self._planning = Lock()  # plans are made of expressions: by one thread at a time
+        self._names: tuple[str, ...] | None = None
+        self._planning = RLock()  # plans are made of expressions: by one thread at a time
         self._looked_at = np.sort(task.space.sample(sample, np.random.default_rng(0)))
         numbers, counts = np.unique(task.classify(self._looked_at), return_counts=True)
         shares = counts / len(self._looked_at)
         self._shares = dict(zip(numbers.tolist(), shares.tolist(), strict=True))
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns: ``knob/NAME`` and those of `get_flatten_name`."""
+        with self._planning:
+            if self._names is None:
+                self._names = self._find_names()
+            return self._names
+
+    def _find_names(self) -> tuple[str, ...]:
         sources = map(self._structure, self._shares)
         own = dict.fromkeys(name for source in sources if source for name in source.names)
         names = (*self._knobs.names, *own)
@@ -66,7 +73,8 @@ class TaskFeatures:
     def preparations(self) -> Iterator[None]:
         """Plan one structure of the sample at each step, and last of all see which columns vary."""
         for number in self._shares:
-            self._structure(number)
+            with self._planning:
+                self._structure(number)
             yield
         _ = self.names
         yield

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import IRError, LoweringError
+from autotune.errors import AutotuneError
 from autotune.ir.stmt import Function
 from autotune.lowering.feature_kernel import PITCH, ROWS, feature_kernel
 from autotune.lowering.to_loop_nest import LoopNestPlan
@@ -55,14 +55,15 @@ class StructureColumns:
     def expect(self, n: int, names: Sequence[str]) -> None:
         """Take note of `n` more candidates to come; once they are many, compile these columns.
 
-        To be called by one thread at a time.
+        What cannot be compiled, whatever the reason, stays on arrays. To be called by one thread
+        at a time.
         """
         before, self._expected = self._expected, self._expected + n
         if before < MANY <= self._expected and self.knobs:
             own = tuple(name for name in names if name in self.names)
             try:
                 self._kernel = _Kernel(self._plan, own)
-            except (IRError, LoweringError) as error:
+            except (AutotuneError, MemoryError, OSError, RuntimeError) as error:  # LLVM's, too
                 _log.debug("features are evaluated on arrays: %s", error)
 
     def fill(

@@ -5,6 +5,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from autotune.errors import CodegenError
 from autotune.feature import TaskFeatures, get_flatten_name
 from autotune.ir.column_ops import LIMIT
 from autotune.lowering.feature_kernel import ROWS
@@ -118,6 +119,22 @@ def test_compiled_features_are_those_evaluated_on_arrays(
         assert np.array_equal(features.matrix(indices, names), expected[:, places])
 
 
+@pytest.mark.parametrize(
+    "error", [CodegenError("LLVM refused"), RuntimeError("no host CPU"), MemoryError(), OSError()]
+)
+def test_features_are_evaluated_on_arrays_where_compiling_fails(error, monkeypatch):
+    def fails(*args, **kwargs):
+        raise error
+
+    task, source = features_of("broadcast_add")
+    indices = task.space.sample(50, np.random.default_rng(1))
+    monkeypatch.setattr("autotune.structure_columns.MANY", 2)
+    monkeypatch.setattr("autotune.runtime.llvm.compile_function", fails)
+    features = TaskFeatures(task)
+    features.prepare(100)
+    assert np.array_equal(features.matrix(indices), source.matrix(indices))
+
+
 def test_what_evaluates_many_candidates_is_compiled_where_that_pays():
     task, _ = features_of("conv2d_nchw")  # of two structures, alike in size
     features = TaskFeatures(task)
@@ -138,7 +155,6 @@ def test_threads_that_ask_at_once_share_plans_and_get_the_same_numbers(monkeypat
     indices = task.space.sample(200, np.random.default_rng(4))
     structures = len(np.unique(task.classify(indices)))
     seen = TaskFeatures(task)
-    seen._structures.clear()  # as if all of them were traced only now
     monkeypatch.setattr(LoopNestPlan, "__init__", counted)
     begin = Barrier(4)
 
