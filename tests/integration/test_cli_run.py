@@ -124,7 +124,8 @@ def test_a_space_without_an_allowed_configuration_is_exit_code_3_and_explains_it
     assert (shown.code, shown.err) == (0, "")
     assert "3 configurations, 0 allowed" in shown.out
     assert "k is large rejects 3" in shown.out.splitlines()[-2]
-    assert re.search("nearest is k=1,? stopped by k is large", shown.out.replace("\n ", ""))
+    said = " ".join(shown.out.split())
+    assert "nearest is k=4, stopped by k is large (4 <= 4)" in said
 
 
 def test_a_run_says_what_is_refused_and_nothing_that_the_template_writes(call, tmp_path):
