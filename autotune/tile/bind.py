@@ -181,7 +181,7 @@ class _Binder:
         value = typed(self.function, statement.value, self.sizes, self.types)
         self.elements(statement.target.span, name, value.type.shape)
         self.types[name] = value.type
-        return Elementwise(name, value.type, value, statement)
+        return Elementwise(name, value.type, value)
 
     def elements(self, span: Span, name: str, shape: tuple[int, ...]) -> None:
         if math.prod(shape) > MAX_ELEMENTS:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from autotune.tile.affine import Affine
 from autotune.tile.indexsets import IndexSet
-from autotune.tile.syntax import Aggregation, Assignment, Combination, Contraction, Function
+from autotune.tile.syntax import Aggregation, Combination, Contraction, Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class Elementwise:
     name: str
     type: TensorType
     value: Value
-    statement: Assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +109,8 @@ class Contract:
         two are compared in their common type, `compared_dtype`).
     accumulator
         Type in which values are aggregated; the result is converted to ``type.dtype``.
+    statement
+        What was written, for messages.
     """
 
     name: str

@@ -14,7 +14,9 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.tile.affine import Affine
 from autotune.tile.conditions import AtLeast, Condition, Divides
+from autotune.tile.indexsets import EntangledError
 from autotune.tile.loops import Loops, loops
+from autotune.tile.mistakes import mistake
 from autotune.tile.program import Contract, Elementwise, Program
 from autotune.tile.te_values import Index, expression
 
@@ -49,16 +51,26 @@ class Tensors:
 
 
 def to_te(program: Program) -> Tensors:
-    """Return the tensor expressions that a program stands for."""
+    """Return the tensor expressions that a program stands for.
+
+    Raises
+    ------
+    TileError
+        If the index sets of a contraction are too entangled for isl.
+    """
     tensors: dict[str, te.Tensor] = {}
     stages: list[te.Tensor] = []
     for name in program.inputs:
         own = program.types[name]
         tensors[name] = te.placeholder(own.shape, own.dtype, name=name)
     for step in program.steps:
-        made = [_element_wise(step, tensors)] if isinstance(step, Elementwise) else (
-            _contraction(step, tensors)
-        )  # fmt: skip
+        if isinstance(step, Elementwise):
+            made = [_element_wise(step, tensors)]
+        else:
+            try:
+                made = _contraction(step, tensors)
+            except EntangledError as error:
+                raise mistake(program.function, step.statement.span, str(error)) from None
         stages += made
         tensors[step.name] = made[-1]
     return Tensors(
