@@ -168,6 +168,8 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
     first, *asked = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
         list(measurer.measure([first]))
+        measurer.foresee(asked)
+        time.sleep(0.5)
         results = measurer.measure(asked)
         next(results)
         looked = time.time()
