@@ -61,8 +61,12 @@ class Straight(Rewriter):
         self.simplify = simplify
 
     def visit_Load(self, node: Load) -> Expr:
-        """Load by a straight index."""
-        return Load(node.buffer, self.index(self.expr(node.index)))
+        """Load by a straight index; what all lanes read, once."""
+        index = self.expr(node.index)
+        found = _progression(index) if index.lanes > 1 else None
+        if found is not None and found[1] == 0:
+            return Broadcast(Load(node.buffer, self.simplify(found[0])), index.lanes)
+        return Load(node.buffer, self.index(index))
 
     def index(self, index: Expr) -> Expr:
         """Return an index as a ramp if its lanes are known to have one constant distance."""

@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(32) broadcast_add_kernel(
   Pack<float, 4> C_pack;
   #pragma unroll
   for (int lane = 0; lane < 4; ++lane) {
-    C_pack[lane] = A[bx * 2 + (tx * 4 + lane) / 64] + B_pack[lane];
+    C_pack[lane] = A[bx * 2 + tx / 16] + B_pack[lane];
   }
   pack<4>(&C[at]) = C_pack;
 }
