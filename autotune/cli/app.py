@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.annotations import Json, Patience, Set, TargetText, TemplateName, Transfer
-from autotune.cli.groups import cache_app, features_app, records_app, replay_app
+from autotune.cli.groups import cache_app, features_app, records_app, replay_app, tile_app
 from autotune.cli.lists import ListOptions, OptionalHeatmap
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.add_typer(records_app, name="records")
 app.add_typer(cache_app, name="cache")
 app.add_typer(replay_app, name="replay")
 app.add_typer(features_app, name="features")
+app.add_typer(tile_app, name="tile")
 
 
 def _print_version(wanted: bool) -> None:

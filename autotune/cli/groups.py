@@ -13,6 +13,7 @@ records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mo
 cache_app = typer.Typer(help="Look into the cache of compiled code.", rich_markup_mode=None)
 replay_app = typer.Typer(help="Run tuners on recorded measurements.", rich_markup_mode=None)
 features_app = typer.Typer(help="Data sets of features for research.", rich_markup_mode=None)
+tile_app = typer.Typer(help="Look into functions in the Tile language.", rich_markup_mode=None)
 
 _Tuners = Annotated[
     list[str] | None,
@@ -202,3 +203,41 @@ def cache_clear(as_json: Json = False) -> None:
     from autotune.cli.cache import clear_command
 
     clear_command(as_json)
+
+
+_TileFile = Annotated[str, typer.Argument(metavar="FILE", help="A function in the Tile language.")]
+
+
+@tile_app.command("check")
+def tile_check(file: _TileFile) -> None:
+    """Say what a Tile function takes and gives, or what is wrong with it and where."""
+    from autotune.cli.tile import check_command
+
+    check_command(file)
+
+
+@tile_app.command("show")
+def tile_show(
+    file: _TileFile,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=SIZE", help="Size of a dimension; repeat it."),
+    ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="NAME=SIZE,SIZE",
+            help="Shape of an input, if the header has no dimensions for it; repeat it.",
+        ),
+    ] = None,
+    target: TargetText = "llvm",
+    te: Annotated[bool, typer.Option("--te", help="Print tensor expressions.")] = False,
+    ir: Annotated[bool, typer.Option("--ir", help="Print loops (what is printed anyway).")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Print the generated code.")] = False,
+) -> None:
+    """Print what becomes of a Tile function of float32 arrays at some sizes."""
+    from autotune.cli.tile import show_command
+
+    views = [name for name, wanted in (("te", te), ("ir", ir), ("source", source)) if wanted]
+    show_command(file, settings or [], shapes or [], target, views)

@@ -19,12 +19,13 @@ from autotune.cli.messages import Messages
 from autotune.cli.output import (
     StopError,
     complain,
+    note,
     output_failed,
     output_works,
     prepare_streams,
 )
 from autotune.cli.signals import exit_code
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, TileError
 
 DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
 
@@ -69,6 +70,12 @@ def _told(end: BaseException) -> int:
     if isinstance(end, KeyboardInterrupt):
         complain("interrupted")
         return exit_code(end)
+    if isinstance(end, TileError):  # shows the line of the code, with a caret below
+        first, *rest = str(end).splitlines()
+        complain(first)
+        for line in rest:
+            note(line)
+        return MISTAKE
     complain(str(end))
     return end.code if isinstance(end, StopError) else MISTAKE
 

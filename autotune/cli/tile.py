@@ -1,0 +1,124 @@
+"""`autotune tile`: whether a Tile function is right, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.cli.output import say
+from autotune.cli.tasks import parse_settings
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.tile import Function, Program
+    from autotune.tile.scope import Symbol
+    from autotune.tile.to_te import Tensors
+
+
+def check_command(file: str) -> None:
+    """Print what a Tile function takes and gives.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or (a TileError) is no Tile function that can be right.
+    """
+    from autotune.tile import check
+
+    function = _read(file)
+    symbols = check(function)
+    inputs = ", ".join(_header(i.name.text, i.dimensions) for i in function.inputs)
+    outputs = ", ".join(_ranked(symbols[name.text]) for name in function.outputs)
+    say(f"{file}: ({inputs}) -> ({outputs})")
+
+
+def show_command(
+    file: str, settings: Sequence[str], shapes: Sequence[str], target: str, views: Sequence[str]
+) -> None:
+    """Print a Tile function at some sizes: "te", "ir" (the default) or "source".
+
+    Raises
+    ------
+    UsageError
+        If an argument is not what it should be.
+    """
+    from autotune.builder import build, lower
+    from autotune.target import Target
+    from autotune.tile.plain import plain_schedule
+    from autotune.tile.to_te import to_te
+
+    if len(views) > 1:
+        asked = " and ".join(f"--{view}" for view in views)
+        raise UsageError(f"{asked} cannot be asked for at once: choose one")
+    view, wanted = views[0] if views else "ir", Target.of(target)
+    tensors = to_te(_bound(file, settings, shapes))
+    if view == "te":
+        say(_expressions(tensors))
+        return
+    schedule = plain_schedule(tensors, wanted)
+    parameters = [*tensors.inputs, *tensors.outputs]
+    if view == "ir":
+        say(str(lower(schedule, parameters, simple_mode=True, name="tile")).rstrip())
+    else:
+        say(build(schedule, parameters, wanted, name="tile").source.rstrip())
+
+
+def _read(file: str) -> Function:
+    from autotune.tile import parse
+
+    try:
+        code = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {file}: it is no UTF-8 at byte {error.start}") from None
+    return parse(code, file)
+
+
+def _bound(file: str, settings: Sequence[str], shapes: Sequence[str]) -> Program:
+    from autotune.tile import bind, shapes_of
+
+    function = _read(file)
+    sizes = {name: _size(name, value) for name, value in parse_settings(settings).items()}
+    given = {
+        name: tuple(_size(name, size) for size in value.split(","))
+        for name, value in parse_settings(shapes).items()
+    }
+    return bind(function, shapes_of(function, sizes, given))
+
+
+def _size(name: str, text: str) -> int:
+    number = text.strip()
+    if not (number.isascii() and number.isdigit()) or len(number) > 18 or int(number) < 1:
+        raise UsageError(f"{name}={text}: a size is a whole number from 1, as in {name}=512")
+    return int(number)
+
+
+def _header(name: str, dimensions: Sequence[object] | None) -> str:
+    if dimensions is None:
+        return name
+    return f"{name}[{', '.join(getattr(d, 'text', '') for d in dimensions)}]"
+
+
+def _ranked(symbol: Symbol) -> str:
+    if symbol.rank is None:
+        return f"{symbol.name} of any rank"
+    return f"{symbol.name} of rank {symbol.rank}"
+
+
+def _expressions(tensors: Tensors) -> str:
+    """Return the tensor expressions, one line each."""
+    from autotune.te.tensor import ComputeOp
+
+    lines = [f"{t.name} = placeholder({_shape(t.shape)}, {t.dtype})" for t in tensors.inputs]
+    for stage in tensors.stages:
+        axes = ", ".join(str(axis.var) for axis in stage.op.axis)
+        assert isinstance(stage.op, ComputeOp)
+        value = stage.op.body[0]
+        lines.append(f"{stage.name}[{axes}] = {value}    # ({_shape(stage.shape)}) {stage.dtype}")
+    return "\n".join(lines)
+
+
+def _shape(shape: Sequence[object]) -> str:
+    return ", ".join(map(str, shape))

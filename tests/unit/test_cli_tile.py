@@ -1,0 +1,93 @@
+"""`autotune tile`: what it prints of right and wrong functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune.cli.main import main
+
+CODE = """function (A[M, L], B[L, N], X) -> (C, D) {
+    P[i, j: M, N] = +(A[i, k] * B[k, j]);
+    C = P + X;
+    D[] = >(P[i, j]);
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("net.tile").write_text(CODE)
+    return "net.tile"
+
+
+SIZES = ["--set", "M=4", "--set", "L=8", "--set", "N=32", "--shape", "X=4,32"]
+
+
+def test_check_prints_what_a_function_takes_and_gives(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", "check", file]) == 0
+    expected = "net.tile: (A[M, L], B[L, N], X) -> (C of any rank, D of rank 0)\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_a_mistake_is_shown_with_its_line_and_a_caret(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(file).write_text(CODE.replace("B[k, j]", "b[k, j]"))
+    assert main(["tile", "check", file]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "autotune: net.tile:2:33: b begins in lower case, as only indices do",
+        "        P[i, j: M, N] = +(A[i, k] * b[k, j]);",
+        "                                    ^",
+        "  did you mean B?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        ([], ["produce P {", "for (k, 0, 8)"]),
+        (["--te"], ["A = placeholder(4, 8, float32)", "P[i0, i1] = sum(", "# (4, 32) float32"]),
+        (["--source"], ["define"]),
+        (["--source", "--target", "cuda"], ["__global__", "threadIdx.x"]),
+    ],
+)
+def test_show_prints_loops_expressions_or_code(
+    file: str, view: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", "show", file, *SIZES, *view]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in words), printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "M=x"], "M=x: a size is a whole number from 1, as in M=512"),
+        (["--set", "M=4"], "net.tile: the size of dimension L of input A is needed"),
+        ([*SIZES, "--set", "K=4"], "net.tile has no dimension K in its header"),
+        ([*SIZES[:-2]], "net.tile: the shape of input X is needed"),
+        ([*SIZES, "--te", "--source"], "--te and --source cannot be asked for at once"),
+    ],
+)
+def test_mistakes_are_one_line(
+    file: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", "show", file, *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_files_that_cannot_be_read_are_told(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", "check", "other.tile"]) == 2
+    assert "cannot read other.tile: No such file" in capsys.readouterr().err
+    Path(file).write_bytes(b"\xff\xfe")
+    assert main(["tile", "check", file]) == 2
+    assert "cannot read net.tile: it is no UTF-8 at byte 0" in capsys.readouterr().err
