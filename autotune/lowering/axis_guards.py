@@ -28,7 +28,7 @@ def stage_guards(
     for axis in stage.op.axis:
         span, dom = bounds.ranges[axis], axis.dom
         assert dom is not None
-        if stage.cell is not None and bounds.are_steps(stage.cell, span, dom):
+        if stage.cell is not None and bounds.is_step(stage.cell, axis):
             continue
         whole = binary("and", _same(span.min, dom.min), _same(span.extent, dom.extent))
         value = values[axis.var]

@@ -108,20 +108,21 @@ class Bounds:
         """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
         return self._for_autotvm08 and isinstance(extent, Const) and extent.value == 0
 
-    def are_steps(self, scan: Stage, span: Range, dom: Range) -> bool:
-        """Whether a region in the cell of a scan is the present step, or some before, for sure.
+    def is_step(self, scan: Stage, axis: IterVar) -> bool:
+        """Whether the region of an axis in a cell is surely the present step, or some before.
 
         Such are in every tensor that has as many steps as the scan.
         """
-        op = scan.op
+        op, span = scan.op, self.ranges[axis]
         assert isinstance(op, ScanOp)
+        assert axis.dom is not None
         away = add(to_poly(span.min), to_poly(self.step(scan)), -1)
         if set(away) - {()} or not isinstance(span.extent, Const):
             return False
-        first, low = int(op.first), away.get((), 0)
+        low = away.get((), 0)
         return (
-            dom.extent is op.update[0].extents[0]
-            and first + low >= 0
+            axis.dom.extent is op.update[0].extents[0]
+            and op.first + low >= 0
             and low + int(span.extent.value) <= 1
         )
 

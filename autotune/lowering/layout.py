@@ -158,9 +158,21 @@ class Layout:
             self.buffers[tensor] = Buffer(name, tensor.dtype, shape, scope, given)
             return
         stored = (stride,) if alignments else shape
-        if stage is not None and stage.cell is not None:  # the dimension of the steps shows nothing
-            stored = tuple(e for e in stored if not _is_one(e)) or (const(1),)
+        if stage is not None and not alignments and stage.layout is None:
+            stored = self._without_step(stage, shape)
         self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
+
+    def _without_step(self, stage: Stage, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return a shape without the dimension of the one step that a stage of a cell is of."""
+        scan = stage.cell
+        if scan is None:
+            return shape
+        kept = [
+            extent
+            for axis, extent in zip(stage.op.axis, shape, strict=True)
+            if not (_is_one(extent) and self.bounds.is_step(scan, axis))
+        ]
+        return tuple(kept) or (const(1),)
 
     def unused(self, name: str) -> str:
         """Return `name`, numbered if another buffer has it and names are to be unique."""

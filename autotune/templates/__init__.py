@@ -27,6 +27,8 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("softmax", "llvm"): "autotune.templates.softmax:softmax",
     ("cumsum", "llvm"): "autotune.templates.scans:cumsum",
     ("linear_recurrence", "llvm"): "autotune.templates.scans:linear_recurrence",
+    ("rnn_cell", "llvm"): "autotune.templates.recurrent:rnn_cell",
+    ("lstm_cell", "llvm"): "autotune.templates.recurrent:lstm_cell",
     ("broadcast_add", "cuda"): "autotune.templates.cuda.broadcast_add:broadcast_add",
     ("transpose", "cuda"): "autotune.templates.cuda.transpose:transpose",
     ("matmul", "cuda"): "autotune.templates.cuda.matmul:matmul",
@@ -34,6 +36,8 @@ BUILTIN: dict[tuple[str, str], str] = {
     ("softmax", "cuda"): "autotune.templates.cuda.softmax:softmax",
     ("cumsum", "cuda"): "autotune.templates.cuda.scans:cumsum",
     ("linear_recurrence", "cuda"): "autotune.templates.cuda.scans:linear_recurrence",
+    ("rnn_cell", "cuda"): "autotune.templates.cuda.recurrent:rnn_cell",
+    ("lstm_cell", "cuda"): "autotune.templates.cuda.recurrent:lstm_cell",
 }
 """Where the built-in template of a name and a target kind is."""
 

@@ -46,6 +46,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "softmax": [{"m": 5, "n": 300}, {"m": 3, "n": 131, "dtype": "float16"}],
     "cumsum": [{"m": 37, "n": 70}, {"m": 20, "n": 3, "dtype": "int32"}],
     "linear_recurrence": [{"m": 37, "n": 40}],
+    "rnn_cell": [{"steps": 4, "batch": 3, "units": 21}],
+    "lstm_cell": [{"steps": 3, "batch": 3, "units": 33}],
 }
 WORKLOADS = [(name, args) for name, workloads in CASES.items() for args in workloads]
 
