@@ -93,7 +93,7 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
     """Return the schedule and the result, (steps, columns), with columns in vectors."""
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(series.dtype))
     lanes = cfg.define_knob("lanes", [vector, 2 * vector, 4 * vector])
-    width = lanes * cfg.define_knob("width", [8, 1, 2, 4, 16, 32])
+    width = lanes * cfg.define_knob("width", [64, 1, 2, 4, 8, 16, 32, 128])
     unroll = cfg.define_knob("unroll", [1, 2, 4])
     how = cfg.define_knob("how", ["steps", "tiles", "blocks"])
     shape = (series.steps, series.columns)
