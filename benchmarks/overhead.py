@@ -52,15 +52,20 @@ def run_and_tell(path: str, words: Sequence[str]) -> int:
     """Run the command line, and write to `path` when it did what."""
     spans: dict[str, list[Span]] = {name: [] for name in ("build", "run", "ceiling")}
     spans["main"] = [(time.time(), 0.0)]
-    from autotune.cli.threads import load_numpy_for_one_thread
-
-    load_numpy_for_one_thread()  # as the command does before it loads anything else
-    for name, functions in PARTS.items():
-        for function in functions:
-            _watch(function, spans.setdefault(name, []))
-    _watch_measurer(spans)
+    from autotune.cli import run
     from autotune.cli.main import main
 
+    start = run._run
+
+    def watched(*args: Any) -> None:
+        """Watch what the run imports, now that the process it starts first imports beside it."""
+        for name, functions in PARTS.items():
+            for function in functions:
+                _watch(function, spans.setdefault(name, []))
+        _watch_measurer(spans)
+        start(*args)
+
+    run._run = watched
     code = 1
     try:
         code = main(["run", *words])
