@@ -111,7 +111,7 @@ def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
             case _:
                 return used.stmt(stmt)
 
-    body = rewrite(loop.body)
+    body = together(rewrite(loop.body))
     result = seq(*prologue, For(var, loop.extent, loop.kind, body))
     for buffer in doubled.values():
         result = Allocate(buffer, result)
@@ -183,6 +183,20 @@ class _Half(Rewriter):
 
 def _guarded(condition: Expr, body: Stmt) -> Stmt:
     return If(likely(condition), body)
+
+
+def together(body: Stmt) -> Stmt:
+    """Return the statements of a loop with neighbours under one guard in one."""
+    if isinstance(body, Allocate):
+        return Allocate(body.buffer, together(body.body))
+    merged: list[Stmt] = []
+    for stmt in body.stmts if isinstance(body, Seq) else [body]:
+        last = merged[-1] if merged else None
+        if isinstance(stmt, If) and isinstance(last, If) and stmt.condition is last.condition:
+            merged[-1] = If(last.condition, seq(last.then, stmt.then))
+        else:
+            merged.append(stmt)
+    return seq(*merged)
 
 
 def _allocated(body: Stmt) -> Iterator[Buffer]:

@@ -35,6 +35,7 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.visitor import StmtRewriter, all_written, stmt_exprs, walk, walk_expr
+from autotune.lowering.double_buffer import together
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 
@@ -76,14 +77,15 @@ class _Loops(StmtRewriter):
         while isinstance(inner, Allocate):
             around.append(inner.buffer)
             inner = inner.body
-        parts = list(inner.stmts) if isinstance(inner, Seq) else [inner]
+        parts = list(_parts(inner))
         fetched = [part for part in parts if self._is_fetch(part)]
         if not fetched or len(fetched) == len(parts):
             return loop
-        copied = [part for part in fetched if self._is_copied(part)]
+        copies = [part for part in fetched if self._is_copied(part)]
+        copied = together(seq(*copies))
         registers: list[Buffer] = []
-        early: list[Stmt] = [CopyAhead(seq(*copied))] if copied else []
-        late: list[Stmt] = [Arrive(seq(*copied))] if copied else []
+        early: list[Stmt] = [CopyAhead(copied)] if copies else []
+        late: list[Stmt] = [Arrive(copied)] if copies else []
         for part in fetched:
             if self._is_copied(part):
                 continue
@@ -92,7 +94,7 @@ class _Loops(StmtRewriter):
             early.append(cut.loads)
             late.append(cut.stores)
         used = [part for part in parts if not any(part is other for other in fetched)]
-        body = seq(*early, *used, *late)
+        body = seq(together(seq(*early)), *used, together(seq(*late)))
         for buffer in reversed(around):
             body = Allocate(buffer, body)
         result: Stmt = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
@@ -113,6 +115,18 @@ class _Loops(StmtRewriter):
             or (isinstance(stmt, For) and isinstance(stmt.extent, Const))
             for stmt in walk(part)
         ) and all(buffer in self.given for buffer in _loaded(part))
+
+
+def _parts(body: Stmt) -> Iterator[Stmt]:
+    """Yield the statements of a loop, those under one guard each under it."""
+    match body:
+        case Seq(stmts):
+            for stmt in stmts:
+                yield from _parts(stmt)
+        case If(condition, Seq(stmts), None):
+            yield from (If(condition, stmt) for stmt in stmts)
+        case _:
+            yield body
 
 
 def _loaded(part: Stmt) -> Iterator[Buffer]:

@@ -36,6 +36,7 @@ from autotune.lowering.splitting import FIXED, THREADS, Guards, Part, Splitter
 #: that compiling takes seconds. Beyond, guards stay.
 TIMES, AT_LEAST, AT_MOST = 6, 2_000, 20_000
 
+_UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 
@@ -59,7 +60,7 @@ class Sizes:
         """Return the number of nodes of a statement."""
         total = 1 + sum(map(self.of, child_stmts(stmt)))
         if isinstance(stmt, For):
-            if stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
+            if stmt.kind in _UNROLLED and isinstance(stmt.extent, Const):
                 total *= int(stmt.extent.value)
             return total
         for expr in stmt_exprs(stmt):
