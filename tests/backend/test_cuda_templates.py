@@ -168,3 +168,15 @@ def test_broadcast_add_says_what_it_cannot_add(args: dict[str, Any], words: str)
     with pytest.raises(UsageError) as caught:
         _ = Task.from_reference("broadcast_add", args, "cuda").space
     assert words in str(caught.value)
+
+
+# -- matmul ----------------------------------------------------------------------------------
+
+
+def test_the_default_matmul_loads_ahead_in_one_loop_with_one_barrier() -> None:
+    task = _task("matmul", {"m": 512, "n": 512, "k": 512}, on_cpu=False)
+    text = emit(task.final(task.default_index)).text
+    assert "__launch_bounds__(256, 2)" in text
+    assert text.count("for (int k_o") == text.count("__syncthreads();") == 1
+    loop = text.partition("for (int k_o")[2]
+    assert loop.index("A_shared_next[") < loop.index("__syncthreads();") < loop.index("T[j_1] +=")
