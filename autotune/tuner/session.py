@@ -153,8 +153,7 @@ class Session:
         self._deferred: list[int] = []
         self._cut_off: list[int] = []
         self._default_asked = False
-        ahead = isinstance(measurer, Foreseeing) and measurer.overlap
-        self._ahead = measurer if ahead and isinstance(measurer, Foreseeing) else None
+        self._ahead = measurer if isinstance(measurer, Foreseeing) and measurer.overlap else None
         self._foreseen: list[int] = []
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
