@@ -1,4 +1,4 @@
-"""The Tile language: parse, check, bind to sizes, evaluate and compile functions of tensors.
+"""The Tile language: parse, check, bind, evaluate, differentiate and compile functions of tensors.
 
 docs/tile.md describes the language.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from autotune.tile.bind import bind, shapes_of
 from autotune.tile.check import check
 from autotune.tile.compiled import CompiledTile, compile
+from autotune.tile.gradient import gradient
 from autotune.tile.meaning import evaluate
 from autotune.tile.parse import parse
 from autotune.tile.printer import to_code
@@ -22,6 +23,7 @@ __all__ = [
     "check",
     "compile",
     "evaluate",
+    "gradient",
     "parse",
     "shapes_of",
     "to_code",

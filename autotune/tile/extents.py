@@ -1,0 +1,95 @@
+"""Shapes as expressions over dimensions: which are equal, and what they broadcast to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from autotune.tile.syntax import Binary, Expr, Name, Negate, Number
+
+#: Size of each dimension of a tensor.
+Shape: TypeAlias = tuple[Expr, ...]
+#: Products of names (sorted), and what each is multiplied by; never 0.
+_Polynomial: TypeAlias = dict[tuple[str, ...], int]
+
+ONE: Final = Number(1)
+
+
+class Extents:
+    """Compares sizes of a function without knowing the value of its dimensions."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, Expr] = {}
+
+    def define(self, name: str, value: Expr) -> None:
+        """Add a dimension that is computed from others."""
+        self._defined[name] = value
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Whether two sizes are surely equal."""
+        return self._polynomial(a) == self._polynomial(b)
+
+    def broadcast(self, shapes: Iterable[Shape]) -> Shape:
+        """Return the shape of operands together: from the right, sizes are equal or one is 1."""
+        result: Shape = ()
+        for shape in shapes:
+            rank = max(len(result), len(shape))
+            a = (ONE,) * (rank - len(result)) + result
+            b = (ONE,) * (rank - len(shape)) + shape
+            result = tuple(self._larger(*pair) for pair in zip(a, b, strict=True))
+        return result
+
+    def position(self, index: Expr, operand: Expr, result: Expr) -> Expr:
+        """Return where an index along a broadcast dimension is in an operand's dimension.
+
+        Where it is not known whether the operand's size is 1 or the result's, their quotient tells:
+        rounded down it is 0 or 1.
+        """
+        if self.same(operand, result):
+            return index
+        if self.same(operand, ONE):
+            return Number(0)
+        return Binary("*", Binary("/", operand, result), index)
+
+    def _larger(self, a: Expr, b: Expr) -> Expr:
+        """Return the larger of two sizes that are equal or of which one is 1."""
+        if self.same(a, b) or self.same(b, ONE):
+            return a
+        if self.same(a, ONE):
+            return b
+        # b rounded up to a multiple of a: a where b is a or 1, b where a is 1.
+        padded = Binary("-", Binary("+", b, a), ONE)
+        return Binary("*", Binary("/", padded, a), a)
+
+    def _polynomial(self, expr: Expr) -> _Polynomial:
+        match expr:
+            case Number(value):
+                return {(): int(value)} if value else {}
+            case Name(text):
+                defined = self._defined.get(text)
+                return {(text,): 1} if defined is None else self._polynomial(defined)
+            case Negate(value):
+                return _product({(): -1}, self._polynomial(value))
+            case Binary(op, left, right):
+                return _combined(op, self._polynomial(left), self._polynomial(right))
+        raise AssertionError(f"not a dimension: {expr}")
+
+
+def _combined(op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    if op == "*":
+        return _product(a, b)
+    if op == "/":  # rounds down, so it is a name of its own
+        return {(f"{sorted(a.items())} / {sorted(b.items())}",): 1}
+    result = dict(a)
+    for names, factor in b.items():
+        result[names] = result.get(names, 0) + (factor if op == "+" else -factor)
+    return {names: factor for names, factor in result.items() if factor}
+
+
+def _product(a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    result: _Polynomial = {}
+    for first, x in a.items():
+        for second, y in b.items():
+            names = tuple(sorted(first + second))
+            result[names] = result.get(names, 0) + x * y
+    return {names: factor for names, factor in result.items() if factor}

@@ -1,0 +1,325 @@
+"""Gradients through contractions, and the tape that forward and backward statements go on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+
+from autotune.tile.check import index_names
+from autotune.tile.extents import Extents, Shape
+from autotune.tile.syntax import (
+    COMPARISONS,
+    Access,
+    Aggregation,
+    Assignment,
+    Binary,
+    Call,
+    Combination,
+    Conditional,
+    Constraint,
+    Contraction,
+    Expr,
+    Function,
+    Name,
+    Number,
+    Statement,
+    children,
+    names_in,
+)
+from autotune.tile.validity import Place, conditions, coordinates
+
+_ZERO, _ONE = Number(0), Number(1)
+
+
+class Names:
+    """The names of a function, and new ones (`made`)."""
+
+    def __init__(self, used: Iterable[str]) -> None:
+        self._used = set(used)
+        self.made: set[str] = set()
+
+    def fresh(self, wanted: str) -> str:
+        """Return a name that nothing has: the one wanted, or it with a number behind it."""
+        return self._make(wanted) if wanted not in self._used else self.numbered(wanted)
+
+    def numbered(self, stem: str) -> str:
+        """Return a name that nothing has, with the least number behind it."""
+        names = (f"{stem}_{k}" for k in itertools.count(1))
+        return self._make(next(n for n in names if n not in self._used))
+
+    def _make(self, name: str) -> str:
+        self._used.add(name)
+        self.made.add(name)
+        return name
+
+
+class Tape:
+    """Statements as they are made, and what is known of the tensors they define.
+
+    Attributes
+    ----------
+    statements
+        All of them, in an order in which they can be computed.
+    active
+        Tensors that have a derivative by some input in question.
+    shapes
+        Size of each dimension, of every tensor.
+    terms
+        What is added up in the gradient of a tensor, each of the tensor's shape.
+    parts
+        Tensors that are a term of one gradient and of nothing else.
+    temporaries
+        Tensors that may be written out where they are read.
+    """
+
+    def __init__(self, names: Names, active: set[str]) -> None:
+        self.names = names
+        self.active = active
+        self.extents = Extents()
+        self.statements: list[Statement] = []
+        self.shapes: dict[str, Shape] = {}
+        self.terms: dict[str, list[Expr]] = {}
+        self.parts: set[str] = set()
+        self.temporaries: set[str] = set()
+
+    def temporary(self, stem: str) -> str:
+        """Return a new name for something that may be written out where it is read."""
+        name = self.names.numbered(stem)
+        self.temporaries.add(name)
+        return name
+
+    def assign(self, name: str, value: Expr) -> Assignment:
+        """Add an element-wise statement."""
+        statement = Assignment(Name(name), value)
+        self.shapes[name] = self.shape(value)
+        self.statements.append(statement)
+        return statement
+
+    def contract(self, statement: Contraction) -> Name:
+        """Add a contraction and return what it defines."""
+        self.shapes[statement.target.text] = statement.sizes
+        self.statements.append(statement)
+        return statement.target
+
+    def add(self, name: str, term: Expr) -> None:
+        """Add something to the gradient of a tensor."""
+        self.terms.setdefault(name, []).append(term)
+
+    def add_part(self, name: str, part: Name) -> None:
+        """Add a tensor that was computed for the gradient of another alone."""
+        self.parts.add(part.text)
+        self.add(name, part)
+
+    def add_broadcast(self, name: str, result: str, term: Expr) -> None:
+        """Add something of a result's shape to the gradient of an operand that was broadcast."""
+        own, shape = self.shapes[name], self.shapes[result]
+        same = self.extents.same
+        if len(own) == len(shape) and all(map(same, own, shape)):
+            self.add(name, term)
+            return
+        if not isinstance(term, Name):
+            text = self.temporary(f"Grad{name}")
+            self.assign(text, term)
+            term = Name(text)
+        letters = (f"{c}{n or ''}" for n in itertools.count() for c in "ijklmnpq")
+        indices = tuple(Name(c) for c, _ in zip(letters, shape, strict=False))
+        aligned = zip(indices[len(shape) - len(own) :], own, shape[len(shape) - len(own) :],
+                      strict=True)  # fmt: skip
+        places = tuple(self.extents.position(i, n, size) for i, n, size in aligned)
+        target = Name(self.names.numbered(f"Grad{name}"))
+        reads = (Access(term, indices),)
+        made = Contraction(Access(target, places), own, "+", "", reads)
+        self.add_part(name, self.contract(made))
+
+    def has_tensors(self, expr: Expr) -> bool:
+        """Whether an expression reads a tensor; else it is a number."""
+        return any(name.text in self.shapes for name in names_in(expr))
+
+    def is_dimension(self, expr: Expr) -> bool:
+        """Whether an expression of a statement is arithmetic over dimensions."""
+        match expr:
+            case Number(value):
+                return isinstance(value, int)
+            case Name(text):
+                return text not in self.shapes
+            case Binary(op) if op in COMPARISONS:
+                return False
+            case Conditional() | Call():
+                return False
+        return all(map(self.is_dimension, children(expr)))
+
+    def shape(self, expr: Expr) -> Shape:
+        """Return the shape of an element-wise expression."""
+        match expr:
+            case Name(text):
+                return self.shapes.get(text, ())
+            case Call(Name("reshape"), arguments):
+                return arguments[1:]
+            case Call(Name("index" | "as_float" | "as_int" | "as_uint"), arguments):
+                return self.shape(arguments[0])
+        return self.extents.broadcast(map(self.shape, children(expr)))
+
+
+class Contractions:
+    """Gradients of contractions, which are contractions over the same valid index sets."""
+
+    def __init__(self, function: Function, tape: Tape) -> None:
+        self.function = function
+        self.tape = tape
+        self.one: Name | None = None
+
+    # -- forwards ------------------------------------------------------------------------------
+
+    def simple(self, statement: Contraction) -> list[Contraction]:
+        """Return a contraction as such that `pull_back` knows.
+
+        ``*``, ``>`` and ``<`` of several tensors become two contractions: the combined value of
+        each valid index set, in a tensor with a place for each, and the aggregation.
+        """
+        tape, target = self.tape, statement.target.text
+        tape.shapes[target] = statement.sizes
+        read = statement.inputs[2:] if statement.combination == "?" else statement.inputs
+        if not any(access.tensor.text in tape.active for access in read):
+            return [statement]
+        tape.active.add(target)
+        if statement.combination == "" or statement.aggregation in "+=":
+            return [statement]
+        output = self.places(statement.output)
+        inputs = [place for access in statement.inputs for place in self.places(access)]
+        at = coordinates(self.function, statement, [*output, *inputs])
+        name = tape.names.fresh(f"{target}_values")
+        tape.active.add(name)
+        tape.shapes[name] = tuple(place.size for place in at)
+        values = Access(Name(name), tuple(place.form for place in at))
+        combined = replace(
+            statement,
+            output=values,
+            sizes=tape.shapes[name],
+            aggregation="=",
+            constraints=self.constraints(statement, output, [*at, *inputs]),
+        )
+        aggregated = replace(
+            statement,
+            combination="",
+            inputs=(values,),
+            constraints=self.constraints(statement, inputs, [*at, *output]),
+        )
+        return [combined, aggregated]
+
+    def places(self, access: Access) -> list[Place]:
+        """Return the index expressions of an access with the sizes that they stay below."""
+        sizes = self.tape.shapes[access.tensor.text]
+        return [Place(form, size) for form, size in zip(access.indices, sizes, strict=True)]
+
+    def constraints(
+        self, statement: Contraction, wanted: Iterable[Place], present: Iterable[Place]
+    ) -> tuple[Constraint, ...]:
+        """Return a contraction's constraints and those for places that it has no longer."""
+        there = set(present)
+        missing = [place for place in wanted if place not in there]
+        return (*statement.constraints, *conditions(missing, index_names(statement)))
+
+    # -- backwards -----------------------------------------------------------------------------
+
+    def pull_back(self, statement: Contraction, g: Name) -> None:
+        """Add to the gradients of what a contraction reads, given that of what it defines."""
+        reads, at = statement.inputs, statement.output.indices
+        if statement.aggregation in "><":
+            shared = self.shared(statement, g)
+            extreme = Access(statement.target, at)
+            self.into(statement, reads[0], "?", reads[0], extreme, Access(shared, at))
+        elif statement.aggregation == "*":
+            self.product(statement, g)
+        elif statement.combination == "?":
+            self.into(statement, reads[2], "?", *reads[:2], Access(g, at))
+        else:
+            for k, read in enumerate(reads):
+                others = reads[:k] + reads[k + 1 :]
+                if statement.combination == "*":
+                    self.into(statement, read, "*", Access(g, at), *others)
+                else:
+                    self.into(statement, read, "", Access(g, at), dropped=others)
+
+    def into(
+        self,
+        statement: Contraction,
+        read: Access,
+        combination: Combination,
+        *inputs: Access,
+        dropped: tuple[Access, ...] = (),
+    ) -> None:
+        """Sum over a contraction's index sets into the gradient of what it reads."""
+        if read.tensor.text in self.tape.active:
+            part = self.sum(statement, read, combination, *inputs, dropped=dropped)
+            self.tape.add_part(read.tensor.text, part)
+
+    def sum(
+        self,
+        statement: Contraction,
+        read: Access,
+        combination: Combination,
+        *inputs: Access,
+        dropped: tuple[Access, ...] = (),
+    ) -> Name:
+        """Sum over a contraction's index sets to where it reads."""
+        target = Access(Name(self.tape.names.numbered(f"Grad{read.tensor.text}")), read.indices)
+        wanted = [place for access in dropped for place in self.places(access)]
+        present = [place for access in (read, *inputs) for place in self.places(access)]
+        constraints = self.constraints(statement, wanted, present)
+        sizes = self.tape.shapes[read.tensor.text]
+        made = Contraction(target, sizes, "+", combination, inputs, constraints)
+        return self.tape.contract(made)
+
+    def gathered(
+        self,
+        statement: Contraction,
+        name: str,
+        combination: Combination,
+        *inputs: Access,
+        aggregation: Aggregation = "+",
+    ) -> Name:
+        """Aggregate something else over a contraction's index sets to where it writes."""
+        output = Access(Name(self.tape.names.fresh(name)), statement.output.indices)
+        made = replace(
+            statement, output=output, aggregation=aggregation, combination=combination,
+            inputs=inputs,
+        )  # fmt: skip
+        return self.tape.contract(made)
+
+    def shared(self, statement: Contraction, g: Name) -> Name:
+        """Return the gradient of a maximum or minimum over how often it is attained."""
+        read, name = statement.inputs[0], statement.target.text
+        if self.one is None:
+            self.one = self.tape.assign(self.tape.names.fresh("One"), Number(1.0)).target
+        extreme = Access(statement.target, statement.output.indices)
+        ties = self.gathered(
+            statement, f"{name}_ties", "?", read, extreme, Access(self.one, ())
+        )
+        share = self.tape.names.fresh(f"Grad{name}_share")
+        self.tape.assign(share, Binary("/", g, ties))
+        return Name(share)
+
+    def product(self, statement: Contraction, g: Name) -> None:
+        """Differentiate a product: by each factor it is the product of all others.
+
+        That is the product of the factors that are not 0, over the factor if it is one of these;
+        it counts only where no other factor is 0.
+        """
+        tape, read, name = self.tape, statement.inputs[0], statement.target.text
+        tensor = read.tensor.text
+        zero = Name(tape.names.fresh(f"{tensor}_zero"))
+        filled = Name(tape.names.fresh(f"{tensor}_filled"))
+        tape.assign(zero.text, Binary("==", read.tensor, _ZERO))
+        tape.assign(filled.text, Conditional(zero, _ONE, read.tensor))
+        zeros = self.gathered(statement, f"{name}_zeros", "", replace(read, tensor=zero))
+        others = self.gathered(
+            statement, f"{name}_others", "", replace(read, tensor=filled), aggregation="*"
+        )
+        sums = []
+        for count in (_ZERO, _ONE):
+            part = Name(tape.names.fresh(f"Grad{name}_{'none' if count is _ZERO else 'one'}"))
+            value = Conditional(Binary("==", zeros, count), Binary("*", g, others), _ZERO)
+            tape.assign(part.text, value)
+            sums.append(self.sum(statement, read, "", Access(part, statement.output.indices)))
+        tape.add(tensor, Conditional(zero, sums[1], Binary("/", sums[0], filled)))
