@@ -20,7 +20,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize(
-    "name", ["te.md", "dtypes.md", "tile.md", pytest.param("rtc.md", marks=needs_nvrtc)]
+    "name",
+    ["te.md", "dtypes.md", "features.md", "tile.md", pytest.param("rtc.md", marks=needs_nvrtc)],
 )
 def test_the_blocks_of_a_document_run(name: str) -> None:
     text = (DOCS / name).read_text()

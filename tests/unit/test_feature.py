@@ -1,6 +1,3 @@
-import re
-from pathlib import Path
-
 import pytest
 
 from autotune import te
@@ -99,9 +96,3 @@ def test_a_schedule_with_knobs_is_refused():
     stage.split(stage.op.axis[0], factor=Knob("f", 1, 128))
     with pytest.raises(LoweringError, match="knob 'f'"):
         get_itervar_feature(schedule, args)
-
-
-def test_the_example_of_the_docs_runs():
-    text = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec(example, {})
