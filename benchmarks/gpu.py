@@ -202,6 +202,9 @@ def _judge(rows: Sequence[Kernel], results: Results, on_cpu: bool, least: int) -
             results.put(row, timing.judged(bench, row, results.log))
         except timing.NotTunedError as error:
             print(error, file=sys.stderr)
+        except Exception as error:  # such as a missing cuBLAS: the other rows count all the same
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            print(f"{row.name} cannot be judged: {why}", file=sys.stderr)
         results.save()
 
 

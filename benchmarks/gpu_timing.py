@@ -157,7 +157,7 @@ class OnGpu:
         from autotune.runtime.nvml import clock_reader
 
         self.target = target_of(facts, on_cpu=False)
-        self._device = Device.take(0)
+        self._device = Device.take(Target.parse(self.target))
         self._xp = self._device.xp
         self.clocks, _ = clock_reader(self._xp.cuda.Device(0).pci_bus_id)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cuda_compiler import needs_nvrtc
+from fake_gpu import cupy as fake_cupy
 from fake_machine import COMPILER, FakeMachine
 
+from autotune.runtime import cuda
 from autotune.task import Task
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -111,6 +116,48 @@ def test_without_a_gpu_it_says_so_in_one_line(script: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("no GPU to measure on: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Return a function that imports a module of the benchmarks."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def test_kernels_are_judged_on_the_device_of_their_target(
+    scripts: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "cupy", lambda: fake_cupy)
+    monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+    (product,) = (row for row in scripts("gpu_rows").tiny_kernels(True) if row.against != "copy")
+    bench = scripts("gpu_timing").OnGpu({"arch": "sm_90"})
+    assert bench.target == "cuda -arch=sm_90"
+    assert bench.seconds(bench.library(product), 3) == pytest.approx(9e-5)
+
+
+def test_a_row_that_cannot_be_judged_leaves_the_others(
+    scripts: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    gpu, timing = scripts("gpu"), scripts("gpu_timing")
+
+    def judged(bench: Any, row: Any, log: Path) -> dict[str, Any]:
+        if row.against == "cuBLAS":
+            raise ImportError("libcublas.so.12:\nno such file")
+        return {}
+
+    monkeypatch.setattr(timing, "judged", judged)
+    monkeypatch.setattr(timing, "fastest_copy", lambda bench, size: (None, size, 1.0))
+    kept: list[str] = []
+    results = SimpleNamespace(
+        facts={}, log=None, put_copy=len, save=lambda: None,
+        put=lambda row, figures: kept.append(row.name),
+    )  # fmt: skip
+    rows = scripts("gpu_rows").tiny_kernels(texts=False)
+    gpu._judge([*rows[-1:], *rows[:-1]], results, True, 1)
+    assert kept == [row.name for row in rows[:-1]]
+    told = "matmul.64 cannot be judged: ImportError: libcublas.so.12: no such file\n"
+    assert capsys.readouterr().err == told
 
 
 @pytest.fixture

@@ -230,6 +230,16 @@ def test_a_reference_for_numpy_alone_runs_on_the_cpu(bench_of):
         bench.baseline()
 
 
+def test_what_checks_take_is_compiled_before_a_candidates_time_begins(bench_of, monkeypatch):
+    closely, seen = DeviceComparison._closely, []
+    monkeypatch.setattr(
+        DeviceComparison, "_closely", lambda *given: (seen.append(1), closely(*given))[1]
+    )
+    bench = bench_of(subject(), np.negative)
+    assert seen
+    assert bench._buffers.damage() is None
+
+
 def test_a_reference_that_takes_arrays_of_a_gpu_is_timed_there(bench_of):
     bench = bench_of(subject(), np.negative)
     costs = bench.baseline()
