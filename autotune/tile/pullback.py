@@ -291,7 +291,9 @@ class Contractions:
         """Return the gradient of a maximum or minimum over how often it is attained."""
         read, name = statement.inputs[0], statement.target.text
         if self.one is None:
-            self.one = self.tape.assign(self.tape.names.fresh("One"), Number(1.0)).target
+            # An integer, so that the count does not widen half floats.
+            value = Call(Name("as_int"), (_ONE, Number(32)))
+            self.one = self.tape.assign(self.tape.names.fresh("One"), value).target
         extreme = Access(statement.target, statement.output.indices)
         ties = self.gathered(
             statement, f"{name}_ties", "?", read, extreme, Access(self.one, ())
