@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from autotune.runtime.gpu_function import GPUFunction
     from autotune.runtime.gpu_program import GpuSource
     from autotune.runtime.llvm import CompiledFunction
+    from autotune.tile import Function as TileFunction
+    from autotune.tile.program import TensorType
 
 log = logging.getLogger(__name__)
 
@@ -282,6 +284,22 @@ def build_task(
     function = task.final(config.index)
     function = function if name is None else replace(function, name=name)
     return BuiltFunction(function, task.target, task.workload, config, record)
+
+
+def build_tile(
+    function: TileFunction, types: Sequence[TensorType], target: Target, records: Any
+) -> BuiltFunction:
+    """Compile a Tile function for inputs of some types as `build_task` does.
+
+    Records are those of the same code and sizes, whatever the file was called.
+    """
+    from autotune.templates.tiled import arguments_of, tile_template
+
+    known = _loaded(records) or []
+    args = arguments_of(function, types)
+    names = (r.workload["template"] for r in known if r.workload["args"] == args)
+    template = tile_template(function, next(names, "tile"), target.kind)
+    return build_task(Task(template, args, target), known)
 
 
 def _tensors(caller: str, tensors: Any) -> list[Tensor]:

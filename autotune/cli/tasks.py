@@ -108,7 +108,7 @@ def task_with(
         If an argument is not what it should be.
     """
     from autotune.task import Task
-    from autotune.templates import BUILTIN
+    from autotune.templates import BUILTIN, names_tile
 
     names = [parameter.name for parameter in template.parameters]
     for name in values:
@@ -116,7 +116,7 @@ def task_with(
             raise UsageError(
                 f"template {template.name!r} has no argument {name!r}: did you mean {meant!r}?"
             )
-    own = (reference, template.target) in BUILTIN
+    own = (reference, template.target) in BUILTIN or names_tile(reference)
     return Task(
         template,
         template.parse_args(values),

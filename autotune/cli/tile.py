@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.cli.output import say
@@ -11,7 +10,7 @@ from autotune.cli.tasks import parse_settings
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.tile import Function, Program
+    from autotune.tile import Program
     from autotune.tile.scope import Symbol
     from autotune.tile.to_te import Tensors
 
@@ -24,9 +23,10 @@ def check_command(file: str) -> None:
     UsageError
         If the file cannot be read, or (a TileError) is no Tile function that can be right.
     """
+    from autotune.templates.tiled import read_function
     from autotune.tile import check
 
-    function = _read(file)
+    function = read_function(file)
     symbols = check(function)
     inputs = ", ".join(_header(i.name.text, i.dimensions) for i in function.inputs)
     outputs = ", ".join(_ranked(symbols[name.text]) for name in function.outputs)
@@ -64,35 +64,17 @@ def show_command(
         say(build(schedule, parameters, wanted, name="tile").source.rstrip())
 
 
-def _read(file: str) -> Function:
-    from autotune.tile import parse
-
-    try:
-        code = Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {file}: it is no UTF-8 at byte {error.start}") from None
-    return parse(code, file)
-
-
 def _bound(file: str, settings: Sequence[str], shapes: Sequence[str]) -> Program:
+    from autotune.templates.tiled import read_function, size_of
     from autotune.tile import bind, shapes_of
 
-    function = _read(file)
-    sizes = {name: _size(name, value) for name, value in parse_settings(settings).items()}
+    function = read_function(file)
+    sizes = {name: size_of(name, value) for name, value in parse_settings(settings).items()}
     given = {
-        name: tuple(_size(name, size) for size in value.split(","))
+        name: tuple(size_of(name, size) for size in value.split(","))
         for name, value in parse_settings(shapes).items()
     }
     return bind(function, shapes_of(function, sizes, given))
-
-
-def _size(name: str, text: str) -> int:
-    number = text.strip()
-    if not (number.isascii() and number.isdigit()) or len(number) > 18 or int(number) < 1:
-        raise UsageError(f"{name}={text}: a size is a whole number from 1, as in {name}=512")
-    return int(number)
 
 
 def _header(name: str, dimensions: Sequence[object] | None) -> str:

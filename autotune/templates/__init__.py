@@ -93,7 +93,7 @@ def list_templates() -> list[TemplateEntry]:
 def find_template(
     reference: str, target: str | Target, import_timeout_s: float | None = None
 ) -> Template:
-    """Return a template by its name, or by ``path/to/file.py:function``.
+    """Return a template by its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
 
     Parameters
     ----------
@@ -109,6 +109,10 @@ def find_template(
         If there is none, or it is for another kind of target.
     """
     kind = Target.of(target).kind
+    if names_tile(reference):
+        from autotune.templates.tiled import template_of_file
+
+        return template_of_file(reference, kind)
     if names_file(reference):
         found = template_in_file(reference, import_timeout_s)
         if found.target != kind:
@@ -127,6 +131,11 @@ def find_template(
     raise UsageError(
         f"there is no template {reference!r}: give one of {names}, or path/to/file.py:function"
     )
+
+
+def names_tile(reference: str) -> bool:
+    """Whether a reference is the path of a Tile function."""
+    return reference.endswith(".tile")
 
 
 def names_file(reference: str) -> bool:

@@ -19,7 +19,9 @@ from autotune.tile.syntax import Function
 from autotune.tile.to_te import to_te
 
 
-def compile(code: str | Function, target: str | Target = "llvm") -> CompiledTile:
+def compile(
+    code: str | Function, target: str | Target = "llvm", records: Any = None
+) -> CompiledTile:
     """Return a Tile function that is called with arrays.
 
     Parameters
@@ -28,6 +30,9 @@ def compile(code: str | Function, target: str | Target = "llvm") -> CompiledTile
         A Tile function, as text or parsed.
     target
         What to compile for, such as ``"llvm"`` or ``"cuda"``.
+    records
+        What `autotune run FILE.tile` measured, as `autotune.build` takes it: the best of the same
+        code, sizes and types is compiled. Where there is none, that is warned of.
 
     Raises
     ------
@@ -42,7 +47,7 @@ def compile(code: str | Function, target: str | Target = "llvm") -> CompiledTile
     """
     function = parse(code) if isinstance(code, str) else code
     check(function)
-    return CompiledTile(function, Target.of(target))
+    return CompiledTile(function, Target.of(target), records)
 
 
 class CompiledTile:
@@ -56,9 +61,10 @@ class CompiledTile:
         What it is compiled for.
     """
 
-    def __init__(self, function: Function, target: Target) -> None:
+    def __init__(self, function: Function, target: Target, records: Any = None) -> None:
         self.function = function
         self.target = target
+        self._records = records
         self._built: dict[tuple[TensorType, ...], tuple[Program, Any]] = {}
 
     def __call__(self, *arrays: Any) -> Any:
@@ -106,8 +112,14 @@ class CompiledTile:
                 {name: t.shape for name, t in own.items()},
                 {name: t.dtype for name, t in own.items()},
             )
-            self._built[key] = program, build(program, self.target)
+            self._built[key] = program, self._build(program, key)
         return self._built[key]
+
+    def _build(self, program: Program, types: tuple[TensorType, ...]) -> Any:
+        if self._records is None:
+            return build(program, self.target)
+        builder = importlib.import_module("autotune.builder")  # it stands above Tile
+        return builder.build_tile(self.function, types, self.target, self._records)
 
     def _empty(self, of: TensorType, arrays: tuple[Any, ...]) -> Any:
         if self.target.on_cpu:

@@ -28,7 +28,7 @@ def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
     """
     schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
     for tensor in tensors.stages:
-        if _is_fused(schedule, tensor, tensors.outputs):
+        if is_fused(schedule, tensor, tensors.outputs):
             schedule[tensor].compute_inline()
         elif target.kind == "llvm":
             _on_cpu(schedule, tensor, target)
@@ -37,7 +37,7 @@ def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
     return schedule
 
 
-def _is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
+def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
     """Whether a stage is computed where it is read: each element once, or cheaply."""
     op = _compute(tensor)
     if op.tag != ELEMENT_WISE or any(tensor is output for output in outputs):
@@ -61,7 +61,7 @@ def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
     lanes = max(target.vector_bytes // dtypes.itemsize(tensor.dtype), 2)
     extents = [_extent(axis) for axis in axes]
     inner: list[Any] = []
-    if extents[-1] >= lanes and _is_contiguous(tensor):
+    if extents[-1] >= lanes and is_contiguous(tensor):
         outer, vector = stage.split(axes.pop(), factor=lanes)
         axes.append(outer)
         inner.append(vector)
@@ -69,13 +69,18 @@ def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
         stage.reorder(*axes, *reduced, *inner)
     if inner:
         stage.vectorize(inner[0])
-    work = math.prod(extents) * math.prod(_extent(axis) for axis in reduced)
-    if work >= _PARALLEL:
+    if is_worth_threads(tensor):
         front = axes[: max(len(axes) - 1, 1)]
         stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
 
 
-def _is_contiguous(tensor: te.Tensor) -> bool:
+def is_worth_threads(tensor: te.Tensor) -> bool:
+    """Whether a stage is so much work that threads should share it."""
+    axes = (*tensor.op.axis, *tensor.op.reduce_axis)
+    return math.prod(_extent(axis) for axis in axes) >= _PARALLEL
+
+
+def is_contiguous(tensor: te.Tensor) -> bool:
     """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
     last: Var = tensor.op.axis[-1].var
     for value in _compute(tensor).body:

@@ -50,8 +50,21 @@ class Tensors:
     stages: tuple[te.Tensor, ...]
 
 
-def to_te(program: Program) -> Tensors:
+Refine = Callable[[te.Tensor], Sequence[te.Tensor]]
+
+
+def _as_it_is(tensor: te.Tensor) -> Sequence[te.Tensor]:
+    return (tensor,)
+
+
+def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
     """Return the tensor expressions that a program stands for.
+
+    Parameters
+    ----------
+    program
+    refine
+        Returns what takes the place of a reduction: computes, the last of which has its elements.
 
     Raises
     ------
@@ -68,7 +81,7 @@ def to_te(program: Program) -> Tensors:
             made = [_element_wise(step, tensors)]
         else:
             try:
-                made = _contraction(step, tensors)
+                made = _contraction(step, tensors, refine)
             except EntangledError as error:
                 raise mistake(program.function, step.statement.span, str(error)) from None
         stages += made
@@ -95,7 +108,9 @@ def _element_wise(step: Elementwise, tensors: Mapping[str, te.Tensor]) -> te.Ten
 # -- contractions ------------------------------------------------------------------------------
 
 
-def _contraction(step: Contract, tensors: Mapping[str, te.Tensor]) -> list[te.Tensor]:
+def _contraction(
+    step: Contract, tensors: Mapping[str, te.Tensor], refine: Refine
+) -> list[te.Tensor]:
     """Return the computes of a contraction; the last one is its tensor."""
     found = loops(step)
     if found.empty:
@@ -103,7 +118,7 @@ def _contraction(step: Contract, tensors: Mapping[str, te.Tensor]) -> list[te.Te
         return [_compute(step.type.shape, lambda *_: zero, step.name, ELEMENT_WISE)]
     if not found.reduced:
         return [_assigned(step, found, tensors)]
-    stages = [_reduced(step, found, tensors)]
+    stages = list(refine(_reduced(step, found, tensors)))
     written = found.written
     if step.aggregation in "+=":
         written = ()  # a sum over nothing is 0

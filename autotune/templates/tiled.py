@@ -1,0 +1,164 @@
+"""Makes a Tile function a template: its dimensions are the arguments, its space follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.template import Knobs, Template
+from autotune.tile import Function, Program, bind, check, evaluate, parse, shapes_of, to_code
+from autotune.tile.program import Contract, TensorType
+from autotune.tile.space import tuned_schedule
+
+
+def tile_template(function: Function, name: str, kind: str) -> Template:
+    """Return the template of a Tile function for a kind of target.
+
+    Its arguments are the dimensions in the header, the shapes (as in ``"4,5,6"``) of inputs that
+    have none there, the inputs' ``dtype`` (several with commas between) and ``code``, a digest of
+    the function, so that another function's records are another workload's.
+    """
+    check(function)
+    digest = code_digest(function)
+
+    def bound(args: Mapping[str, Any]) -> Program:
+        if args["code"] != digest:
+            raise UsageError(f"{function.name} is the code {digest}, not {args['code']}")
+        return bound_program(function, args)
+
+    def instance(cfg: Knobs, **args: Any) -> Any:
+        schedule, tensors = tuned_schedule(cfg, bound(args))
+        return schedule, [*tensors.inputs, *tensors.outputs]
+
+    instance.__doc__ = f"The Tile function of {function.name}."
+    instance.__signature__ = _signature(function, digest)  # type: ignore[attr-defined]
+
+    def reference(*arrays: Any, **args: Any) -> Any:
+        results = evaluate(bound(args), *arrays)
+        return results[0] if len(results) == 1 else results
+
+    def flops(**args: Any) -> float:
+        return _flops(bound(args))
+
+    return Template(name, kind, instance, reference, flops)
+
+
+def template_of_file(path: str, kind: str) -> Template:
+    """Return the template of a file with a Tile function; its name is the file's.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or (a TileError) holds no Tile function.
+    """
+    name = re.sub(r"\W", "_", Path(path).stem)
+    return tile_template(read_function(path), name if name[:1].isalpha() else f"_{name}", kind)
+
+
+def read_function(path: str) -> Function:
+    """Return the Tile function in a file.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or (a TileError) holds no Tile function.
+    """
+    try:
+        code = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: it is no UTF-8 at byte {error.start}") from None
+    return parse(code, path)
+
+
+def code_digest(function: Function) -> str:
+    """Return a digest of what a function says, whatever its layout and comments."""
+    return hashlib.sha256(to_code(function).encode()).hexdigest()[:12]
+
+
+def bound_program(function: Function, args: Mapping[str, Any]) -> Program:
+    """Return a function bound to a template's arguments.
+
+    Raises
+    ------
+    UsageError
+        If sizes or types are not such, or (a TileError) do not fit the function.
+    """
+    sizes, shapes = {}, {}
+    for name, value in args.items():
+        if isinstance(value, int):
+            sizes[name] = size_of(name, str(value))
+        elif name not in ("code", "dtype"):
+            shapes[name] = tuple(size_of(name, text) for text in value.split(","))
+    names = [i.name.text for i in function.inputs]
+    types = [text.strip() for text in str(args["dtype"]).split(",")]
+    types = types * len(names) if len(types) == 1 else types
+    if len(types) != len(names):
+        raise UsageError(
+            f"dtype={args['dtype']}: give one type, or one for each of {', '.join(names)}"
+        )
+    own = dict(zip(names, types, strict=True))
+    return bind(function, shapes_of(function, sizes, shapes), own)
+
+
+def arguments_of(function: Function, types: Sequence[TensorType]) -> dict[str, Any]:
+    """Return the template's arguments for inputs of some shapes and types."""
+    args: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
+    for i, own in zip(function.inputs, types, strict=True):
+        if i.dimensions is None:
+            shapes[i.name.text] = ",".join(map(str, own.shape))
+        else:
+            args |= {d.text: n for d, n in zip(i.dimensions, own.shape, strict=True)}
+    dtypes = [own.dtype for own in types]
+    dtype = dtypes[0] if len(set(dtypes)) == 1 else ",".join(dtypes)
+    return {**args, **shapes, "dtype": dtype, "code": code_digest(function)}
+
+
+def size_of(name: str, text: str) -> int:
+    """Return a size given as text.
+
+    Raises
+    ------
+    UsageError
+        If it is no whole number from 1.
+    """
+    number = text.strip()
+    if not (number.isascii() and number.isdigit()) or len(number) > 18 or int(number) < 1:
+        raise UsageError(f"{name}={text}: a size is a whole number from 1, as in {name}=512")
+    return int(number)
+
+
+def _signature(function: Function, digest: str) -> inspect.Signature:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    sizes = dict.fromkeys(d.text for i in function.inputs for d in i.dimensions or ())
+    shapes = [i.name.text for i in function.inputs if i.dimensions is None]
+    return inspect.Signature(
+        [
+            inspect.Parameter("cfg", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *(inspect.Parameter(name, keyword, annotation=int) for name in sizes),
+            *(inspect.Parameter(name, keyword, annotation=str) for name in shapes),
+            inspect.Parameter("dtype", keyword, default="float32", annotation=str),
+            inspect.Parameter("code", keyword, default=digest, annotation=str),
+        ]
+    )
+
+
+def _flops(program: Program) -> float:
+    """Return operations: of contractions by their index sets' box, of the rest by elements."""
+    total = 0.0
+    for step in program.steps:
+        size = float(math.prod(step.type.shape))
+        if isinstance(step, Contract):
+            box = step.domain.box()
+            size = math.prod(float(high - low + 1) for low, high in (box or {}).values())
+            size *= 2 if step.combination else 1
+        total += size
+    return total
