@@ -311,7 +311,7 @@ class LocalMeasurer:
         if killed_from_outside(told.outcome):
             # Not the candidate's fault, unless it happens again: it may exhaust the memory.
             index = job.candidate.config.index
-            _log.warning("%s; candidate %d is run again", told.outcome, index)
+            _log.warning("the runner %s; candidate %d is run again", told.outcome, index)
             told = self._workshop.run(job, self._beside(beside))
         if not isinstance(told.outcome, Message):
             return _ended(told, self.timeout_s)
