@@ -1,0 +1,108 @@
+"""Tile functions on the CPU against the templates that are written by hand, and against NumPy.
+
+Everything is tuned by `autotune run` into temporary logs, built from them, checked, and timed in
+turn; every ratio comes from one run.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Row, paired, parser, report, row
+from cpu import tune, uniform
+
+from autotune import tile
+from autotune.templates.softmax import reference as softmax_in_numpy
+
+MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }"
+CONV2D = """function (D[B, C, H, W], F[O, C, KH, KW]) -> (R) {
+    R[b, o, y, x: B, O, H - KH + 1, W - KW + 1] = +(D[b, c, y + i, x + j] * F[o, c, i, j]);
+}"""
+SOFTMAX = """function (X[M, N]) -> (Y) {
+    Most[i, 0: M, 1] = >(X[i, j]);
+    E = exp(X - Most);
+    Sum[i, 0: M, 1] = +(E[i, j]);
+    Y = E / Sum;
+}"""
+
+
+def tuned(folder: Path, name: str, code: str, args: dict[str, Any], trials: int) -> Any:
+    """Tune a Tile function and return what is built from its log."""
+    path = folder / f"{name}.tile"
+    path.write_text(code)
+    built, _ = tune(folder, str(path), args, trials)
+    return built
+
+
+def compile_row(name: str, code: str, *arrays: np.ndarray) -> Row:
+    """Time a first call of a function, from its text to its answer, without tuning."""
+    begin = time.perf_counter()
+    tile.compile(code)(*arrays)
+    return row(f"{name}.compile", time.perf_counter() - begin, "s")
+
+
+def matmul_rows(folder: Path, trials: int) -> list[Row]:
+    """Compare a matrix product with the template's."""
+    n = 512  # the answer is checked by enumerating n ** 3 index sets
+    ours = tuned(folder, "product", MATMUL, {"M": n, "N": n, "K": n}, trials)
+    theirs, _ = tune(folder, "matmul", {"m": n, "n": n, "k": n}, trials)
+    a, b = uniform(n, n), uniform(n, n)
+    c, d = np.empty((n, n), "f4"), np.empty((n, n), "f4")
+    ours_s, theirs_s = paired(lambda: ours(a, b, c), lambda: theirs(a, b, d))
+    np.testing.assert_allclose(c, d, rtol=1e-3)
+    ratio = row(f"matmul.{n}.over_template", theirs_s / ours_s, "ratio", 0.95)
+    return [ratio, compile_row("matmul", MATMUL, a, b)]
+
+
+def conv2d_rows(folder: Path, trials: int) -> list[Row]:
+    """Compare a convolution with the template's."""
+    c, h, o, k = 64, 58, 64, 3
+    ours = tuned(
+        folder, "conv", CONV2D, {"B": 1, "C": c, "H": h, "W": h, "O": o, "KH": k, "KW": k}, trials
+    )
+    args = {"n": 1, "c": c, "h": h, "w": h, "o": o, "kh": k, "kw": k}
+    theirs, _ = tune(folder, "conv2d_nchw", args, trials)
+    data, weight, size = uniform(1, c, h, h), uniform(o, c, k, k), h - k + 1
+    x, y = np.empty((1, o, size, size), "f4"), np.empty((1, o, size, size), "f4")
+    ours_s, theirs_s = paired(lambda: ours(data, weight, x), lambda: theirs(data, weight, y))
+    np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3)
+    ratio = row(f"conv2d.{c}x{h}x{h}.over_template", theirs_s / ours_s, "ratio")
+    return [ratio, compile_row("conv2d", CONV2D, data, weight)]
+
+
+def softmax_rows(folder: Path, trials: int) -> list[Row]:
+    """Compare a softmax of rows with NumPy's operations."""
+    m, n = 4096, 1024
+    ours = tuned(folder, "rows", SOFTMAX, {"M": m, "N": n}, trials)
+    x, y = uniform(m, n), np.empty((m, n), "f4")
+    ours_s, numpy_s = paired(lambda: ours(x, y), lambda: softmax_in_numpy(x))
+    np.testing.assert_allclose(y, softmax_in_numpy(x), rtol=1e-3)
+    ratio = row(f"softmax.{m}x{n}.over_numpy", numpy_s / ours_s, "ratio")
+    return [ratio, compile_row("softmax", SOFTMAX, x)]
+
+
+def main() -> None:
+    """Run the benchmarks and report."""
+    options = parser(__doc__ or "")
+    options.add_argument("--trials", type=int, default=128, help="measurements per kernel")
+    options.add_argument("--only", default="", help="regular expression on the names of the parts")
+    args = options.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        parts: dict[str, Callable[[], list[Row]]] = {
+            "matmul": lambda: matmul_rows(folder, args.trials),
+            "conv2d": lambda: conv2d_rows(folder, args.trials),
+            "softmax": lambda: softmax_rows(folder, args.trials),
+        }
+        rows = [r for name, part in parts.items() if re.search(args.only, name) for r in part()]
+    report("tile", rows, args.json, args.save)
+
+
+if __name__ == "__main__":
+    main()
