@@ -376,7 +376,8 @@ SCANS = [
         column_sums,
         "outer, inner = s[S].split(S.op.scan_axis, factor=2)\ns[S].unroll(inner)",
         "Steps are split, fused again and unrolled by the scan's own axis. What does not depend on "
-        "states may be computed at the outer loop, for several steps at once.",
+        "states may be computed at the outer loop, for several steps at once. In compiled code "
+        "unrolled steps go into the loop over columns, where columns do not mix.",
         "Steps are taken one after another and in order.",
         "s[S].parallel(S.op.scan_axis)",
     ),

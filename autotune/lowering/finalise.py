@@ -14,6 +14,7 @@ from autotune.lowering.facts import has_conditions
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
 from autotune.lowering.side_by_side import parallel_steps
+from autotune.lowering.steps_inside import steps_inside
 from autotune.lowering.storage import share_storage
 from autotune.lowering.thread_reduce import share_reductions
 from autotune.lowering.threads import unify_threads
@@ -90,7 +91,8 @@ def finalise(function: Function) -> Function:
 def finalising(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
     function = share_reductions(unify_threads(function))
-    yield (result := drop_marks(parallel_steps(listing(mark_unrolled(function)))))
+    result = parallel_steps(listing(mark_unrolled(function)))
+    yield (result := drop_marks(steps_inside(result)))
     yield (result := share_storage(result))
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):

@@ -17,7 +17,7 @@ import autotune
 from autotune import te
 from autotune.errors import LoweringError
 from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import Barrier, For, Function
+from autotune.ir.stmt import Barrier, For, Function, LoopKind
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse
@@ -241,3 +241,45 @@ def test_parallel_loops_go_around_the_steps_and_lanes_stay(sizes: Any) -> None:
     got = np.empty_like(x)
     built(x, got)
     np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+
+
+def steps_unrolled(s: te.Schedule, scan: Any, parts: Any) -> None:
+    """Split columns into loops of 8 and 4, and write three steps out."""
+    for part in parts:
+        outer, inner = s[part].split(part.op.axis[1], factor=8)
+        s[part].parallel(outer)
+        s[part].split(inner, factor=4)
+    s[scan].unroll(s[scan].split(scan.op.scan_axis, factor=3)[1])
+
+
+@pytest.mark.parametrize("sizes", [(None, None), (9, 30), (10, 32)])
+def test_unrolled_steps_go_into_loops_over_columns_of_their_own(sizes: Any) -> None:
+    sums = ColumnSums(*sizes)
+    steps_unrolled(sums.s, sums.scan, (sums.init, sums.update))
+    built = autotune.build(sums.s, sums.tensors, "llvm")
+    unrolled = [s for s in walk(built.function.body) if is_unrolled(s)]
+    assert unrolled
+    assert not any(isinstance(s, For) for loop in unrolled for s in walk(loop.body))
+    m, n = (9 if sizes[0] is None else sizes[0]), (30 if sizes[1] is None else sizes[1])
+    x = whole((m, n))
+    got = np.empty_like(x)
+    built(x, got)
+    np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+
+
+def test_unrolled_steps_stay_around_columns_that_mix() -> None:
+    s, tensors, *parts = reversed_columns(24)
+    steps_unrolled(s, tensors[1], parts)
+    built = autotune.build(s, tensors, "llvm")
+    unrolled = [s for s in walk(built.function.body) if is_unrolled(s)]
+    assert any(isinstance(s, For) for loop in unrolled for s in walk(loop.body))
+    x = whole((7, 24))
+    want, got = x.copy(), np.empty_like(x)
+    for t in range(1, 7):
+        want[t] = want[t - 1, ::-1] + x[t]
+    built(x, got)
+    np.testing.assert_array_equal(got, want)
+
+
+def is_unrolled(stmt: Any) -> bool:
+    return isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED
