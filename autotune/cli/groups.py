@@ -216,6 +216,28 @@ def tile_check(file: _TileFile) -> None:
     check_command(file)
 
 
+@tile_app.command("grad")
+def tile_grad(
+    file: _TileFile,
+    wrt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Input to differentiate by; repeat it.  [all]"),
+    ] = None,
+    ranks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rank",
+            metavar="NAME=N",
+            help="Dimensions of an input, if the header has none for it; repeat it.",
+        ),
+    ] = None,
+) -> None:
+    """Print the Tile function that computes the gradients of one."""
+    from autotune.cli.tile import grad_command
+
+    grad_command(file, wrt or [], ranks or [])
+
+
 @tile_app.command("show")
 def tile_show(
     file: _TileFile,

@@ -64,6 +64,27 @@ def show_command(
         say(build(schedule, parameters, wanted, name="tile").source.rstrip())
 
 
+def grad_command(file: str, wrt: Sequence[str], ranks: Sequence[str]) -> None:
+    """Print the gradients of a Tile function, in Tile; by all inputs if `wrt` is empty.
+
+    Raises
+    ------
+    UsageError
+        If an argument is not what it should be, or (a TileError) the function has no gradient.
+    """
+    from autotune.templates.tiled import read_function
+    from autotune.tile import gradient, to_code
+
+    known = {name: _rank(name, text) for name, text in parse_settings(ranks).items()}
+    say(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
+
+
+def _rank(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 2:
+        raise UsageError(f"--rank {name}={text}: a rank is a whole number, as in {name}=2")
+    return int(text)
+
+
 def _bound(file: str, settings: Sequence[str], shapes: Sequence[str]) -> Program:
     from autotune.templates.tiled import read_function, size_of
     from autotune.tile import bind, shapes_of

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune import tile
 from autotune.cli.main import main
 
 CODE = """function (A[M, L], B[L, N], X) -> (C, D) {
@@ -91,3 +92,14 @@ def test_files_that_cannot_be_read_are_told(
     Path(file).write_bytes(b"\xff\xfe")
     assert main(["tile", "check", file]) == 2
     assert "cannot read net.tile: it is no UTF-8 at byte 0" in capsys.readouterr().err
+
+
+def test_grad_prints_a_tile_function_that_computes_the_gradients(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", "grad", file, "--wrt", "A", "--rank", "X=2"]) == 0
+    printed = tile.parse(capsys.readouterr().out)
+    tile.check(printed)
+    assert [name.text for name in printed.outputs] == ["GradA"]
+    assert main(["tile", "grad", file, "--rank", "X=two"]) == 2
+    assert "a rank is a whole number, as in X=2" in capsys.readouterr().err
