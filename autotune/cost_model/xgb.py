@@ -19,6 +19,20 @@ from autotune.cost_model.base import (
     IndexVector,
     check_training_data,
 )
+from autotune.errors import AutotuneError
+
+
+def _loaded() -> Any:
+    """Return the library; AutotuneError if it is missing, or broken as one without OpenMP is."""
+    try:
+        import xgboost
+    except Exception as error:  # its own, if what it is made of cannot be loaded
+        why = " ".join(str(error).split())
+        raise AutotuneError(
+            f"the model tuner cannot rank: XGBoost cannot be loaded ({why[:200]}); reinstall it, "
+            "or take another tuner (--tuner local)"
+        ) from error
+    return xgboost
 
 
 def load_alone() -> None:
@@ -31,7 +45,7 @@ def load_alone() -> None:
         return
     sys.modules["sklearn"] = None  # type: ignore[assignment]
     try:
-        import xgboost  # noqa: F401
+        _loaded()
     finally:
         del sys.modules["sklearn"]
 
@@ -85,8 +99,8 @@ class XGBCostModel(CostModel):
         self._grown: _Trees | None = None
 
     def prepare(self) -> None:
-        """Load XGBoost."""
-        import xgboost  # noqa: F401
+        """Load XGBoost; AutotuneError if it cannot be."""
+        _loaded()
 
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
         """Grow trees on the measured rows; see :meth:`CostModel.fit`."""
@@ -118,8 +132,7 @@ class _Trees:
     def grow(
         cls, settings: XGBSettings, seed: int, features: FloatMatrix, throughput: FloatVector
     ) -> _Trees:
-        import xgboost
-
+        xgboost = _loaded()
         count, width = features.shape
         params = {
             "objective": "rank:pairwise",

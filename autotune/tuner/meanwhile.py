@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 class Meanwhile:
     """Some work that is done in a thread, between `begin` and `wait`; a context manager.
 
-    At its end it is waited for in any case.
+    At its end it is waited for in any case, unless that is an interrupt: nobody goes on then.
 
     Parameters
     ----------
@@ -29,9 +29,14 @@ class Meanwhile:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._waited_for.set()
-        self._pool.shutdown()
+        self._pool.shutdown(wait=kind is None or issubclass(kind, Exception))
         if kind is None:
             self.wait()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has begun and is not done."""
+        return self._done is not None and not self._done.done()
 
     def begin(self) -> None:
         """Begin, unless it was waited for before: then it is not done at all."""

@@ -256,7 +256,7 @@ class Session:
         indices, known = self._proposals(), len(self.trials)
         exhausted = not indices
         if exhausted:  # others may have given up what they were measuring
-            indices, self._deferred = self._deferred, []
+            indices, self._deferred = list(dict.fromkeys(self._deferred)), []
         self._measure(indices)
         if len(self.trials) > known:
             self._refused_since = 0
@@ -305,7 +305,7 @@ class Session:
             contextlib.closing(self._results(indices, thinking)) as results,
         ):
             for done, (candidate, result) in enumerate(results, 1):
-                self._recall()
+                self._recall(thinking)
                 index = candidate.config.index
                 record = self.trials.add(index, result)
                 if record is not None:
@@ -313,7 +313,8 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
-                if self._ahead is not None and rest - done == min(LATE, rest // 2):
+                late = rest - done == min(LATE, rest // 2) and not self._foreseen
+                if self._ahead is not None and late:
                     self._foresee(self._ahead, rest - done, thinking)
 
     def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
@@ -335,7 +336,8 @@ class Session:
             if self._ahead is None:
                 thinking.wait()  # they are built, and what is timed must not have neighbours
             self._know_machine()
-            return self._still_wanted(candidate)
+            self._recall(thinking)
+            return self._limit() is None and candidate.config.index not in self.trials.by_index
 
         try:
             yield from self.measurer.measure(self._claimed(indices, thinking), still_wanted)
@@ -376,12 +378,13 @@ class Session:
             self.trials.draft(index)
         return not rule
 
-    def _still_wanted(self, candidate: MeasureInput) -> bool:
-        self._recall()
-        return self._limit() is None and candidate.config.index not in self.trials.by_index
+    def _recall(self, thinking: Meanwhile | None = None) -> None:
+        """Take in what others have logged; tell the measurer what was measured just as now.
 
-    def _recall(self) -> None:
-        """Take in what others have logged; tell the measurer what was measured just as now."""
+        That is left for later while there is thinking: what is new may have to be traced.
+        """
+        if thinking is not None and thinking.goes_on:
+            return
         for index, record in self.trials.news():
             self._untold.append(_observation(index, record))
             if record.ok and self.trials.comparable(record):

@@ -1,6 +1,7 @@
 """The tuning loop: what it records, what it resumes from, and what an interruption leaves."""
 
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -214,6 +215,63 @@ def test_beside_a_device_of_its_own_the_next_batch_is_asked_for_ahead(task, stor
     store.path.unlink()
     _, measurer = run(task, store, 12, Foreseeing(overlap=False), batch=5)
     assert measurer.foreseen == []
+
+
+def test_a_batch_measured_in_parts_asks_ahead_once_and_loses_no_proposal(task, store):
+    tuner = GridTuner(task.space, 0)
+    _, measurer = run(task, store, 41, Foreseeing(), tuner, batch=20)
+    assert len(measurer.foreseen) == 2  # with 4 left, which are a part of their own
+    proposed = list(dict.fromkeys(measurer.asked))
+    assert proposed == [int(i) for i in task.space.feasible_indices()[:41]]
+
+
+class Brooding(GridTuner):
+    """Thinks until it was measured for a while."""
+
+    def __init__(self, space, seed):
+        super().__init__(space, seed)
+        self.done = threading.Event()
+        self.thinks = False
+
+    def think(self):
+        self.thinks = True
+        self.done.wait(10)
+        self.thinks = False
+
+
+def test_what_others_have_logged_is_not_traced_beside_thinking(task, store, monkeypatch):
+    tuner, looked = Brooding(task.space, 0), []
+
+    class Awake(Foreseeing):
+        def measure(self, inputs, still_wanted=None):
+            for measured in super().measure(list(inputs), still_wanted):
+                if len(self.asked) == 3:
+                    assert tuner.thinks
+                    tuner.done.set()
+                yield measured
+
+    news = Trials.news
+    monkeypatch.setattr(Trials, "news", lambda self: looked.append(tuner.thinks) or news(self))
+    run(task, store, 8, Awake(), tuner, batch=6)
+    assert looked
+    assert not any(looked)
+
+
+def test_what_fails_beside_the_builds_ends_the_run_and_what_was_claimed_is_free(task, store):
+    class Failing(GridTuner):
+        def think(self):
+            raise RuntimeError("no memory")
+
+    class Building(FakeMeasurer):
+        def measure(self, inputs, still_wanted=None):
+            return super().measure(list(inputs), still_wanted)
+
+    measurer = Building()
+    with pytest.raises(RuntimeError, match="no memory"):
+        run(task, store, 40, measurer, Failing(task.space, 0))
+    assert measurer.asked == []
+    other = Trials(task, store, TimingPolicy(), 0)
+    assert all(other.claim(index) for index in range(8))
 
 
 def test_a_record_is_found_by_its_values_even_if_its_index_has_moved(task, store):

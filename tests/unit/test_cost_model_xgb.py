@@ -8,6 +8,7 @@ import pytest
 
 from autotune.cost_model.metrics import rank_correlation, recall_at_k
 from autotune.cost_model.xgb import XGBCostModel, XGBSettings
+from autotune.errors import AutotuneError
 
 
 def problem(n: int, width: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -113,3 +114,14 @@ def test_xgboost_is_loaded_without_scikit_learn_and_works():
         "assert 'sklearn' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_library_that_cannot_be_loaded_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    model = XGBCostModel()
+    with pytest.raises(
+        AutotuneError, match=r"^.*XGBoost cannot be loaded \(.*\).*--tuner local\)$"
+    ):
+        model.prepare()
+    with pytest.raises(AutotuneError, match="XGBoost cannot be loaded"):
+        model.fit(*problem(8))

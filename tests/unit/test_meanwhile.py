@@ -1,0 +1,41 @@
+"""Work in a thread beside other things: when it is waited for, and what it raises."""
+
+import threading
+
+import pytest
+
+from autotune.tuner.meanwhile import Meanwhile
+
+
+@pytest.mark.parametrize(("error", "waits"), [(ValueError, True), (KeyboardInterrupt, False)])
+def test_it_is_waited_for_after_an_error_but_not_after_an_interrupt(error, waits):
+    goes_on, done = threading.Event(), threading.Event()
+
+    def work(_):
+        goes_on.wait(10)
+        done.set()
+
+    def fail():
+        with Meanwhile(work) as thinking:
+            thinking.begin()
+            if waits:
+                threading.Timer(0.05, goes_on.set).start()
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert done.is_set() == waits
+    goes_on.set()
+    assert done.wait(10)
+
+
+def test_what_it_raises_comes_out_at_the_end_and_it_does_not_begin_once_waited_for():
+    def work(_):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"), Meanwhile(work) as thinking:
+        thinking.begin()
+    with Meanwhile(work) as thinking:
+        thinking.wait()
+        thinking.begin()
+        assert not thinking.goes_on
