@@ -87,7 +87,8 @@ class _Kernels(StmtRewriter):
 def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) -> Stmt:
     written = {s.buffer for s in walk(body) if isinstance(s, Store)}
     carried = {b for b in written if b.name in states and b.scope == "global"}
-    if carried:
+    if carried:  # steps hand on values through states and, from stage to stage, temporaries
+        carried |= {b for b in written & _loaded(body) if b.scope == "global"}
         _check_blocks(loops, body, carried, states)
     if not carried and not any(buffer.scope == "shared" for buffer in written):
         return body
@@ -101,8 +102,8 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
                     "constant length"
                 )
             threads.append((loop.var, int(loop.extent.value)))
-    own = {buffer.name: states[buffer.name] for buffer in carried}
-    sync = _Sync(Conflicts(threads, own), {loop.var for loop in loops if is_thread_loop(loop)})
+    own = {buffer.name: states[buffer.name] for buffer in carried if buffer.name in states}
+    sync = _Sync(Conflicts(threads, own), {var for var, _ in threads}, carried)
     for loop in loops:
         if not is_thread_loop(loop) and isinstance(loop.extent, Const):
             sync.conflicts.ranges[loop.var] = int(loop.extent.value)
@@ -113,7 +114,19 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
 def _check_blocks(
     loops: Sequence[For], body: Stmt, carried: Set[Buffer], states: Mapping[str, bool]
 ) -> None:
-    """Refuse scans of which a block needs what another one computes."""
+    """Refuse scans of which a block needs what another one computes.
+
+    Parameters
+    ----------
+    loops : sequence of For
+        Over blocks and threads.
+    body : Stmt
+        What one thread does.
+    carried : set of Buffer
+        Arrays in global storage that the scan writes and reads.
+    states : mapping of str to bool
+        As `Apart` takes them.
+    """
     blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
     threads = [loop for loop in loops if is_thread_loop(loop)]
     for loop in threads:
@@ -121,11 +134,20 @@ def _check_blocks(
     found = [access for access in accesses(body) if access.buffer in carried]
     shared = Apart(blocks, states).shared(found)
     if shared is not None:
+        name, index = shared.buffer.name, excerpt(shared.index)
+        if name in states:
+            what, parts = f"columns of {name!r}, the state of a scan,", "init and update"
+        else:
+            what, parts = f"elements of {name!r}, which a scan computes in each step,", "all stages"
         raise LoweringError(
-            f"blocks share columns of {shared.buffer.name!r}, the state of a scan, at "
-            f"`{excerpt(shared.index)}`, and cannot wait for one another between steps; bind the "
-            "same columns of init and update to one block, or let one block compute all"
+            f"blocks share {what} at `{index}`, and cannot wait for one another between steps; "
+            f"bind the same columns of {parts} to one block, or let one block compute all"
         )
+
+
+def _loaded(body: Stmt) -> Set[Buffer]:
+    """Return what a statement reads."""
+    return {access.buffer for access in accesses(body) if not access.writes}
 
 
 @dataclass(frozen=True)
@@ -174,11 +196,14 @@ class _Sync:
         Decides about pairs of accesses.
     threads : set of Var
         Variables of the loops over threads.
+    carried : set of Buffer
+        Arrays in global storage that threads share as they do shared storage.
     """
 
-    def __init__(self, conflicts: Conflicts, threads: set[Var]) -> None:
+    def __init__(self, conflicts: Conflicts, threads: set[Var], carried: Set[Buffer]) -> None:
         self.conflicts = conflicts
         self.threads = threads
+        self.carried = carried
         self.simplifier = Simplifier()
         self.earlier: dict[Var, Var] = {}
 
@@ -199,7 +224,7 @@ class _Sync:
             case CopyAhead(body) | Arrive(body):
                 return stmt, self._copied(body)
             case _:
-                return stmt, _single(stmt, self.conflicts.states)
+                return stmt, _single(stmt, self.carried)
 
     def _copied(self, body: Stmt) -> Summary:
         """Return the summary of copies, which write where they start and where they arrive."""
@@ -385,7 +410,7 @@ class _Sync:
             case Barrier():
                 return _WAIT
             case _:
-                return _single(stmt, self.conflicts.states)
+                return _single(stmt, self.carried)
 
 
 class _Pruned(StmtRewriter):
@@ -424,21 +449,21 @@ def _either(condition: Expr, a: Summary, b: Summary) -> Summary:
     )
 
 
-def _single(stmt: Stmt, states: Mapping[str, bool]) -> Summary:
-    """Return what a single statement does to shared storage, and to states."""
+def _single(stmt: Stmt, carried: Set[Buffer]) -> Summary:
+    """Return what a single statement does to shared storage, and to what scans carry."""
     found = [
         Access(node.buffer, node.index, False)
         for expr in stmt_exprs(stmt)
         for node in walk_expr(expr)
-        if isinstance(node, Load) and _is_shared(node.buffer, states)
+        if isinstance(node, Load) and _is_shared(node.buffer, carried)
     ]
-    if isinstance(stmt, Store) and _is_shared(stmt.buffer, states):
+    if isinstance(stmt, Store) and _is_shared(stmt.buffer, carried):
         found.append(Access(stmt.buffer, stmt.index, True))
     return Summary(tuple(found), tuple(found))
 
 
-def _is_shared(buffer: Buffer, states: Mapping[str, bool]) -> bool:
-    return buffer.scope == "shared" or buffer.name in states
+def _is_shared(buffer: Buffer, carried: Set[Buffer]) -> bool:
+    return buffer.scope == "shared" or buffer in carried
 
 
 def _written(stmt: Stmt) -> str:

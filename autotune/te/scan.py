@@ -214,7 +214,7 @@ def _check_shapes(fail: Any, init: Tensor, update: Tensor, state: Tensor) -> Non
     if update.ndim != state.ndim or not all(map(_same, update.extents, state.extents)):
         fail(
             f"update {update.name!r} has shape {_shape(update)} and its state {state.name!r} "
-            f"{_shape(state)}; give them one shape"
+            f"{_shape(state)}; give them one shape, of the same variables"
         )
     if init.ndim != state.ndim or not all(map(_same, init.extents[1:], state.extents[1:])):
         fail(

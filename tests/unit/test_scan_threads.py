@@ -101,6 +101,34 @@ def test_a_cell_of_two_stages_runs_in_threads() -> None:
     assert order(assert_runs(s, stages.tensors, [x], stages.reference(x))) == "BTs"
 
 
+def mirrored(factor: int) -> tuple[Any, list[Any]]:
+    """Return a scan of 16 columns whose update reads a stage of the cell from behind."""
+    X, state = te.placeholder((4, 16), name="X"), te.placeholder((4, 16), name="state")
+    first = te.compute((1, 16), lambda _, i: X[0, i], name="first")
+    half = te.compute((4, 16), lambda t, i: state[t - 1, i] + X[t, i], name="half")
+    later = te.compute((4, 16), lambda t, i: half[t, 15 - i] * 0.5, name="later")
+    scan = te.scan(first, later, state, name="scan")
+    s = te.create_schedule(scan.op)
+    for part in (first, half, later):
+        outer, inner = s[part].split(part.op.axis[1], factor=factor)
+        s[part].bind(outer, te.thread_axis("blockIdx.x"))
+        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+    return s, [X, scan]
+
+
+def test_threads_wait_for_a_stage_of_the_cell_that_others_compute() -> None:
+    x = whole((4, 16))
+    want = x.copy()
+    for t in range(1, 4):
+        want[t] = (want[t - 1] + x[t])[::-1] / 2
+    assert order(assert_runs(*mirrored(16), [x], want)) == "BTs||"
+
+
+def test_blocks_that_share_a_stage_of_the_cell_are_refused() -> None:
+    with pytest.raises(LoweringError, match="blocks share elements of 'half', which a scan"):
+        kernels(*mirrored(8))
+
+
 def test_two_states_of_which_one_reads_the_other_wait_in_each_step() -> None:
     states = TwoStates()
     thread = te.thread_axis("threadIdx.x")
