@@ -208,7 +208,8 @@ def mistakes() -> dict[str, Any]:
             lambda: te.scan([one, other], [good, update(lambda t, i: h[t - 1, i])], [h, g]),
         "give one init, one update and one state for each result, got 1, 1 and 2":
             lambda: te.scan(one, good, [h, g]),
-        "update 'U' has shape (n, n) and its state 'h' (m, n); give them one shape":
+        "update 'U' has shape (n, n) and its state 'h' (m, n); give them one shape, "
+        "of the same variables":
             lambda: te.scan(one, update(lambda t, i: h[t - 1, i], (n, n)), h),
         "init 'X' has shape (m, n, 2) and its state 'h' (m, n); they may differ in the first "
         "dimension alone": lambda: te.scan(te.placeholder((m, n, 2), name="X"), good, h),
