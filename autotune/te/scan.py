@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from autotune.errors import IRError
-from autotune.ir.expr import Const, Expr, Read, Var
+from autotune.ir.expr import Const, Var
 from autotune.ir.itervar import AxisKind, IterVar, Range
-from autotune.ir.ops import binary, const
-from autotune.ir.poly import add, to_poly
-from autotune.ir.visitor import reads
+from autotune.ir.ops import binary
+from autotune.te.cell import Cell, is_apart, same
 from autotune.te.compute import compute
-from autotune.te.reads import check_reads
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-
-
-@dataclass
-class Steps:
-    """When an operation of a cell is needed: at step + offset along one of its axes."""
-
-    position: int
-    offsets: set[int] = field(default_factory=set)
 
 
 class ScanOp(Operation):
@@ -68,11 +57,11 @@ class ScanOp(Operation):
         self.scan_axis = IterVar(
             Var(f"{name}.idx"), Range(first, binary("-", steps, first)), AxisKind.SCAN
         )
-        self.cell = _Cell(self).times
+        self.cell = Cell(self).times
         self.apart = frozenset(
             position
             for position in range(1, min(t.ndim for t in update))
-            if _is_apart(self, position)
+            if is_apart(self, position)
         )
         self.outputs = tuple(
             Tensor(self, i, t.extents, t.dtype, name if len(update) == 1 else f"{name}.v{i}")
@@ -191,7 +180,7 @@ def _check(
         _check_shapes(fail, init, update, state)
     first, steps = inits[0].extents[0], states[0].extents[0]
     for init, state in zip(inits[1:], states[1:], strict=True):
-        if not _same(init.extents[0], first) or not _same(state.extents[0], steps):
+        if not same(init.extents[0], first) or not same(state.extents[0], steps):
             fail(
                 f"all states have one number of steps, got {inits[0].shape[0]} of "
                 f"{states[0].shape[0]} for {states[0].name!r} and {init.shape[0]} of "
@@ -211,12 +200,12 @@ def _check(
 def _check_shapes(fail: Any, init: Tensor, update: Tensor, state: Tensor) -> None:
     if state.ndim < 1:
         fail(f"state {state.name!r} has no dimensions; the first one is that of the steps")
-    if update.ndim != state.ndim or not all(map(_same, update.extents, state.extents)):
+    if update.ndim != state.ndim or not all(map(same, update.extents, state.extents)):
         fail(
             f"update {update.name!r} has shape {_shape(update)} and its state {state.name!r} "
             f"{_shape(state)}; give them one shape, of the same variables"
         )
-    if init.ndim != state.ndim or not all(map(_same, init.extents[1:], state.extents[1:])):
+    if init.ndim != state.ndim or not all(map(same, init.extents[1:], state.extents[1:])):
         fail(
             f"init {init.name!r} has shape {_shape(init)} and its state {state.name!r} "
             f"{_shape(state)}; they may differ in the first dimension alone"
@@ -232,157 +221,3 @@ def _check_shapes(fail: Any, init: Tensor, update: Tensor, state: Tensor) -> Non
 def _shape(tensor: Tensor) -> str:
     extents = [str(extent) for extent in tensor.extents]
     return f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or _difference(a, b) == 0
-
-
-def _difference(a: Expr, b: Expr) -> int | None:
-    """Return a - b if it is one number whatever the variables are."""
-    found = add(to_poly(a), to_poly(b), -1)
-    return found.get((), 0) if set(found) <= {()} else None
-
-
-# -- what depends on states ------------------------------------------------------------------
-
-
-class _Cell:
-    """Finds the operations between states and updates, and checks which steps they read.
-
-    Attributes
-    ----------
-    times : dict of ComputeOp to Steps
-        Readers before what they read.
-    """
-
-    def __init__(self, op: ScanOp) -> None:
-        self.op = op
-        self.states = set(op.state_placeholder)
-        self.first = op.first
-        steps = op.update[0].extents[0]
-        self.length = int(steps.value) if isinstance(steps, Const) else None
-        for init in op.init:
-            if self._reach(init.op, set(), {}):
-                op.fail(f"init {init.name!r} depends on a state, which it is to start")
-        self.times: dict[ComputeOp, Steps] = {}
-        self.read: set[Tensor] = set()
-        self._follow()
-        for state in op.state_placeholder:
-            if state not in self.read:
-                op.fail(f"state {state.name!r} is never read; an update that reads none is a "
-                        "te.compute")
-        for own, steps_of in self.times.items():
-            self._check_reads(own, steps_of)
-
-    def _reach(self, op: Operation, through: set[Operation], known: dict[Operation, bool]) -> bool:
-        """Whether an operation depends on a state; note those that do in `known`, inputs first."""
-        if op not in known:
-            inputs = op.input_tensors
-            below = [self._reach(tensor.op, through, known) for tensor in inputs]
-            known[op] = any(below) or op in through or not self.states.isdisjoint(inputs)
-        return known[op]
-
-    def _follow(self) -> None:
-        """Go from the updates to the states, and note when each operation is needed."""
-        known: dict[Operation, bool] = {}
-        updates = {tensor.op for tensor in self.op.update}
-        for tensor in self.op.update:
-            self._reach(tensor.op, updates, known)
-        needed = {tensor.op: Steps(0, {0}) for tensor in self.op.update}
-        for own in reversed([op for op, depends in known.items() if depends]):
-            if not isinstance(own, ComputeOp):
-                self.op.fail(
-                    f"{own.name!r} depends on a state and is a scan itself; a cell holds none"
-                )
-            steps = self.times[own] = needed[own]
-            for read in _distinct_reads(own.body):
-                if read.tensor in self.states:
-                    self._state(own, steps, read)
-                elif known.get(read.tensor.op):
-                    self._inner(own, steps, read, needed)
-
-    def _offset(self, own: ComputeOp, steps: Steps, index: Expr) -> int | None:
-        """Return by how much an index is beyond the step; None if that is no fixed number."""
-        return _difference(index, own.axis[steps.position].var)
-
-    def _state(self, own: ComputeOp, steps: Steps, read: Read) -> None:
-        self.read.add(read.tensor)
-        index = read.children[0]
-        beyond = self._offset(own, steps, index)
-        step = own.axis[steps.position].name
-        where = f"index 0 of state {read.tensor.name!r} in {own.name!r}, `{index}`, "
-        if beyond is None:
-            self.op.fail(f"{where}is not the step minus a number, as {step} - 1 is")
-        for offset in steps.offsets:
-            total = offset + beyond
-            if total == 0:
-                self.op.fail(f"{where}is the step that is computed; read an earlier one, as in "
-                             f"{step} - 1")
-            if total > 0:
-                self.op.fail(f"{where}is a later step; read an earlier one, as in {step} - 1")
-            if -total > self.first:
-                self.op.fail(
-                    f"{where}is {-total} steps back, further than the {self.first} of its init; "
-                    "give init as many steps"
-                )
-
-    def _inner(
-        self, own: ComputeOp, steps: Steps, read: Read, needed: dict[Operation, Steps]
-    ) -> None:
-        inner = read.tensor.op
-        beyond = [self._offset(own, steps, index) for index in read.children]
-        if inner not in needed:
-            places = [position for position, b in enumerate(beyond) if b is not None]
-            needed[inner] = Steps(places[0] if places else 0)
-        known = needed[inner]
-        by = beyond[known.position] if beyond else None
-        step = own.axis[steps.position].name
-        if by is None or (by and read.tensor in self.op.update):
-            self.op.fail(
-                f"`{read}` in {own.name!r} depends on states and is not read at the step that is "
-                f"computed, `{step}`; read the state for earlier steps"
-            )
-        known.offsets.update(offset + by for offset in steps.offsets)
-        if max(known.offsets) > 0 or -min(known.offsets) > self.first:
-            self.op.fail(
-                f"`{read}` in {own.name!r} depends on states and is read at a later step, or one "
-                f"before the first; read it at steps from {step} - {self.first} to {step}"
-            )
-
-    def _check_reads(self, own: ComputeOp, steps: Steps) -> None:
-        """Refuse reads that leave their tensor at some step."""
-        time = own.axis[steps.position]
-        low = self.first + min(steps.offsets)
-        if self.length is None:
-            return
-        span = Range(const(low), const(self.length + max(steps.offsets) - low))
-        axes = tuple(
-            IterVar(axis.var, span, axis.kind) if axis is time else axis for axis in own.axis
-        )
-        check_reads(own.name, (*axes, *own.reduce_axis), own.body)
-
-
-def _is_apart(op: ScanOp, position: int) -> bool:
-    """Whether all of a cell is computed, and reads states, at one index of this dimension."""
-    lengths = [state.extents[position] for state in op.state_placeholder]
-    if not all(_same(length, lengths[0]) for length in lengths):
-        return False
-    along: dict[Operation, int] = {tensor.op: position for tensor in op.update}
-    for own in op.cell:
-        var = own.axis[along[own]].var
-        for read in _distinct_reads(own.body):
-            is_state = read.tensor in op.state_placeholder
-            if not is_state and read.tensor.op not in op.cell:
-                continue
-            places = [number for number, index in enumerate(read.children) if index is var]
-            if not places:
-                return False
-            wanted = position if is_state else along.setdefault(read.tensor.op, places[0])
-            if wanted not in places:
-                return False
-    return True
-
-
-def _distinct_reads(body: Iterable[Expr]) -> list[Read]:
-    return list(dict.fromkeys(read for expr in body for read in reads(expr)))
