@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+
+_SWITCH_S = 5e-4
+"""How long the interpreter stays with one thread. By default it is 5 ms, which whoever hands out
+work to other processes would wait for after each message."""
 
 
 class Meanwhile:
@@ -23,6 +28,7 @@ class Meanwhile:
         self._waited_for = threading.Event()
         self._pool = ThreadPoolExecutor(1, "meanwhile")
         self._done: Future[object] | None = None
+        self._interval_s = sys.getswitchinterval()
 
     def __enter__(self) -> Meanwhile:
         return self
@@ -30,6 +36,7 @@ class Meanwhile:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._waited_for.set()
         self._pool.shutdown(wait=kind is None or issubclass(kind, Exception))
+        sys.setswitchinterval(self._interval_s)
         if kind is None:
             self.wait()
 
@@ -41,6 +48,7 @@ class Meanwhile:
     def begin(self) -> None:
         """Begin, unless it was waited for before: then it is not done at all."""
         if not self._waited_for.is_set():
+            sys.setswitchinterval(min(_SWITCH_S, self._interval_s))
             self._done = self._pool.submit(self._work, self._waited_for.is_set)
 
     def wait(self) -> None:
