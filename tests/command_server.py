@@ -28,6 +28,7 @@ PRELOADED = (
     "autotune.cli.build",
     "autotune.cli.cache",
     "autotune.cli.config",
+    "autotune.cli.entry",
     "autotune.cli.features",
     "autotune.cli.records",
     "autotune.cli.replay",
