@@ -33,6 +33,8 @@ LIBRARIES = (
     Library("yaml", "pyyaml", "6.0", "job files in YAML cannot be read"),
     Library("platformdirs", "platformdirs", "4.0", "there is no cache folder"),
     Library("pandas", "pandas", "2.1", "data sets cannot be loaded"),
+    Library("lark", "lark", "1.1", "Tile code cannot be read"),
+    Library("islpy", "islpy", "2024.2", "Tile code cannot be checked"),
     Library("matplotlib", "matplotlib", "3.8", "--plot draws nothing", "report"),
     Library("pyarrow", "pyarrow", "15", "data sets cannot be Parquet files", "export"),
 )
