@@ -26,6 +26,7 @@ from autotune.tile.syntax import (
     Negate,
     Number,
     Statement,
+    with_operands,
 )
 from autotune.tile.tidy import tidied
 
@@ -190,16 +191,7 @@ class _Reverse:
                 self.tape.assign(text, child)
             return Name(text)
 
-        match expr:
-            case Negate(value):
-                return Negate(part(value))
-            case Binary(op, left, right):
-                return Binary(op, part(left), part(right))
-            case Conditional(condition, then, otherwise):
-                return Conditional(part(condition), part(then), part(otherwise))
-            case Call(function, arguments):
-                return Call(function, tuple(map(part, arguments)))
-        return expr
+        return with_operands(expr, part)
 
     # -- backwards -----------------------------------------------------------------------------
 

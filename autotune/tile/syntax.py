@@ -5,7 +5,7 @@ Trees are equal if they say the same, wherever that stands. `printer.to_code` is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -181,6 +181,20 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         case Call(_, arguments):
             return arguments
     return ()
+
+
+def with_operands(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """Return an expression whose direct operands, from left to right, a function has replaced."""
+    match expr:
+        case Negate(value):
+            return Negate(function(value))
+        case Binary(op, left, right):
+            return Binary(op, function(left), function(right))
+        case Conditional(condition, then, otherwise):
+            return Conditional(function(condition), function(then), function(otherwise))
+        case Call(name, arguments):
+            return Call(name, tuple(map(function, arguments)))
+    return expr
 
 
 def names_in(expr: Expr) -> Iterator[Name]:

@@ -11,17 +11,14 @@ from autotune.tile.printer import statement_code
 from autotune.tile.syntax import (
     Access,
     Assignment,
-    Binary,
-    Call,
-    Conditional,
     Contraction,
     Expr,
     Function,
     Name,
-    Negate,
     Statement,
     expressions,
     names_in,
+    with_operands,
 )
 
 #: Characters of a statement that needless names are written out in.
@@ -124,18 +121,6 @@ def _replaced(statement: Statement, values: Mapping[str, Expr]) -> Statement:
 
 
 def _substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    def inside(child: Expr) -> Expr:
-        return _substituted(child, values)
-
-    match expr:
-        case Name(text):
-            return values.get(text, expr)
-        case Negate(value):
-            return Negate(inside(value))
-        case Binary(op, left, right):
-            return Binary(op, inside(left), inside(right))
-        case Conditional(condition, then, otherwise):
-            return Conditional(inside(condition), inside(then), inside(otherwise))
-        case Call(function, arguments):
-            return Call(function, tuple(map(inside, arguments)))
-    return expr
+    if isinstance(expr, Name):
+        return values.get(expr.text, expr)
+    return with_operands(expr, lambda operand: _substituted(operand, values))
