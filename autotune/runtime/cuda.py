@@ -49,8 +49,8 @@ def cupy() -> Any:
     driver = driver_version()
     if driver is None:
         raise TargetError(
-            "there is no driver for CUDA on this machine (libcuda.so.1): kernels can be compiled "
-            "here, and run where nvidia-smi lists a GPU"
+            "there is no driver for CUDA on this machine (libcuda.so.1): kernels run where "
+            "nvidia-smi lists a GPU; here try -on=cpu in the target"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns of a second CuPy; what matters is checked here
