@@ -48,20 +48,31 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Let the runtime find two GPUs of sm_90 that take every launch and compute nothing."""
+def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
+    """Return a function that puts something in CuPy's place; no test knows another's GPUs."""
     from autotune.runtime import cuda
+
+    known = (cuda.arch_of, cuda.limits_of)
+
+    def pretend(made: Any) -> None:
+        monkeypatch.setattr(cuda, "cupy", lambda: made)
+        monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+        for cached in known:
+            cached.cache_clear()
+
+    yield pretend
+    for cached in known:
+        cached.cache_clear()
+
+
+@pytest.fixture
+def fake(pretend_cupy: Callable[[Any], None]) -> Any:
+    """Let the runtime find two GPUs of sm_90 that take every launch and compute nothing."""
     from tests.fake_cuda import FakeCuda
 
     made = FakeCuda()
-    known = (cuda.arch_of, cuda.limits_of)
-    for cached in known:
-        cached.cache_clear()
-    monkeypatch.setattr(cuda, "cupy", lambda: made)
-    monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
-    yield made
-    for cached in known:
-        cached.cache_clear()
+    pretend_cupy(made)
+    return made
 
 
 @pytest.fixture(scope="session")

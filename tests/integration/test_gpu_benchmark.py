@@ -17,7 +17,6 @@ from cuda_compiler import needs_nvrtc
 from fake_gpu import cupy as fake_cupy
 from fake_machine import COMPILER, FakeMachine
 
-from autotune.runtime import cuda
 from autotune.task import Task
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -126,10 +125,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def test_kernels_are_judged_on_the_device_of_their_target(
-    scripts: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+    scripts: Callable[[str], Any], pretend_cupy: Callable[[Any], None]
 ) -> None:
-    monkeypatch.setattr(cuda, "cupy", lambda: fake_cupy)
-    monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+    pretend_cupy(fake_cupy)
     (product,) = (row for row in scripts("gpu_rows").tiny_kernels(True) if row.against != "copy")
     bench = scripts("gpu_timing").OnGpu({"arch": "sm_90"})
     assert bench.target == "cuda -arch=sm_90"

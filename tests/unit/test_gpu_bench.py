@@ -169,13 +169,10 @@ PROGRAM = GpuProgram(Signature("none", ()), None, ())
 
 
 @pytest.fixture
-def bench_of(monkeypatch):
+def bench_of(monkeypatch, pretend_cupy):
     """Return a function that makes a bench whose candidates are functions of the arrays."""
-    monkeypatch.setattr(machine_module.cuda, "cupy", lambda: fake_cupy)
-    monkeypatch.setattr(machine_module.cuda, "driver_version", lambda: (12, 9))
+    pretend_cupy(fake_cupy)
     monkeypatch.setattr(bench_module, "reference_kernel", lambda device: lambda: 1e-3)
-    for cached in (machine_module.cuda.arch_of, machine_module.cuda.limits_of):
-        cached.cache_clear()
     made = []
 
     def make(subject, reference=None, unscheduled=None, policy=QUICK):
@@ -188,8 +185,6 @@ def bench_of(monkeypatch):
     )
     yield make
     fake_cupy.cuda.machine.error = None
-    for cached in (machine_module.cuda.arch_of, machine_module.cuda.limits_of):
-        cached.cache_clear()
 
 
 def subject(dtype="float32", shape=(6, 5), **more):
