@@ -1,12 +1,11 @@
 """What a bound Tile function means: its evaluation by NumPy, the plainest way.
 
-Contractions enumerate their valid index sets; element-wise statements are NumPy's operations.
+Contractions visit their valid index sets; element-wise statements are NumPy's operations.
 Compiled functions are held against this.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -14,8 +13,9 @@ import numpy as np
 
 from autotune.errors import ArgumentError
 from autotune.ir import dtypes
-from autotune.tile.affine import Affine
-from autotune.tile.program import Apply, Constant, Contract, Elementwise, Program, Read, Ref, Value
+from autotune.tile.casts import cast
+from autotune.tile.contracted import contracted
+from autotune.tile.program import Apply, Constant, Elementwise, Program, Ref, Value
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
@@ -29,9 +29,6 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "pow": np.power,
-}  # fmt: skip
-_AGGREGATES: Final[dict[str, np.ufunc]] = {
-    "+": np.add, "*": np.multiply, ">": np.maximum, "<": np.minimum
 }  # fmt: skip
 
 
@@ -74,7 +71,7 @@ def evaluate(program: Program, *arrays: Any) -> tuple[Any, ...]:
                 value = _value(step.value, tensors)
                 tensors[step.name] = np.broadcast_to(value, step.type.shape)
             else:
-                tensors[step.name] = _contracted(step, tensors)
+                tensors[step.name] = contracted(step, tensors)
     return tuple(np.array(tensors[name]) for name in program.outputs)
 
 
@@ -113,75 +110,3 @@ def _applied(apply: Apply, args: list[Any]) -> Any:
 def _sigmoid(x: Any) -> Any:
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
-
-
-def cast(array: Any, dtype: str) -> Any:
-    """Convert an array as docs/dtypes.md says: floats to integers saturate, 0 of a NaN."""
-    source = array.dtype.name
-    target = dtypes.numpy_dtype(dtype)
-    if dtype == dtypes.BOOL:
-        return (array != 0) & (array == array)
-    if dtypes.is_float(source) and dtypes.is_integer(dtype):
-        convert = np.vectorize(lambda x: dtypes.saturated(float(x), dtype), otypes=[target])
-        return convert(array) if array.size else array.astype(target)
-    if dtypes.is_half(dtype):
-        return array.astype(np.float32).astype(target)
-    return array.astype(target)
-
-
-# -- contractions ------------------------------------------------------------------------------
-
-
-def _contracted(step: Contract, tensors: Mapping[str, Any]) -> Any:
-    """Aggregate over all valid index sets; elements that none writes are 0."""
-    shape, size = step.type.shape, math.prod(step.type.shape)
-    wide = dtypes.is_float(step.accumulator) and step.aggregation in "+*"
-    dtype = np.dtype("float64") if wide else dtypes.numpy_dtype(step.accumulator)
-    result, written = np.zeros(size, dtype), np.zeros(size, bool)
-    if step.aggregation in _AGGREGATES:
-        result[:] = _neutral(step.aggregation, dtype.name)
-    for values in step.domain.points():
-        at = _flat(step.output, shape, values)
-        combined = _combined(step, tensors, values).astype(dtype)
-        written[at] = True
-        if step.aggregation == "=":
-            result[at] = combined
-        else:
-            _AGGREGATES[step.aggregation].at(result, at, combined)
-    result[~written] = 0
-    return cast(result, step.type.dtype).reshape(shape)
-
-
-def _neutral(aggregation: str, dtype: str) -> Any:
-    if aggregation in "+*":
-        return 0 if aggregation == "+" else 1
-    if dtype == dtypes.BOOL:
-        return aggregation == "<"
-    return dtypes.identity("max" if aggregation == ">" else "min", dtype)
-
-
-def _combined(step: Contract, tensors: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """Value of each index set of a block."""
-    read = [_read(r, tensors[r.tensor], values) for r in step.reads]
-    if step.combination == "?":
-        first, second = (cast(r, step.compared_dtype) for r in read[:2])
-        third = cast(read[2], step.value_dtype)
-        return np.where(first == second, third, np.zeros_like(third))
-    read = [cast(r, step.value_dtype) for r in read]
-    if step.combination:
-        return _OPERATORS[step.combination](*read)
-    return read[0]
-
-
-def _read(read: Read, array: Any, values: Mapping[str, Any]) -> Any:
-    return array.reshape(-1)[_flat(read.indices, array.shape, values)]
-
-
-def _flat(forms: tuple[Affine, ...], shape: tuple[int, ...], values: Mapping[str, Any]) -> Any:
-    """Row-major offset of each index set of a block."""
-    count = len(next(iter(values.values())))
-    offset = np.zeros(count, np.int64)
-    for form, size in zip(forms, shape, strict=True):
-        number, d = form.at(values)
-        offset = offset * size + number // d
-    return offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -27,13 +27,18 @@ def enumerated(
     UsageError
         If a value on the way would not fit in 64 bits.
     """
+    check_reach(conditions, box)
+    yield from _extended({}, 1, list(names), conditions, box)
+
+
+def check_reach(conditions: Iterable[Condition], box: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse conditions whose values inside a box would not fit in 64 bits, by a UsageError."""
     for condition in conditions:
         terms, constant, d = condition.form.whole()
         reach = sum(abs(c) * max(map(abs, box[name])) for name, c in terms.items())
         size = condition.size if isinstance(condition, Range) else 1
         if max(reach + abs(constant), abs(d * size)) >= 2**62:
             raise UsageError(f"indices reach too far to be enumerated: {condition.form}")
-    yield from _extended({}, 1, list(names), conditions, box)
 
 
 def _extended(

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.errors import TileError
 from autotune.tile import bind, evaluate, parse
+from autotune.tile.contracted import contracted
 from autotune.tile.program import Contract
 from tests.property.tile_contractions import Case, random_case
 
@@ -43,6 +44,8 @@ def judge(case: Case, rng: random.Random) -> str:
     arrays = [draw.integers(-3, 4, shape) for shape in case.shapes]
     result = evaluate(program, *arrays)[0]
     np.testing.assert_array_equal(result, case.compute(arrays, points), case.code)
+    in_boxes = contracted(step, dict(zip(shapes, arrays, strict=True)), in_boxes=True)
+    np.testing.assert_array_equal(in_boxes, result, case.code, strict=True)
     return "computed" if points.shape[1] else "empty"
 
 
