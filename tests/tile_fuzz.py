@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from autotune.errors import TileError
 from autotune.tile import Function, bind, check, parse, to_code
+from autotune.tile.printer import expr_code
 
 SEEDS = (
     "function (A[M, L], B[L, N]) -> (C) {\n    C[i, j: M, N] = +(A[i, k] * B[k, j]);\n}\n",
@@ -93,6 +94,8 @@ class _Grammar:
             return name
         own = [self.rng.choice("MNKL") for _ in range(self.rng.randint(0, 3))]
         self.dimensions += own
+        if self.dimensions and self.rng.random() < 0.1:
+            own.append(self.size(2))
         return f"{name}[{', '.join(own)}]"
 
     def statement(self, number: int) -> str:
@@ -182,7 +185,8 @@ def _shapes(
     shapes = {}
     for i in function.inputs:
         rank = ranks[i.name.text]
-        names = [d.text for d in i.dimensions] if i.dimensions is not None else ["I"] * (rank or 1)
+        own = i.dimensions
+        names = ["I"] * (rank or 1) if own is None else [expr_code(d) for d in own]
         shapes[i.name.text] = tuple(sizes.setdefault(name, rng.randint(1, 4)) for name in names)
     return shapes
 

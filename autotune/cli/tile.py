@@ -25,10 +25,11 @@ def check_command(file: str) -> None:
     """
     from autotune.templates.tiled import read_function
     from autotune.tile import check
+    from autotune.tile.printer import input_code
 
     function = read_function(file)
     symbols = check(function)
-    inputs = ", ".join(_header(i.name.text, i.dimensions) for i in function.inputs)
+    inputs = ", ".join(map(input_code, function.inputs))
     outputs = ", ".join(_ranked(symbols[name.text]) for name in function.outputs)
     say(f"{file}: ({inputs}) -> ({outputs})")
 
@@ -96,12 +97,6 @@ def _bound(file: str, settings: Sequence[str], shapes: Sequence[str]) -> Program
         for name, value in parse_settings(shapes).items()
     }
     return bind(function, shapes_of(function, sizes, given))
-
-
-def _header(name: str, dimensions: Sequence[object] | None) -> str:
-    if dimensions is None:
-        return name
-    return f"{name}[{', '.join(getattr(d, 'text', '') for d in dimensions)}]"
 
 
 def _ranked(symbol: Symbol) -> str:

@@ -116,7 +116,7 @@ def arguments_of(function: Function, types: Sequence[TensorType]) -> dict[str, A
         if i.dimensions is None:
             shapes[i.name.text] = ",".join(map(str, own.shape))
         else:
-            args |= {d.text: n for d, n in zip(i.dimensions, own.shape, strict=True)}
+            args |= {d.text: own.shape[axis] for axis, d in i.named.items()}
     dtypes = [own.dtype for own in types]
     dtype = dtypes[0] if len(set(dtypes)) == 1 else ",".join(dtypes)
     return {**args, **shapes, "dtype": dtype, "code": code_digest(function)}
@@ -138,7 +138,7 @@ def size_of(name: str, text: str) -> int:
 
 def _signature(function: Function, digest: str) -> inspect.Signature:
     keyword = inspect.Parameter.KEYWORD_ONLY
-    sizes = dict.fromkeys(d.text for i in function.inputs for d in i.dimensions or ())
+    sizes = dict.fromkeys(d.text for i in function.inputs for d in i.named.values())
     shapes = [i.name.text for i in function.inputs if i.dimensions is None]
     return inspect.Signature(
         [

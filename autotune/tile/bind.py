@@ -29,6 +29,7 @@ from autotune.tile.syntax import (
     Negate,
     Number,
     Span,
+    names_in,
 )
 from autotune.tile.typed import arithmetic, typed
 
@@ -66,6 +67,8 @@ def bind(
             raise mistake(function, declared.span, f"the shape of input {name} is not known")
         dtype = (dtypes_of or {}).get(name, "float32")
         binder.input(declared, tuple(int(n) for n in shapes[name]), dtypes.check(dtype))
+    for declared in function.inputs:
+        binder.computed_sizes(declared)
     steps = [binder.step(s) for s in function.statements]
     return Program(
         function,
@@ -97,7 +100,7 @@ def shapes_of(
         If something is missing, or given that the function does not have.
     """
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    declared = {d.text for i in function.inputs for d in i.dimensions or ()}
+    declared = {d.text for i in function.inputs for d in i.named.values()}
     inputs = {i.name.text for i in function.inputs}
     for what, asked, known in (("dimension", sizes, declared), ("input", given, inputs)):
         for name in asked:
@@ -119,12 +122,13 @@ def shapes_of(
                 f"in the header"
             )
         else:
-            missing = [d.text for d in i.dimensions if d.text not in sizes]
+            named = [n.text for d in i.dimensions for n in names_in(d)]
+            missing = [text for text in named if text not in sizes]
             if missing:
                 raise UsageError(
                     f"{function.name}: the size of dimension {missing[0]} of input {name} is needed"
                 )
-            found[name] = tuple(int(sizes[d.text]) for d in i.dimensions)
+            found[name] = tuple(dimension(function, d, sizes) for d in i.dimensions)
     return found
 
 
@@ -156,8 +160,19 @@ class _Binder:
                 f"{name} has {counted(len(declared.dimensions), 'dimension')} here, "
                 f"the array has {len(shape)}: shape {list(shape)}",
             )
-        for axis, (dim, size) in enumerate(zip(declared.dimensions, shape, strict=True)):
-            self.size(dim, size, f"dimension {axis} of {name}")
+        for axis, dim in declared.named.items():
+            self.size(dim, shape[axis], f"dimension {axis} of {name}")
+
+    def computed_sizes(self, declared: Input) -> None:
+        """Refuse an input whose size is not what the header computes."""
+        name = declared.name.text
+        for axis, expr in enumerate(declared.dimensions or ()):
+            size = self.types[name].shape[axis]
+            said = size if isinstance(expr, Name) else dimension(self.function, expr, self.sizes)
+            if said != size:
+                code = expr_code(expr)
+                wanted = code if isinstance(expr, Number) else f"{code} = {said}"
+                raise self.wrong(expr.span, f"dimension {axis} of {name} is {size}, not {wanted}")
 
     def size(self, dim: Name, size: int, where: str) -> None:
         known = self.sizes.setdefault(dim.text, size)

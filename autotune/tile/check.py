@@ -26,6 +26,8 @@ def check(function: Function) -> dict[str, Symbol]:
     checker = _Checker(function)
     for declared in function.inputs:
         checker.input(declared)
+    for declared in function.inputs:
+        checker.computed_sizes(declared)
     for statement in function.statements:
         checker.statement(statement)
     checker.outputs()
@@ -61,9 +63,9 @@ class _Checker:
         self.scope = Scope(function)
 
     def input(self, declared: Input) -> None:
-        names = declared.dimensions
-        self.scope.define(declared.name, "tensor", None if names is None else len(names))
-        for name in names or ():
+        rank = None if declared.dimensions is None else len(declared.dimensions)
+        self.scope.define(declared.name, "tensor", rank)
+        for name in declared.named.values():
             known = self.scope.symbols.get(name.text)
             if known is None:
                 self.scope.define(name, "dimension", 0)
@@ -71,6 +73,11 @@ class _Checker:
                 raise self.scope.wrong(
                     name.span, f"{name.text} is a tensor and cannot be a dimension"
                 )
+
+    def computed_sizes(self, declared: Input) -> None:
+        for expr in declared.dimensions or ():
+            if not isinstance(expr, Name):
+                check_dimension(self.scope, expr, "a size")
 
     def outputs(self) -> None:
         inputs = {i.name.text for i in self.function.inputs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from autotune.tile.syntax import Binary, Expr, Name, Negate, Number
+from autotune.tile.syntax import Binary, Expr, Name, Negate, Number, substituted
 
 #: Size of each dimension of a tensor.
 Shape: TypeAlias = tuple[Expr, ...]
@@ -23,7 +23,11 @@ class Extents:
 
     def define(self, name: str, value: Expr) -> None:
         """Add a dimension that is computed from others."""
-        self._defined[name] = value
+        self._defined[name] = self.written_out(value)
+
+    def written_out(self, expr: Expr) -> Expr:
+        """Return a size without the dimensions that are computed from others."""
+        return substituted(expr, self._defined)
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Whether two sizes are surely equal."""

@@ -8,11 +8,12 @@ from typing import Final
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.tile.check import check
-from autotune.tile.mistakes import mistake, nearest
+from autotune.tile.mistakes import counted, mistake, nearest
 from autotune.tile.parse import parse
 from autotune.tile.partials import differentiable, partial
 from autotune.tile.printer import to_code
 from autotune.tile.pullback import Contractions, Names, Tape
+from autotune.tile.scope import Symbol
 from autotune.tile.syntax import (
     Assignment,
     Binary,
@@ -66,7 +67,7 @@ def gradient(
     TileError
         For whatever `check` refuses, for integers in `wrt`, and for inputs whose rank is not known.
     UsageError
-        If `wrt` names no inputs, or one twice.
+        If `wrt` names no inputs, or one twice, or `ranks` contradicts the function.
 
     Notes
     -----
@@ -77,12 +78,10 @@ def gradient(
     given = _wrt(function, wrt, dtypes_of or {})
     symbols = check(function)
     names = Names(symbols)
-    inputs = []
-    for declared in function.inputs:
-        rank = symbols[declared.name.text].rank
-        if rank is None:
-            rank = (ranks or {}).get(declared.name.text)
-        inputs.append(_with_dimensions(function, declared, rank, names))
+    known = _ranks(function, symbols, ranks or {})
+    inputs = [
+        _with_dimensions(function, i, known[i.name.text], names) for i in function.inputs
+    ]
     reverse = _Reverse(function, inputs, given, names)
     for statement in function.statements:
         reverse.forward(statement)
@@ -111,6 +110,24 @@ def _wrt(
     if len(set(asked)) != len(asked) or not asked:
         raise UsageError(f"{function.name}: wrt lists one or several inputs, each once")
     return asked
+
+
+def _ranks(
+    function: Function, symbols: Mapping[str, Symbol], given: Mapping[str, int]
+) -> dict[str, int | None]:
+    """Return how many dimensions each input has, None where neither code nor caller says."""
+    found = {i.name.text: symbols[i.name.text].rank for i in function.inputs}
+    for name, rank in given.items():
+        if name not in found:
+            there = nearest(name, found) or f"there are {', '.join(found) or 'none'}"
+            raise UsageError(f"{function.name} has no input {name} whose rank to give; {there}")
+        known = found[name]
+        if known not in (None, rank):
+            raise UsageError(
+                f"{function.name}: {name} has {counted(known, 'dimension')} by its code, not {rank}"
+            )
+        found[name] = rank
+    return found
 
 
 def _with_dimensions(
@@ -216,16 +233,11 @@ class _Reverse:
 
     def seed(self, output: Name) -> Input:
         """Return the input for the gradient of an output."""
-        tape, header = self.tape, {d for i in self.inputs for d in i.dimensions or ()}
-        name = tape.names.fresh(f"Grad{output.text}")
-        shape = tape.shapes[output.text]
-        known = [d if d in header else Name(tape.names.fresh(f"{output.text}{k}"))
-                 for k, d in enumerate(shape)]  # fmt: skip
-        dimensions = tuple(d for d in known if isinstance(d, Name))
-        tape.shapes[name] = shape
+        tape, name = self.tape, self.tape.names.fresh(f"Grad{output.text}")
+        tape.shapes[name] = tape.shapes[output.text]
         if output.text in tape.active:
             tape.add(output.text, Name(name))
-        return Input(Name(name), dimensions)
+        return Input(Name(name), tuple(map(tape.extents.written_out, tape.shapes[name])))
 
     def total(self, name: str) -> Name:
         """Return the gradient of a tensor that nothing further will add to."""

@@ -96,7 +96,7 @@ class _Builder(Transformer[Token, Any]):
     def listed(self, items: list[Any]) -> tuple[Any, ...]:
         return _listed(items)
 
-    names = sums = sizes = listed
+    sums = sizes = listed
 
     def access(self, items: list[Any]) -> Access:
         return Access(items[0], items[2], _span(items))

@@ -29,7 +29,7 @@ def to_code(function: Function) -> str:
 
     Parsing the text gives an equal tree. Comments are not part of a tree.
     """
-    inputs = ", ".join(map(_input, function.inputs))
+    inputs = ", ".join(map(input_code, function.inputs))
     outputs = ", ".join(name.text for name in function.outputs)
     body = "".join(f"    {statement_code(s)}\n" for s in function.statements)
     return f"function ({inputs}) -> ({outputs}) {{\n{body}}}\n"
@@ -67,10 +67,11 @@ def _parts(expr: Expr) -> tuple[int, str]:
             return level, f"{expr_code(left, first)} {op} {expr_code(right, level + 1)}"
 
 
-def _input(declared: Input) -> str:
+def input_code(declared: Input) -> str:
+    """Return an input as it stands in the header."""
     if declared.dimensions is None:
         return declared.name.text
-    return f"{declared.name.text}[{', '.join(d.text for d in declared.dimensions)}]"
+    return f"{declared.name.text}[{_sums(declared.dimensions)}]"
 
 
 def _access(access: Access) -> str:

@@ -5,7 +5,7 @@ Trees are equal if they say the same, wherever that stands. `printer.to_code` is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -136,11 +136,25 @@ Statement: TypeAlias = Assignment | Contraction
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor that the caller gives, with names for its dimensions or (None) without."""
+    """A tensor that the caller gives.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    dimensions
+        What the header says of each size: a name that stands for it, or arithmetic over such names
+        that gives it; None where it says nothing, not even how many there are.
+    """
 
     name: Name
-    dimensions: tuple[Name, ...] | None
+    dimensions: tuple[Expr, ...] | None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def named(self) -> dict[int, Name]:
+        """Dimensions that have a name, by position."""
+        return {k: d for k, d in enumerate(self.dimensions or ()) if isinstance(d, Name)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +209,13 @@ def with_operands(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
         case Call(name, arguments):
             return Call(name, tuple(map(function, arguments)))
     return expr
+
+
+def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Return an expression with others in the place of some of its names."""
+    if isinstance(expr, Name):
+        return values.get(expr.text, expr)
+    return with_operands(expr, lambda operand: substituted(operand, values))
 
 
 def names_in(expr: Expr) -> Iterator[Name]:

@@ -18,7 +18,7 @@ from autotune.tile.syntax import (
     Statement,
     expressions,
     names_in,
-    with_operands,
+    substituted,
 )
 
 #: Characters of a statement that needless names are written out in.
@@ -77,7 +77,7 @@ def _without_copies(
             case _:
                 kept.append(s)
     for text in reversed(renamed):  # a copy may have a copy
-        renamed[text] = _substituted(renamed[text], renamed)
+        renamed[text] = substituted(renamed[text], renamed)
     return [_replaced(s, renamed) for s in kept]
 
 
@@ -112,15 +112,9 @@ def _replaced(statement: Statement, values: Mapping[str, Expr]) -> Statement:
 
     target = tensor(statement.target)
     if isinstance(statement, Assignment):
-        return Assignment(target, _substituted(statement.value, values))
+        return Assignment(target, substituted(statement.value, values))
     return replace(
         statement,
         output=Access(target, statement.output.indices),
         inputs=tuple(Access(tensor(a.tensor), a.indices) for a in statement.inputs),
     )
-
-
-def _substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    if isinstance(expr, Name):
-        return values.get(expr.text, expr)
-    return with_operands(expr, lambda operand: _substituted(operand, values))

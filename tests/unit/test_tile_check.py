@@ -77,6 +77,11 @@ HEADERS = {
     "function (A[A]) -> (O) { O = A; }": "A is a tensor and cannot be a dimension",
     "function (A[N], N) -> (O) { O = A; }": "N is defined already, as a dimension",
     "function (A[n]) -> (O) { O = A; }": "n would be an index: a dimension begins",
+    "function (A[2 * N]) -> (O) { O = A; }": "N is not defined",
+    "function (A[N], B[N / 2.5]) -> (O) { O = A; }": "a size is arithmetic over dimensions: 2.5 is",
+    "function (A[N], B[N + A]) -> (O) { O = A; }": "A is a tensor and cannot be in a size",
+    "function (A[N], B[2 * n]) -> (O) { O = A; }": "n is an index and cannot be in a size",
+    "function (A[N], B[1 / 2]) -> (O) { O = A; }": "1 / 2 is not whole",
     "function (a) -> (O) { O = a; }": "a would be an index: a tensor begins with a capital",
     "function (A) -> (O, O) { O = A; }": "output O is listed twice",
     "function (A) -> (A) { O = A; }": "A is an input and cannot be an output as well",
@@ -106,6 +111,11 @@ SIZED = {
     "rank in a contraction": (
         "function (A) -> (O) { O[] = +(A[i]); }", [(2, 3)], "A has 2 dimensions, got 1 index"
     ),
+    "computed": (
+        "function (A[2 * N], B[N]) -> (O) { O = A; }", [(7,), (3,)],
+        "dimension 0 of A is 7, not 2 * N = 6",
+    ),
+    "number": ("function (A[N, 3]) -> (O) { O = A; }", [(2, 2)], "dimension 1 of A is 2, not 3"),
     "empty": ("function (A) -> (O) { O = A; }", [(2, 0)], "dimension 1 of A is 0: sizes are"),
     "size": (
         "function (A[N]) -> (O) { O[i: N - 3] = +(A[i]); }", [(3,)],
@@ -201,6 +211,13 @@ def test_shapes_follow_from_the_sizes_of_dimensions() -> None:
         shapes_of(function, {"M": 2, "Nn": 3})
     with pytest.raises(UsageError, match="no input Y in its header"):
         shapes_of(function, {}, {"Y": (1,)})
+
+
+def test_sizes_that_the_header_computes_need_not_be_given() -> None:
+    function = parse("function (A[N], B[2 * N, (M + 1) / 2, 3], C[M]) -> (O) { O = A; }")
+    assert shapes_of(function, {"N": 4, "M": 5}) == {"A": (4,), "B": (8, 3, 3), "C": (5,)}
+    with pytest.raises(UsageError, match="the size of dimension M of input B is needed"):
+        shapes_of(function, {"N": 4})
 
 
 def test_an_error_survives_the_way_between_processes() -> None:

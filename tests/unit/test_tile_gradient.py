@@ -283,6 +283,25 @@ function (A[M, L], B[L, N], GradC[M, N]) -> (GradA, GradB) {
 """
 
 
+@pytest.mark.parametrize(
+    ("statements", "header"),
+    [
+        ("O[i, j: 2 * N, 3] = +(X[i / 2, j]);", "GradO[2 * N, 3]"),
+        ("H = M / 2; O[i: H + N] = +(X[i, j]);", "GradO[M / 2 + N]"),
+        ("O = reshape(X, M * N);", "GradO[M * N]"),
+        ("H = M * N; K = H / 1; O = reshape(X, K);", "GradO[M * N / 1]"),
+    ],
+)
+def test_an_outer_gradient_has_the_shape_of_the_output(statements: str, header: str) -> None:
+    made = gradient(parse(f"function (X[N, M]) -> (O) {{ {statements} }}"))
+    assert f", {header}) -> (GradX)" in to_code(made)
+    x = floats(2, 4)
+    outer = bound(f"function (X[N, M]) -> (O) {{ {statements} }}", x).types["O"].shape
+    assert gradients(made, x, np.ones(outer, "f4"))[0].shape == x.shape
+    with pytest.raises(TileError, match=f"dimension 0 of GradO is {outer[0] + 1}, not"):
+        gradients(made, x, np.ones((outer[0] + 1, *outer[1:]), "f4"))
+
+
 def test_statements_that_are_not_needed_are_left_out() -> None:
     made = gradient(parse("function (X[N], Y[N]) -> (O) { E = exp(Y); O = X * E + Y; }"), ["X"])
     assert to_code(made) == """\
@@ -327,6 +346,10 @@ def test_inputs_of_unknown_rank_are_refused() -> None:
     with pytest.raises(TileError, match=r"write them in the header, as in A\[M, N\]"):
         gradient(function)
     assert gradient(function, ranks={"A": 2}).inputs[0].dimensions is not None
+    with pytest.raises(UsageError, match="no input B whose rank to give; there are A"):
+        gradient(function, ranks={"A": 2, "B": 2})
+    with pytest.raises(UsageError, match="A has 1 dimension by its code, not 3"):
+        gradient(parse("function (A[N]) -> (O) { O = sin(A); }"), ranks={"A": 3})
     contracted = gradient(parse("function (A) -> (O) { O[] = +(A[i, j]); }"))
     assert "A[A0, A1]" in to_code(contracted)
 

@@ -20,7 +20,7 @@ from autotune.tile.syntax import (
 )
 
 EVERYTHING = """\
-function (A[M, L], B[L, N], I, S[]) -> (C, O) {
+function (A[M, L], B[L, N], I, S[], X[2 * M - 1, 3]) -> (C, O) {
     C[i, j: M, N + 1] = +(A[i, k] * B[k, j]), i - k < M, (k + 1) / 2 < N / 2;
     P[2 * i: M] = *(A[i, -j] + A[i / 2, 3 * j / 2]);
     Most[] = >(A[i, j]);
