@@ -12,9 +12,9 @@ import numpy as np
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.recipes.gpu_loops import bind, lane_counts
 from autotune.template import Knobs, template
 from autotune.templates._checks import LARGEST, check_arguments
-from autotune.templates.cuda._loops import bind, lane_counts
 
 _STRETCHED = {
     "column": ((1,), ()),

@@ -12,15 +12,10 @@ import numpy as np
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.recipes.gpu_loops import lane_counts
+from autotune.recipes.gpu_product import Operand, define_tiles, schedule_product
 from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
-from autotune.templates.cuda._loops import WARP, bind, lane_counts
-
-REGISTERS = 64 * 1024
-"""Registers of a multiprocessor, on every architecture from sm_70 on."""
-
-OTHER_REGISTERS = 24
-"""Registers of a thread that hold no sums: operands, addresses, loop variables; a rough rule."""
 
 
 def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
@@ -61,42 +56,11 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
         there until then, "copies" has them copied meanwhile, "shared" stores them at once.
     """
     check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
-    # The first value of a knob is its default.
-    warps_m = cfg.define_knob("warps_m", [2, 1, 4, 8])
-    warps_n = cfg.define_knob("warps_n", [4, 1, 2, 8])
-    lanes_m = cfg.define_knob("lanes_m", [8, 1, 2, 4, 16, 32])
-    own_m = cfg.define_knob("own_m", [4, 1, 2, 8])
-    own_n = cfg.define_knob("own_n", [4, 1, 2, 8])
-    virtual_m = cfg.define_knob("virtual_m", [2, 1, 4])
-    virtual_n = cfg.define_knob("virtual_n", [2, 1, 4])
-    depth = cfg.define_knob("depth", [16, 4, 8, 32])
-    unroll = cfg.define_knob("unroll", [16, 1, 2, 4, 8, 32])
     widths = lane_counts(cfg.target, dtype)
-    widest = widths[-1]
-    fetch = cfg.define_knob("fetch", widths[::-1])
-    pad = cfg.define_knob("pad", [4, 0, 1, 2])
-    ahead = cfg.define_knob("ahead", ["registers", "copies", "shared", "no"])
-    group = cfg.define_knob("group", [8, 1, 2, 4, 16])
-    resident = cfg.define_knob("resident", [2, 0, 1, 3])
-    threads, sums = warps_m * warps_n * WARP, own_m * own_n * virtual_m * virtual_n
-    side_by_side = te.max(resident, 1) * threads
-    cfg.add_constraint(
-        (sums + OTHER_REGISTERS) * side_by_side <= REGISTERS,
-        "the sums of blocks side by side fit in the registers of a multiprocessor",
-    )
-    cfg.add_constraint(side_by_side <= 1024, "blocks side by side have at most 1024 threads")
-    cfg.add_constraint(unroll <= depth, "no more steps are written out than lie in shared memory")
-    cfg.add_constraint((k % fetch == 0) & (n % fetch == 0), "rows are whole numbers of vectors")
-
+    tiles = define_tiles(cfg, m, widths, runs=(k, n))
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     # Tiles that stick out are filled with zeros, so that what is done with them has no guards.
-    lanes_n = WARP // lanes_m
-    tile_m = warps_m * virtual_m * lanes_m * own_m
-    tile_n = warps_n * virtual_n * lanes_n * own_n
-    rows, columns, steps = (
-        te.ceildiv(size, tile) * tile for size, tile in ((m, tile_m), (n, tile_n), (k, depth))
-    )
-    cfg.add_constraint(te.ceildiv(m, tile_m) % group == 0, "rows of tiles are whole groups")
+    rows, columns, steps = tiles.padded(m, n, k)
     zero = te.const(0, dtype)
     left = te.compute(
         (rows, steps),
@@ -115,56 +79,8 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     C = te.compute((m, n), lambda i, j: total[i, j].astype(dtype), name="C")
 
     s = te.create_schedule(C.op)
-    in_registers = [s.cache_read(tile, "local", [total]) for tile in (left, right)]
-    by, wy, vy, ty, i = _tiled(s[C], C.op.axis[0], warps_m, virtual_m, lanes_m, own_m)
-    bx, wx, vx, tx, j = _tiled(s[C], C.op.axis[1], warps_n, virtual_n, lanes_n, own_n)
-    by, down = s[C].split(by, factor=group)
-    s[C].reorder(by, bx, down, vy, vx, wy, wx, ty, tx, i, j)
-    block, thread = s[C].fuse(by, bx, down), s[C].fuse(wy, wx, ty, tx)
-    bind(s[C], {"blockIdx.x": block, "threadIdx.x": thread})
-    s[C].pragma(block, "blocks_per_multiprocessor", resident)
-    for virtual in (vy, vx):
-        s[C].bind(virtual, te.thread_axis("vthread"))
-    s[total].compute_at(s[C], thread)
-    outer, inner = s[total].split(total.op.reduce_axis[0], factor=depth)
-    inner, step = s[total].split(inner, factor=unroll)
-    s[total].reorder(outer, inner, step, *total.op.axis)
-    s[total].unroll(step)
-
-    s[left].transform_layout(lambda i, kk: (kk, i))
-    s[left].storage_align(left.op.axis[1], tile_m, pad)
-    for tile in (left, right):
-        s[tile].set_scope("shared")
-        s[tile].compute_at(s[total], outer)
-        _fetched(s[tile], threads, fetch)
-        if ahead != "no":
-            s[tile].double_buffer(None if ahead == "shared" else ahead)
-    for registers, axis, own in zip(in_registers, (0, 1), (own_m, own_n), strict=True):
-        s[registers].compute_at(s[total], step)
-        _vectors(s[registers], registers.op.axis[axis], own, widest)
-    if n % widest == 0:
-        _vectors(s[C], j, own_n, widest)
+    operands = Operand(left, 0, steps_last=True), Operand(right, 1, steps_last=False)
+    axes = C.op.axis[0], C.op.axis[1]
+    in_vectors = n % tiles.widest == 0
+    schedule_product(s, C, axes, total, operands, tiles, in_vectors=in_vectors)
     return s, [A, B, C]
-
-
-def _tiled(stage: Any, axis: Any, *sizes: Any) -> tuple[Any, ...]:
-    """Split an axis of the result into blocks, and these again and again, given outermost first."""
-    inner: list[Any] = []
-    for size in reversed(sizes):
-        axis, part = stage.split(axis, factor=size)
-        inner.insert(0, part)
-    return axis, *inner
-
-
-def _fetched(stage: Any, threads: Any, lanes: Any) -> None:
-    """Let all threads of a block fill a tile together, some elements of its last axis at a time."""
-    rest, vector = stage.split(stage.fuse(*stage.op.axis), factor=lanes)
-    stage.vectorize(vector)
-    rest, thread = stage.split(rest, factor=threads)
-    bind(stage, {"threadIdx.x": thread})
-
-
-def _vectors(stage: Any, axis: Any, own: Any, widest: int) -> None:
-    """Move a thread's elements, which lie side by side, in the widest pieces there are."""
-    _, vector = stage.split(axis, factor=te.min(own, widest))
-    stage.vectorize(vector)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import te
+from autotune.recipes.gpu_loops import bind
 from autotune.template import Knobs, template
 from autotune.templates._cells import Cell, lstm, lstm_reference, rnn, rnn_reference
 from autotune.templates._checks import check_arguments
-from autotune.templates.cuda._loops import bind
 from autotune.templates.recurrent import TYPES
 
 

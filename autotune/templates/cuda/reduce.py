@@ -11,9 +11,9 @@ import numpy.typing as npt
 from autotune import te
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.recipes.gpu_loops import bind, lane_counts
 from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
-from autotune.templates.cuda._loops import bind, lane_counts
 
 _REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "sum": (te.sum, np.sum),

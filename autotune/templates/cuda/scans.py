@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import te
+from autotune.recipes.gpu_loops import bind, lane_counts
 from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
 from autotune.templates._recurrence import Blocks, Recurrence
-from autotune.templates.cuda._loops import bind, lane_counts
 from autotune.templates.scans import TYPES, cumsum_reference, recurrence_reference
 
 

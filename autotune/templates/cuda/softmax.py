@@ -6,9 +6,9 @@ from typing import Any
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.recipes.gpu_loops import bind, lane_counts
 from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
-from autotune.templates.cuda._loops import bind, lane_counts
 from autotune.templates.softmax import reference
 
 

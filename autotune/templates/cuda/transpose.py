@@ -8,9 +8,9 @@ import numpy as np
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.recipes.gpu_loops import bind, lane_counts
 from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
-from autotune.templates.cuda._loops import bind, lane_counts
 
 
 @template("transpose", target="cuda", reference=np.transpose)

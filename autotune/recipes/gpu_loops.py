@@ -1,4 +1,4 @@
-"""What schedules of the GPU templates have in common."""
+"""What schedules for GPUs have in common: threads, and elements that move together."""
 
 from __future__ import annotations
 
