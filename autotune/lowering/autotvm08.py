@@ -141,7 +141,8 @@ class AutoTVM08(_OnePass, Simplifier):
         """Return inclusive bounds of a sum: facts may be about the first few of its terms."""
         if not self._facts:
             return super().sum_bounds(form)
-        return self._text_bounds(sum_expr(form, dtypes.INDEX))
+        dtype = form.terms[0].atom.dtype if form.terms else dtypes.INDEX
+        return self._text_bounds(sum_expr(form, dtype))
 
     def _text_bounds(self, node: Expr) -> Bounds:
         if not (isinstance(node, Binary) and node.op in ("+", "-", "*")):

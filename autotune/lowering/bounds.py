@@ -6,7 +6,7 @@ min(factor, extent), and what may overshoot is left to guards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, SizeVar, Var
@@ -63,6 +63,18 @@ class Bounds:
         self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
         for stage in reversed(list(self.bodies)):
             self._infer(stage)
+
+    def refuse_sizes_but(self, known: Set[SizeVar]) -> None:
+        """Refuse stages that depend on sizes which no call gives."""
+        for stage, body in self.bodies.items():
+            spans = (axis.dom for axis in (*stage.op.axis, *stage.op.reduce_axis))
+            lengths = [span.extent for span in spans if span is not None]
+            for var in (var for expr in (*lengths, *body) for var in free_vars(expr)):
+                if isinstance(var, SizeVar) and var not in known:
+                    raise LoweringError(
+                        f"stage {stage.name!r} depends on the size {var.name!r}, which is in the "
+                        "shape of no tensor that is listed; list one, or give a number"
+                    )
 
     # -- one stage -------------------------------------------------------------------------
 

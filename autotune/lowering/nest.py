@@ -119,6 +119,7 @@ class _Lowering:
             self.buffers[t] for t in self.tensors if not isinstance(t.op, PlaceholderOp)
         )
         sizes = _sizes(params)
+        self.bounds.refuse_sizes_but(set(sizes))
         attrs = {
             "requirements": tuple(self.requirements),
             "nontemporal": tuple(

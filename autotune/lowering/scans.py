@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Set
 
 from autotune.ir.expr import Buffer, Expr, Knob, SizeVar
-from autotune.ir.stmt import Allocate, For, LoopKind, Stmt
+from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt
 from autotune.ir.visitor import StmtRewriter, free_vars
 
 _SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
 
 
-def hoist_allocations(stmt: Stmt, kept: Set[Buffer]) -> Stmt:
+def hoist_allocations(scan: Produce, kept: Set[Buffer]) -> Stmt:
     """Return a scan around which the arrays are allocated that all its steps may share.
 
     Those in loops whose iterations run side by side stay, as do those whose size differs and
-    those of `kept`.
+    those of `kept`. What lasts no longer than a kernel is allocated inside the scan, which is one.
     """
     hoist = _Hoist(kept)
-    stmt = hoist.stmt(stmt)
+    body = hoist.stmt(scan.body)
     for buffer in reversed(hoist.found):
-        stmt = Allocate(buffer, stmt)
-    return stmt
+        if buffer.scope != "global":
+            body = Allocate(buffer, body)
+    result: Stmt = Produce(scan.name, body)
+    for buffer in reversed(hoist.found):
+        if buffer.scope == "global":
+            result = Allocate(buffer, result)
+    return result
 
 
 class _Hoist(StmtRewriter):

@@ -43,7 +43,7 @@ class _Inside(StmtRewriter):
         inner = For(steps.var, steps.extent, steps.kind, columns.body)
         written = all_written(inner)
         carries = any(buffer.name in self.states for buffer in written)
-        if not carries or steps.var in free_vars(columns.extent):
+        if not carries or any(var is steps.var for var in free_vars(columns.extent)):
             return steps
         found = [access for access in accesses(inner) if access.buffer in written]
         if Apart({columns.var: columns.extent}, self.states).shared(found) is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune.errors import ScheduleError
+from autotune.ir.itervar import IterVar, Range
+from autotune.ir.ops import binary, const
 from autotune.schedule.core import Attach
 from autotune.te.reads import check_reads
 from autotune.te.scan import ScanOp
@@ -22,6 +24,8 @@ def place_cells(schedule: Schedule) -> None:
     ------
     ScheduleError
         If something else reads what is a scan's own, or a stage is in two scans.
+    IRError
+        If a read leaves its tensor, in a cell at some step that is computed.
     """
     for stage in schedule.stages:
         if isinstance(stage.op, ScanOp):
@@ -32,8 +36,8 @@ def place_cells(schedule: Schedule) -> None:
     for stage in schedule.stages:
         if isinstance(stage.op, ScanOp):
             _check_readers(schedule, stage, stage.op)
-        elif isinstance(stage.op, ComputeOp) and stage.op.is_for_cell and stage.cell is None:
-            check_reads(stage.name, (*stage.op.axis, *stage.op.reduce_axis), stage.op.body)
+        elif isinstance(stage.op, ComputeOp) and stage.op.is_for_cell:
+            check_reads(stage.name, _spans(stage.op, stage.cell), stage.op.body)
 
 
 def states(scan: Stage | None) -> tuple[Tensor, ...]:
@@ -56,6 +60,20 @@ def _place(stage: Stage, scan: Stage, attach: Attach) -> None:
         )
     stage.scan, stage.attach = scan, attach
     stage.reset_axes()
+
+
+def _spans(op: ComputeOp, scan: Stage | None) -> tuple[IterVar, ...]:
+    """Return the axes of an operation; in the cell of a scan with the steps that are computed."""
+    axes = (*op.axis, *op.reduce_axis)
+    if scan is None or not isinstance(scan.op, ScanOp):
+        return axes
+    steps = scan.op.cell[op]
+    low = const(scan.op.first + min(steps.offsets))
+    length = binary("-", scan.op.update[0].extents[0] + max(steps.offsets), low)
+    time = op.axis[steps.position]
+    return tuple(
+        IterVar(axis.var, Range(low, length), axis.kind) if axis is time else axis for axis in axes
+    )
 
 
 def _check_readers(schedule: Schedule, scan: Stage, op: ScanOp) -> None:

@@ -128,7 +128,11 @@ class Schedule:
             producer.fail("cache_read", f"no reader is given; its readers are: {names}")
         for position, stage in enumerate(reader_stages):
             if isinstance(stage.op, ScanOp):
-                stage.refuse_uncomputed("cache_read")
+                stage.fail(
+                    "cache_read",
+                    "a scan reads nothing itself, as its init and update are computed in its own "
+                    "array; give the init, the update, or a stage of its cell",
+                )
             if not any(t is tensor for t in stage.op.input_tensors):
                 stage.fail(
                     "cache_read", f"it does not read {tensor.name!r}; its readers are: {names}"

@@ -9,12 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from autotune.ir.expr import Const, Expr, Read
-from autotune.ir.itervar import IterVar, Range
-from autotune.ir.ops import const
+from autotune.ir.expr import Expr, Read
 from autotune.ir.poly import add, to_poly
 from autotune.ir.visitor import reads
-from autotune.te.reads import check_reads
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -42,8 +39,6 @@ class Cell:
         self.op = op
         self.states = set(op.state_placeholder)
         self.first = op.first
-        steps = op.update[0].extents[0]
-        self.length = int(steps.value) if isinstance(steps, Const) else None
         for init in op.init:
             if self._reach(init.op, set(), {}):
                 op.fail(f"init {init.name!r} depends on a state, which it is to start")
@@ -54,8 +49,6 @@ class Cell:
             if state not in self.read:
                 op.fail(f"state {state.name!r} is never read; an update that reads none is a "
                         "te.compute")
-        for own, steps_of in self.times.items():
-            self._check_reads(own, steps_of)
 
     def _reach(self, op: Operation, through: set[Operation], known: dict[Operation, bool]) -> bool:
         """Whether an operation depends on a state; note those that do in `known`, inputs first."""
@@ -131,18 +124,6 @@ class Cell:
                 f"`{read}` in {own.name!r} depends on states and is read at a later step, or one "
                 f"before the first; read it at steps from {step} - {self.first} to {step}"
             )
-
-    def _check_reads(self, own: ComputeOp, steps: Steps) -> None:
-        """Refuse reads that leave their tensor at some step."""
-        time = own.axis[steps.position]
-        low = self.first + min(steps.offsets)
-        if self.length is None:
-            return
-        span = Range(const(low), const(self.length + max(steps.offsets) - low))
-        axes = tuple(
-            IterVar(axis.var, span, axis.kind) if axis is time else axis for axis in own.axis
-        )
-        check_reads(own.name, (*axes, *own.reduce_axis), own.body)
 
 
 def is_apart(op: ScanOp, position: int) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from autotune.errors import IRError
 from autotune.ir.expr import Call, Const, Expr, Read, Reduce, Var
-from autotune.ir.itervar import IterVar
+from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.poly import to_poly
+from autotune.te.tensor import PlaceholderOp
+
+#: The smallest and largest values of axes.
+Spans = dict[Expr, tuple[int, int]]
 
 
 def check_reads(
@@ -22,7 +26,8 @@ def check_reads(
         Of the operation.
     may_be_cell : bool
         Let pass what is right in the cell of a scan, whose first steps are not computed: indices
-        as ``t - 1``.
+        as ``t - 1``, and others that are in the tensor at the last step, as ``m - t``. Also
+        ``t + 1`` of what may be a state, of which the scan knows better what is wrong.
 
     Returns
     -------
@@ -30,7 +35,7 @@ def check_reads(
         Whether something was let pass.
     """
     passed = False
-    spans: dict[Expr, tuple[int, int]] = {}
+    spans: Spans = {}
     for axis in axes:
         assert axis.dom is not None
         low, extent = axis.dom.min, axis.dom.extent
@@ -38,29 +43,42 @@ def check_reads(
             if extent.value < 1:
                 return False
             spans[axis.var] = int(low.value), int(low.value) + int(extent.value) - 1
+    steps = [axis.var for axis in axes if axis.kind is AxisKind.SPATIAL and axis.var in spans]
     for expr in body:
         for read in _unguarded(expr):
             for position, (index, size) in enumerate(
                 zip(read.children, read.tensor.extents, strict=True)
             ):
                 ends = _ends(index, spans)
-                if ends is None or not isinstance(size, Const):
+                if ends is None or not isinstance(size, Const) or _is_within(ends, size):
                     continue
-                if may_be_cell and ends[1] < size.value and _is_earlier(index, spans):
-                    passed = passed or ends[0] < 0
-                elif ends[0] < 0 or ends[1] >= size.value:
-                    raise IRError(
-                        f"compute {name!r}: index {position} of {read.tensor.name!r}, `{index}`, "
-                        f"runs from {ends[0]} to {ends[1]}, outside 0 to {int(size.value) - 1}; "
-                        "guard it with te.if_then_else"
-                    )
+                if may_be_cell and any(_suits_step(read, index, size, spans, v) for v in steps):
+                    passed = True
+                    continue
+                raise IRError(
+                    f"compute {name!r}: index {position} of {read.tensor.name!r}, `{index}`, "
+                    f"runs from {ends[0]} to {ends[1]}, outside 0 to {int(size.value) - 1}; "
+                    "guard it with te.if_then_else"
+                )
     return passed
 
 
-def _is_earlier(index: Expr, spans: dict[Expr, tuple[int, int]]) -> bool:
-    """Whether an index is one of the axes minus a number."""
+def _is_within(ends: tuple[int, int], size: Const) -> bool:
+    return ends[0] >= 0 and ends[1] < size.value
+
+
+def _suits_step(read: Read, index: Expr, size: Const, spans: Spans, step: Var) -> bool:
+    """Whether an index may be right from some step on, or is that of a later step of a state.
+
+    A state is a placeholder of as many steps.
+    """
+    last = spans[step][1]
     found = to_poly(index)
-    return any(found == {(axis,): 1, (): found.get((), 0)} for axis in spans)
+    if found == {(step,): 1, (): found.get((), 0)}:
+        is_state = isinstance(read.tensor.op, PlaceholderOp) and size.value == last + 1
+        return last + found[()] < size.value or is_state
+    ends = _ends(index, {**spans, step: (last, last)})
+    return ends is not None and _is_within(ends, size)
 
 
 def _unguarded(expr: Expr) -> list[Read]:
@@ -81,7 +99,7 @@ def _unguarded(expr: Expr) -> list[Read]:
     return found
 
 
-def _ends(index: Expr, spans: dict[Expr, tuple[int, int]]) -> tuple[int, int] | None:
+def _ends(index: Expr, spans: Spans) -> tuple[int, int] | None:
     """Return the smallest and largest value of an index over the axes, None where unsure."""
     low = high = 0
     for monomial, coefficient in to_poly(index).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.stmt import LoopKind
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
-from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 #: Attempts; some find nothing legal to do.
 STEPS = (4, 14)
@@ -43,12 +43,15 @@ class Scheduled:
         return f"{steps}\n{ {k.name: v for k, v in self.knobs.items()} }"
 
 
-class _Scheduler:
-    def __init__(self, draw: Callable[[Any], Any], program: Program, threads: bool) -> None:
+class Scheduler:
+    """Takes random steps that are legal."""
+
+    def __init__(
+        self, draw: Callable[[Any], Any], ops: Iterable[Operation], threads: bool
+    ) -> None:
         self.draw = draw
         self.kinds = KINDS + ("bind",) * (4 if threads else 0)
-        self.program = program
-        self.schedule = te.create_schedule([t.op for t in program.outputs])
+        self.schedule = te.create_schedule(list(ops))
         self.result = Scheduled(self.schedule)
         self.use_knobs = draw(st.booleans())
         self.attached_to: set[IterVar] = set()
@@ -322,7 +325,7 @@ class _Scheduler:
 @st.composite
 def scheduled(draw: Callable[[Any], Any], program: Program, threads: bool = False) -> Scheduled:
     """Strategy of random legal schedules of a program, with loops bound to threads if wanted."""
-    scheduler = _Scheduler(draw, program, threads)
+    scheduler = Scheduler(draw, [t.op for t in program.outputs], threads)
     for _ in range(draw(st.integers(*STEPS))):
         scheduler.step()
     return scheduler.result

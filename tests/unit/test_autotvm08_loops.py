@@ -82,6 +82,14 @@ def test_guards_are_facts_for_what_stands_under_them() -> None:
     assert "A[((floordiv(threadIdx.y, 2)*8) + threadIdx.x)]" in text
 
 
+def test_guards_are_facts_for_wide_integers_too() -> None:
+    wide = te.placeholder((4,), "int64", name="W")
+    B = te.compute(
+        (4,), lambda i: te.if_then_else(i < 2, te.max(te.min(wide[i], 5), 2) * 3, 1), name="B"
+    )
+    assert "max(min(W[i], 5), 2)*3" in loops([wide, B])
+
+
 def test_a_sum_that_leaves_a_remainder_keeps_its_factors_beside_the_one_outside() -> None:
     B = te.compute((4, 2), lambda i, j: A[(i * 2 + j) % 8, 0], name="B")
     assert "A[(((i*2) + j)*8)]" in loops([A, B])

@@ -240,13 +240,6 @@ def test_an_init_longer_than_the_scan_is_refused() -> None:
         fibonacci(1, back=1)
 
 
-def test_reads_that_leave_a_tensor_are_refused_where_no_scan_makes_them_right() -> None:
-    A = te.placeholder((4,), name="A")
-    B = te.compute((4,), lambda i: A[i - 1], name="B")
-    with pytest.raises(IRError, match=r"compute .B.: index 0 of .A., `\(i - 1\)`, runs from -1"):
-        te.create_schedule(B.op)
-
-
 def unscheduled() -> dict[str, Any]:
     """Return what schedules refuse of scans, and how."""
     own = "its loops, or what it reads"

@@ -189,6 +189,14 @@ def test_threads_that_read_what_others_wrote_meet_once_in_a_step(tags: dict[str,
     assert order(final).count("|") == 1
 
 
+def test_sums_in_registers_are_taken_by_one_thread_as_well() -> None:
+    cell = Recurrent()
+    cell.s[cell.sums].set_scope("local")
+    x, w = whole((4, 3, 6)), whole((6, 6)) / np.float32(4)
+    final = assert_runs(cell.s, cell.tensors, [x, w], cell.reference(x, w))
+    assert len(split_kernels(final)) == 1
+
+
 def test_an_init_that_one_thread_computes_is_waited_for() -> None:
     cell = Recurrent()
     cell.s[cell.new].bind(cell.new.op.axis[2], te.thread_axis("threadIdx.x"))
@@ -292,6 +300,15 @@ def test_unrolled_steps_go_into_loops_over_columns_of_their_own(sizes: Any) -> N
     x = whole((m, n))
     got = np.empty_like(x)
     built(x, got)
+    np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
+
+
+def test_all_steps_of_any_number_may_be_unrolled() -> None:
+    sums = ColumnSums()
+    sums.s[sums.scan].unroll(sums.scan.op.scan_axis)
+    x = whole((6, 5))
+    got = np.empty_like(x)
+    autotune.build(sums.s, sums.tensors, "llvm")(x, got)
     np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
 
 
