@@ -57,6 +57,9 @@ _OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
     "cuda": {"arch": _arch, "on": _cpu, "device": _number},
 }
 
+#: Kinds of targets.
+KINDS = tuple(_OPTIONS)
+
 
 def _form(name: str, parser: Callable[[str], str]) -> str:
     return f"-{name}" if parser is _flag else f"-{name}="

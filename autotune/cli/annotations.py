@@ -6,13 +6,22 @@ from typing import Annotated
 
 import typer
 
+TEMPLATE_HELP = "A template's name, path/to/file.py:function or path/to/file.tile."
 TemplateName = Annotated[
     str,
-    typer.Argument(metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."),
+    typer.Argument(metavar="TEMPLATE", help=TEMPLATE_HELP),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An argument of the template; repeat it."),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=SIZE,SIZE",
+        help="Shape of a Tile function's input without dimensions in the header; repeat it.",
+    ),
 ]
 TargetText = Annotated[
     str, typer.Option(metavar="TARGET", help="What for, such as 'llvm -mcpu=native'.")

@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.cli.annotations import Json, Patience, Set, TargetText, TemplateName, Transfer
+from autotune.cli.annotations import (
+    TEMPLATE_HELP,
+    Json,
+    Patience,
+    Set,
+    Shape,
+    TargetText,
+    TemplateName,
+    Transfer,
+)
 from autotune.cli.groups import cache_app, features_app, records_app, replay_app, tile_app
 from autotune.cli.lists import ListOptions, OptionalHeatmap
 
@@ -82,11 +91,10 @@ def run(
     context: typer.Context,
     template: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TEMPLATE", help="A template's name, or path/to/file.py:function."
-        ),
+        typer.Argument(metavar="TEMPLATE", help=TEMPLATE_HELP),
     ] = None,
     set_: Set = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     job: Annotated[
         str | None, _option("Tune the workloads of a TOML or YAML file.", "FILE")
@@ -164,19 +172,21 @@ def best(
     template: TemplateName,
     log: Annotated[str, typer.Option(metavar="FILE", help="Log of measurements.")],
     set_: Set = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     as_json: Json = False,
 ) -> None:
     """Print the fastest configuration a log holds."""
     from autotune.cli.best import best_command
 
-    best_command(template, set_ or [], target, log, as_json)
+    best_command(template, set_ or [], shape or [], target, log, as_json)
 
 
 @app.command(cls=OptionalHeatmap)
 def bench(
     template: TemplateName,
     set_: Set = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     sizes: Annotated[
         list[str] | None,
@@ -227,13 +237,14 @@ def bench(
 
     policy = {"repeats": repeats, "min-repeat-ms": min_repeat_ms, "flush": flush}
     words = (sizes or [], by, knob or [], heatmap, plot, log, timeout, policy, as_json)
-    bench_command(BenchOptions(template, set_ or [], target, *words))
+    bench_command(BenchOptions(template, set_ or [], shape or [], target, *words))
 
 
 @app.command()
 def build(
     template: TemplateName,
     set_: Set = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     log: Annotated[
         str | None,
@@ -253,7 +264,7 @@ def build(
     """
     from autotune.cli.build import build_command
 
-    build_command(template, set_ or [], target, log, output, name)
+    build_command(template, set_ or [], shape or [], target, log, output, name)
 
 
 @app.command()
@@ -268,6 +279,7 @@ def templates(as_json: Json = False) -> None:
 def show(
     template: TemplateName,
     set_: Set = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     config: Annotated[
         int | None,
@@ -286,7 +298,7 @@ def show(
 
     views = {"space": space, "ir": ir, "source": source, "steps": steps}
     asked = [view for view, wanted in views.items() if wanted]
-    show_command(template, set_ or [], target, config, asked, as_json)
+    show_command(template, set_ or [], shape or [], target, config, asked, as_json)
 
 
 @app.command()

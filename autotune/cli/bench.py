@@ -84,8 +84,9 @@ def _tasks(options: BenchOptions) -> tuple[list[Task], list[str]]:
     if options.heatmap is not None and len(sizes) > 1:
         raise UsageError("--heatmap is of one size: give one value to each of --sizes, or --set")
     settings = parse_settings(options.settings)
+    shapes = parse_settings(options.shapes, "--shape")
     tasks = [
-        task_with(template, options.template, settings | size, target, options.timeout_s)
+        task_with(template, options.template, settings | size, shapes, target, options.timeout_s)
         for size in sizes
     ]
     return tasks, list(sizes[0])

@@ -161,8 +161,13 @@ def _work(task: Task, feasible: bool) -> Work:
 
 
 def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
-    """Return the times of the reference; None if there is none, or it cannot be timed."""
-    if task.reference is None:
+    """Return the times of the reference; None if there is none, or it cannot be timed.
+
+    That of a Tile function says what is right, not how fast NumPy is.
+    """
+    from autotune.templates import names_tile
+
+    if task.reference is None or names_tile(task.template_ref):
         return None
     try:
         return measurer.baseline()

@@ -27,6 +27,7 @@ class BenchOptions:
 
     template: str
     settings: Sequence[str] = ()
+    shapes: Sequence[str] = ()
     target: str = "llvm"
     sizes: Sequence[str] = ()
     by: str | None = None

@@ -13,7 +13,12 @@ from autotune.cli.tasks import load_log, make_task, work_of
 
 
 def best_command(
-    template: str, settings: Sequence[str], target: str, log: str, as_json: bool
+    template: str,
+    settings: Sequence[str],
+    shapes: Sequence[str],
+    target: str,
+    log: str,
+    as_json: bool,
 ) -> None:
     """Print the best record, as text or as JSON.
 
@@ -29,7 +34,7 @@ def best_command(
     from autotune.report.units import time_text
 
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
-        task = make_task(template, settings, target)
+        task = make_task(template, settings, shapes, target)
         record, config = best_config(task, load_log(log))
     if record is None or config is None:
         raise StopError(

@@ -15,6 +15,7 @@ from autotune.cli.tasks import load_log, make_task, work_of
 def build_command(
     template: str,
     settings: Sequence[str],
+    shapes: Sequence[str],
     target: str,
     log: str | None,
     output: str | None,
@@ -33,7 +34,7 @@ def build_command(
 
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
-        task = make_task(template, settings, target)
+        task = make_task(template, settings, shapes, target)
         records = None if log is None else load_log(log)
         path = Path(output if output is not None else f"{task.template.name}.so")
         check_can_save(path, task.target)

@@ -55,6 +55,7 @@ def export_command(
 def describe_command(
     template: str | None,
     settings: Sequence[str],
+    shapes: Sequence[str],
     target: str,
     layouts: Sequence[str],
     as_json: bool,
@@ -69,11 +70,12 @@ def describe_command(
     from autotune.dataset import explain_columns
     from features import FEATURE_LAYOUTS
 
-    if template is None and settings:
-        raise UsageError("--set needs a TEMPLATE whose arguments it gives")
+    for option, given in (("--set", settings), ("--shape", shapes)):
+        if template is None and given:
+            raise UsageError(f"{option} needs a TEMPLATE whose arguments it gives")
     _check_layouts(layouts)
     with redirect_stdout(sys.stderr):
-        task = None if template is None else make_task(template, settings, target)
+        task = None if template is None else make_task(template, settings, shapes, target)
         fields = explain_columns(layouts or FEATURE_LAYOUTS, task)
     if as_json:
         say(json.dumps([field.to_json() for field in fields]))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.annotations import Json, Patience, Set, TargetText, Transfer
+from autotune.cli.annotations import Json, Patience, Set, Shape, TargetText, Transfer
 from autotune.cli.lists import ListOptions
 
 records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mode=None)
@@ -154,7 +154,9 @@ def features_export(
     ] = False,
     template: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE ...", help="Templates without a name, as file.py:function."),
+        typer.Option(
+            metavar="FILE ...", help="Templates without a name, file.py:function or file.tile."
+        ),
     ] = None,
 ) -> None:
     """Write logs and features as a table for pandas, one row per record.
@@ -176,6 +178,7 @@ def features_describe(
         ),
     ] = None,
     set_: Set = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     layout: Annotated[
         list[str] | None,
@@ -186,7 +189,7 @@ def features_describe(
     """Explain every column of an export: name, dtype, unit, meaning."""
     from autotune.cli.features import describe_command
 
-    describe_command(template, set_ or [], target, layout or [], as_json)
+    describe_command(template, set_ or [], shape or [], target, layout or [], as_json)
 
 
 @cache_app.command("info")
@@ -245,14 +248,7 @@ def tile_show(
         list[str] | None,
         typer.Option("--set", metavar="NAME=SIZE", help="Size of a dimension; repeat it."),
     ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape",
-            metavar="NAME=SIZE,SIZE",
-            help="Shape of an input, if the header has no dimensions for it; repeat it.",
-        ),
-    ] = None,
+    shape: Shape = None,
     target: TargetText = "llvm",
     te: Annotated[bool, typer.Option("--te", help="Print tensor expressions.")] = False,
     ir: Annotated[bool, typer.Option("--ir", help="Print loops (what is printed anyway).")] = False,
@@ -262,4 +258,4 @@ def tile_show(
     from autotune.cli.tile import show_command
 
     views = [name for name, wanted in (("te", te), ("ir", ir), ("source", source)) if wanted]
-    show_command(file, settings or [], shapes or [], target, views)
+    show_command(file, settings or [], shape or [], target, views)

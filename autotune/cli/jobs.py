@@ -69,7 +69,7 @@ def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
         if "template" not in words:
             raise UsageError("missing TEMPLATE: name what to tune, or give --job FILE")
         return _options({}, [{}], {**defaults, **words}, {}, view, "")
-    for name, said in (("template", "TEMPLATE"), ("set", "--set")):
+    for name, said in (("template", "TEMPLATE"), ("set", "--set"), ("shape", "--shape")):
         if name in words:
             raise UsageError(f"--job and {said} exclude one another: the file says what to tune")
     top, workloads = load_job(job)
@@ -132,14 +132,15 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             where = "defaults" if table is defaults else f"workload {number}"
             raise UsageError(f"{path}: {where}: {name} is for all workloads: put it at the top")
     for table in tables:
-        if "set" in table and isinstance(table["set"], dict):
-            table["set"] = {**_set_of(defaults), **table["set"]}
+        for name in ("set", "shape"):
+            if isinstance(table.get(name), dict):
+                table[name] = {**_table_of(defaults, name), **table[name]}
     return data, [{**defaults, **table} for table in tables]
 
 
-def _set_of(defaults: dict[str, Any]) -> dict[str, Any]:
+def _table_of(defaults: dict[str, Any], name: str) -> dict[str, Any]:
     """Return arguments that hold for all workloads; those of a workload are added to them."""
-    found = defaults.get("set", {})
+    found = defaults.get(name, {})
     return found if isinstance(found, dict) else {}
 
 

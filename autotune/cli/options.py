@@ -31,8 +31,8 @@ class WorkloadOptions:
     Attributes
     ----------
     template : str
-    settings : mapping of str to str
-        Arguments of the template.
+    settings, shapes : mapping of str to str
+        Arguments of the template; of a Tile function, shapes of inputs without dimensions.
     target, tuner : str
     limits : Limits
     policy : TimingPolicy
@@ -47,6 +47,7 @@ class WorkloadOptions:
 
     template: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, str] = field(default_factory=dict)
     target: str = "llvm"
     tuner: str = "model"
     limits: Limits = field(default_factory=lambda: Limits(TRIALS))
@@ -151,6 +152,18 @@ def _settings(value: Any) -> dict[str, str]:
     return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in value.items()}
 
 
+def _shapes(value: Any) -> dict[str, str]:
+    """Read NAME=SIZE,SIZE words, or a table of lists of sizes."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return parse_settings(value, "--shape")
+    if not isinstance(value, dict):
+        raise UsageError(f"must be a table such as {{X = [4, 5]}}, not {value!r}")
+    for name, sizes in value.items():
+        if not isinstance(sizes, list) or any(type(size) is not int for size in sizes):
+            raise UsageError(f"{name} must be a list of sizes such as [4, 5], not {sizes!r}")
+    return {str(name): ",".join(map(str, sizes)) or "scalar" for name, sizes in value.items()}
+
+
 RUN: dict[str, Callable[[Any], Any]] = {"time": duration, "seed": whole(0)}
 """Readers of what concerns a run as a whole."""
 
@@ -170,6 +183,7 @@ _LIMITS: dict[str, Callable[[Any], Any]] = {
 WORKLOAD: dict[str, Callable[[Any], Any]] = {
     "template": _text,
     "set": _settings,
+    "shape": _shapes,
     "target": _text,
     "tuner": _text,
     "log": _text,
@@ -184,7 +198,7 @@ WORKLOAD: dict[str, Callable[[Any], Any]] = {
 JOB_ONLY: dict[str, Callable[[Any], Any]] = {"weight": _positive, "name": _name}
 """Readers of what makes sense among several workloads only."""
 
-_ATTRIBUTES = {"set": "settings", "timeout": "timeout_s"}
+_ATTRIBUTES = {"set": "settings", "shape": "shapes", "timeout": "timeout_s"}
 """Attributes of `WorkloadOptions` that are not called like their options."""
 
 

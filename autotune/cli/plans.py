@@ -68,7 +68,9 @@ def make_plans(options: RunOptions) -> list[Plan]:
 
 def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
     path = None if options.log is None else check_log(options.log)
-    task = task_of(options.template, options.settings, options.target, options.timeout_s)
+    task = task_of(
+        options.template, options.settings, options.shapes, options.target, options.timeout_s
+    )
     check_target(task.target)
     return task, path or check_log(log_name(task.workload.template))
 

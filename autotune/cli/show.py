@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def show_command(
     template: str,
     settings: Sequence[str],
+    shapes: Sequence[str],
     target: str,
     index: int | None,
     views: Sequence[str],
@@ -41,7 +42,7 @@ def show_command(
     if as_json and view != "space":
         raise UsageError(f"--{view} cannot be had as JSON: ask for --space --json")
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
-        task = make_task(template, settings, target)
+        task = make_task(template, settings, shapes, target)
         text = _space(task, index, as_json) if view == "space" else _code(task, index, view)
     say(text)
 

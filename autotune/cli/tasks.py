@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.cli.files import check_readable
+from autotune.cli.tile_arguments import tile_arguments
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +25,15 @@ _LEAST_TRACE_S = 1.0
 """Seconds that a template gets even where candidates get less: all of them hang on it."""
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """Read NAME=VALUE words; spaces around the name and the value do not count.
+_EXAMPLES = {
+    "--set": "NAME=VALUE, such as --set n=512",
+    "--shape": "NAME=SIZE,SIZE, such as --shape X=4,5",
+    "--rank": "NAME=RANK, such as --rank X=2",
+}
+
+
+def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, str]:
+    """Read NAME=VALUE words of an option; spaces around the name and the value do not count.
 
     Raises
     ------
@@ -36,31 +44,43 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = (part.strip() for part in setting.partition("="))
         if not name or not equals or not value:
-            raise UsageError(f"--set {setting!r}: expected NAME=VALUE, such as --set n=512")
+            example = _EXAMPLES[option]
+            raise UsageError(f"{option} {setting!r}: expected {example}")
         if name in values:
-            raise UsageError(f"--set gives {name} twice: {values[name]} and {value}")
+            raise UsageError(f"{option} gives {name} twice: {values[name]} and {value}")
         values[name] = value
     return values
 
 
 def make_task(
-    reference: str, settings: Sequence[str], target: str, timeout_s: float = 10.0
+    reference: str,
+    settings: Sequence[str],
+    shapes: Sequence[str],
+    target: str,
+    timeout_s: float = 10.0,
 ) -> Task:
-    """Return the task that TEMPLATE, --set and --target name; see `task_of`."""
-    return task_of(reference, parse_settings(settings), target, timeout_s)
+    """Return the task that TEMPLATE, --set, --shape and --target name; see `task_of`."""
+    given = parse_settings(settings), parse_settings(shapes, "--shape")
+    return task_of(reference, *given, target, timeout_s)
 
 
 def task_of(
-    reference: str, values: Mapping[str, str], target: str, timeout_s: float = 10.0
+    reference: str,
+    values: Mapping[str, str],
+    shapes: Mapping[str, str],
+    target: str,
+    timeout_s: float = 10.0,
 ) -> Task:
     """Return the task of a template.
 
     Parameters
     ----------
     reference : str
-        A template's name, or ``path/to/file.py:function``.
+        A template's name, ``path/to/file.py:function`` or ``path/to/file.tile``.
     values : mapping of str to str
         Its arguments as texts.
+    shapes : mapping of str to str
+        Shapes of the inputs of a Tile function that have no dimensions in the header.
     target : str
     timeout_s : float
         Seconds that a template which is not our own may take, each time it is run here.
@@ -74,7 +94,7 @@ def task_of(
 
     parsed = Target.parse(target)
     template = template_of(reference, parsed, timeout_s)
-    return task_with(template, reference, values, parsed, timeout_s)
+    return task_with(template, reference, values, shapes, parsed, timeout_s)
 
 
 def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Template:
@@ -97,6 +117,7 @@ def task_with(
     template: Template,
     reference: str,
     values: Mapping[str, str],
+    shapes: Mapping[str, str],
     target: Target,
     timeout_s: float = 10.0,
 ) -> Task:
@@ -110,13 +131,18 @@ def task_with(
     from autotune.task import Task
     from autotune.templates import BUILTIN, names_tile
 
+    tile = names_tile(reference)
+    if tile:
+        values = tile_arguments(template, reference, values, shapes)
+    elif shapes:
+        raise UsageError(f"--shape is for Tile functions: {reference} takes arguments by --set")
     names = [parameter.name for parameter in template.parameters]
     for name in values:
         if name not in names and (meant := closest(name, names)):
             raise UsageError(
                 f"template {template.name!r} has no argument {name!r}: did you mean {meant!r}?"
             )
-    own = (reference, template.target) in BUILTIN or names_tile(reference)
+    own = tile or (reference, template.target) in BUILTIN
     return Task(
         template,
         template.parse_args(values),
@@ -129,7 +155,9 @@ def task_with(
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` looks like, if any does."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+    words = list(known)
+    same = (w for w in words if w.lower() == word.lower())
+    return next(same, next(iter(difflib.get_close_matches(word, words, n=1)), None))
 
 
 def load_log(path: str) -> list[Record]:

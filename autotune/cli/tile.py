@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli.output import say
 from autotune.cli.tasks import parse_settings
+from autotune.cli.tile_arguments import tile_arguments
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def grad_command(file: str, wrt: Sequence[str], ranks: Sequence[str]) -> None:
     from autotune.templates.tiled import read_function
     from autotune.tile import gradient, to_code
 
-    known = {name: _rank(name, text) for name, text in parse_settings(ranks).items()}
+    given = parse_settings(ranks, "--rank")
+    known = {name: _rank(name, text) for name, text in given.items()}
     say(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
 
 
@@ -87,16 +89,12 @@ def _rank(name: str, text: str) -> int:
 
 
 def _bound(file: str, settings: Sequence[str], shapes: Sequence[str]) -> Program:
-    from autotune.templates.tiled import read_function, size_of
-    from autotune.tile import bind, shapes_of
+    from autotune.templates.tiled import bound_program, read_function, tile_template
 
     function = read_function(file)
-    sizes = {name: size_of(name, value) for name, value in parse_settings(settings).items()}
-    given = {
-        name: tuple(size_of(name, size) for size in value.split(","))
-        for name, value in parse_settings(shapes).items()
-    }
-    return bind(function, shapes_of(function, sizes, given))
+    template = tile_template(function, function.name, "llvm")
+    given = parse_settings(settings), parse_settings(shapes, "--shape")
+    return bound_program(function, template.parse_args(tile_arguments(template, file, *given)))
 
 
 def _ranked(symbol: Symbol) -> str:

@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.target import Target
+from autotune.target import KINDS, Target
 from autotune.task import Task
 from autotune.template import Template
-from autotune.templates import BUILTIN, list_templates, names_file, template_in_file
+from autotune.templates import (
+    BUILTIN,
+    find_template,
+    list_templates,
+    names_file,
+    names_tile,
+    template_in_file,
+)
 from autotune.trace.silence import contained
 
 _log = logging.getLogger(__name__)
@@ -49,7 +56,8 @@ class TaskFinder:
     Parameters
     ----------
     references : sequence of str
-        Templates without a name of their own, as ``path/to/file.py:function``.
+        Templates without a name of their own, as ``path/to/file.py:function`` or
+        ``path/to/file.tile``.
 
     Raises
     ------
@@ -60,17 +68,13 @@ class TaskFinder:
     def __init__(self, references: Sequence[str] = ()) -> None:
         self._own: dict[tuple[str, str], tuple[Template, str]] = {}
         for reference in references:
-            if not names_file(reference):
-                raise UsageError(
-                    f"--template {reference!r}: give path/to/file.py:function; templates that "
-                    "have a name are found by it"
-                )
-            with contained():
-                template = template_in_file(reference, _IMPORT_S)
-            key = (template.name, template.target)
-            if key in self._own:
-                raise UsageError(f"--template gives {template.name!r} for {template.target} twice")
-            self._own[key] = template, reference
+            for template in _templates(reference):
+                key = (template.name, template.target)
+                if key in self._own:
+                    raise UsageError(
+                        f"--template gives {template.name!r} for {template.target} twice"
+                    )
+                self._own[key] = template, reference
 
     def find(
         self, name: str, args: Mapping[str, Any], target: str, vector_bytes: int | None = None
@@ -94,7 +98,7 @@ class TaskFinder:
                 args,
                 parsed,
                 reference,
-                guarded=(reference, template.target) not in BUILTIN,
+                guarded=not names_tile(reference) and (reference, template.target) not in BUILTIN,
             )
         except UsageError as error:
             _log.info("%s with %s: %s", name, dict(args), error)
@@ -111,6 +115,19 @@ class TaskFinder:
                 except UsageError as error:
                     _log.info("%s", error)
         return None
+
+
+def _templates(reference: str) -> list[Template]:
+    """Return the templates that a user names: a Tile function is one for each kind of target."""
+    if names_tile(reference):
+        return [find_template(reference, kind) for kind in KINDS]
+    if not names_file(reference):
+        raise UsageError(
+            f"--template {reference!r}: give path/to/file.py:function or path/to/file.tile; "
+            "templates that have a name are found by it"
+        )
+    with contained():
+        return [template_in_file(reference, _IMPORT_S)]
 
 
 def _with_vectors(target: Target, vector_bytes: int | None) -> Target:

@@ -8,13 +8,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autotune.errors import UsageError
 from autotune.template import Knobs, Template
 from autotune.tile import Function, Program, bind, check, evaluate, parse, shapes_of, to_code
 from autotune.tile.program import Contract, TensorType
 from autotune.tile.space import tuned_schedule
+
+#: Shape of an array without dimensions.
+_SCALAR: Final = "scalar"
 
 
 def tile_template(function: Function, name: str, kind: str) -> Template:
@@ -96,7 +99,7 @@ def bound_program(function: Function, args: Mapping[str, Any]) -> Program:
         if isinstance(value, int):
             sizes[name] = size_of(name, str(value))
         elif name not in ("code", "dtype"):
-            shapes[name] = tuple(size_of(name, text) for text in value.split(","))
+            shapes[name] = shape_of(name, value)
     names = [i.name.text for i in function.inputs]
     types = [text.strip() for text in str(args["dtype"]).split(",")]
     types = types * len(names) if len(types) == 1 else types
@@ -114,12 +117,36 @@ def arguments_of(function: Function, types: Sequence[TensorType]) -> dict[str, A
     shapes: dict[str, Any] = {}
     for i, own in zip(function.inputs, types, strict=True):
         if i.dimensions is None:
-            shapes[i.name.text] = ",".join(map(str, own.shape))
+            shapes[i.name.text] = shape_text(own.shape)
         else:
             args |= {d.text: own.shape[axis] for axis, d in i.named.items()}
     dtypes = [own.dtype for own in types]
     dtype = dtypes[0] if len(set(dtypes)) == 1 else ",".join(dtypes)
     return {**args, **shapes, "dtype": dtype, "code": code_digest(function)}
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return a shape as an argument: ``"4,5,6"``, or ``"scalar"``."""
+    return ",".join(map(str, shape)) or _SCALAR
+
+
+def shape_of(name: str, text: str) -> tuple[int, ...]:
+    """Return a shape given as an argument; see `shape_text`.
+
+    Raises
+    ------
+    UsageError
+        If a size is no whole number from 1.
+    """
+    if text.strip() == _SCALAR:
+        return ()
+    sizes = list(map(_size, text.split(",")))
+    if None in sizes:
+        raise UsageError(
+            f"{name}={text}: a shape is sizes, whole numbers from 1, with commas between, as in "
+            f"{name}=4,5; or {_SCALAR}"
+        )
+    return tuple(size for size in sizes if size is not None)
 
 
 def size_of(name: str, text: str) -> int:
@@ -130,10 +157,17 @@ def size_of(name: str, text: str) -> int:
     UsageError
         If it is no whole number from 1.
     """
-    number = text.strip()
-    if not (number.isascii() and number.isdigit()) or len(number) > 18 or int(number) < 1:
+    size = _size(text)
+    if size is None:
         raise UsageError(f"{name}={text}: a size is a whole number from 1, as in {name}=512")
-    return int(number)
+    return size
+
+
+def _size(text: str) -> int | None:
+    number = text.strip()
+    if not (number.isascii() and number.isdigit()) or len(number) > 18:
+        return None
+    return int(number) or None
 
 
 def _signature(function: Function, digest: str) -> inspect.Signature:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from autotune.errors import UsageError
@@ -82,6 +83,7 @@ def gradient(
     inputs = [
         _with_dimensions(function, i, known[i.name.text], names) for i in function.inputs
     ]
+    check(replace(function, inputs=tuple(inputs)))  # the ranks fit together
     reverse = _Reverse(function, inputs, given, names)
     for statement in function.statements:
         reverse.forward(statement)
@@ -141,7 +143,8 @@ def _with_dimensions(
         raise mistake(
             function, declared.span,
             f"how many dimensions {text} has is not known, and its gradient depends on it",
-            f"write them in the header, as in {text}[M, N], or give ranks={{{text!r}: 2}}",
+            f"write them in the header, as in {text}[M, N], or give ranks={{{text!r}: 2}}, "
+            f"on the command line --rank {text}=2",
         )  # fmt: skip
     return Input(declared.name, tuple(Name(names.fresh(f"{text}{k}")) for k in range(rank)))
 

@@ -32,7 +32,9 @@ def mistake_in(source: str, name: str, at: int, problem: str, advice: str = "") 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``"did you mean ...?"`` if a known word is much like this one, else ""."""
-    found = difflib.get_close_matches(word, list(known), 1)
+    words = list(known)
+    found = [w for w in words if w.lower() == word.lower()]
+    found += difflib.get_close_matches(word, words, 1)
     return f"did you mean {found[0]}?" if found else ""
 
 

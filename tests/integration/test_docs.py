@@ -5,15 +5,19 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from autotune.cli.jobs import run_options
 from autotune.schedule.annotations import Annotations
 from autotune.schedule.loops import LoopStructure
 from autotune.schedule.placement import Placement
+from autotune.tile import parse
+from tests.command_line import QUICK
 from tests.cuda_compiler import needs_nvrtc
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,6 +36,31 @@ def test_the_blocks_of_a_document_run(name: str) -> None:
         above = text[: block.start(1)].count("\n")
         code = compile("\n" * above + block[1], str(DOCS / name), "exec")
         exec(code, space)
+
+
+def test_the_statements_and_commands_of_the_page_of_tile_are_right(
+    tmp_path: Path, call: Callable[..., Any]
+) -> None:
+    text = (DOCS / "tile.md").read_text()
+    statements = re.findall(r"`([^`\n]+;)`", text)
+    assert len(statements) > 4
+    for statement in statements:
+        parse(f"function (A) -> (O) {{ {statement} }}")
+
+    matmul = "function (A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }"
+    (tmp_path / "kernel.tile").write_text(matmul)
+    commands = re.findall(r"^(?:\| `)?autotune (.* kernel\.tile[^`\n]*)", text, re.MULTILINE)
+    assert len(commands) == 6
+    for command in commands:
+        more = ["--trials", "2", *QUICK] if command.startswith("run") else []
+        ended = call(*command.replace("=512", "=8").split(), *more)
+        assert (ended.code, ended.err) == (0, ""), command
+
+    job = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert job is not None
+    (tmp_path / "job.toml").write_text(job[1])
+    (workload,) = run_options({"job": str(tmp_path / "job.toml")}, {}, "").workloads
+    assert (workload.template, workload.shapes) == ("kernel.tile", {"X": "4,5,6", "S": "scalar"})
 
 
 def test_the_page_of_schedules_is_what_its_generator_writes(

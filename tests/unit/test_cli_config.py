@@ -35,8 +35,8 @@ def test_defaults_of_a_command_hold_unless_the_command_line_says_otherwise(confi
     assert main(["best", "matmul"]) == 0
     assert main(["best", "matmul", "--log", "other.jsonl", "--set", "n=2"]) == 0
     assert called == [
-        ("matmul", ["m=1"], "llvm -threads=1", "mine.jsonl", True),
-        ("matmul", ["n=2"], "llvm -threads=1", "other.jsonl", True),
+        ("matmul", ["m=1"], [], "llvm -threads=1", "mine.jsonl", True),
+        ("matmul", ["n=2"], [], "llvm -threads=1", "other.jsonl", True),
     ]
 
 

@@ -266,7 +266,7 @@ def test_loops_that_could_not_be_vectorized_are_comments_below_the_listing(tmp_p
     )
     refusal = "// i is not vectorized: a vector inside a vector"
     for inner, comments in (("true", [refusal]), ("false", [])):
-        show_command(f"{file}:nested", ["n=8", f"inner={inner}"], "llvm", 0, ["ir"])
+        show_command(f"{file}:nested", ["n=8", f"inner={inner}"], [], "llvm", 0, ["ir"])
         lines = capsys.readouterr().out.splitlines()
         assert [line for line in lines if line.startswith("// i ")] == comments
         assert lines[len(lines) - len(comments) - 1].strip() == "}"
@@ -288,15 +288,15 @@ def test_a_space_as_json_holds_what_each_rule_rejects_and_why_nothing_is_left(tm
         "    return s, [A, B]\n"
     )
     threads = {"rule": "a block has at most 1024 threads", "rejects": 1, "rejects_in_all": 1}
-    show_command(f"{file}:limited", [], "cuda -arch=sm_90", None, [], as_json=True)
+    show_command(f"{file}:limited", [], [], "cuda -arch=sm_90", None, [], as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["configurations"], found["counted"], found["allowed"]) == (3, 3, 2)
     assert threads in found["rules"]
     assert found["config"] == {"index": 0, "values": {"nt": 512}}
     assert found["empty"] is None
-    show_command(f"{file}:limited", ["least=1025"], "cuda -arch=sm_90", None, [], as_json=True)
+    show_command(f"{file}:limited", ["least=1025"], [], "cuda -arch=sm_90", None, [], as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["allowed"], found["config"]) == (0, None)
     assert "nearest is nt=1024, stopped by large (1024 < 1025)" in found["empty"]
     with pytest.raises(UsageError, match="--ir cannot be had as JSON"):
-        show_command(f"{file}:limited", [], "cuda", None, ["ir"], as_json=True)
+        show_command(f"{file}:limited", [], [], "cuda", None, ["ir"], as_json=True)

@@ -69,9 +69,14 @@ def test_show_prints_loops_expressions_or_code(
     ("words", "message"),
     [
         (["--set", "M=x"], "M=x: a size is a whole number from 1, as in M=512"),
-        (["--set", "M=4"], "net.tile: the size of dimension L of input A is needed"),
-        ([*SIZES, "--set", "K=4"], "net.tile has no dimension K in its header"),
-        ([*SIZES[:-2]], "net.tile: the shape of input X is needed"),
+        (["--set", "M=4"], "net.tile needs --set L=SIZE --set N=SIZE --shape X=SIZE,SIZE"),
+        ([*SIZES, "--set", "K=4"], "net.tile has no dimension K in its header: there are M, L, N"),
+        ([*SIZES, "--set", "m=4"], "net.tile has no dimension m in its header: did you mean M?"),
+        ([*SIZES, "--set", "X=4,32"], "give its shape by --shape X=4,32, not by --set"),
+        ([*SIZES, "--shape", "A=4,8"], "--shape A: it has no input of that name without dimen"),
+        ([*SIZES, "--shape", "Y"], "--shape 'Y': expected NAME=SIZE,SIZE, such as --shape X=4,5"),
+        ([*SIZES[:-1], "X=4,,5"], "X=4,,5: a shape is sizes, whole numbers from 1, with commas"),
+        ([*SIZES[:-2]], "net.tile needs --shape X=SIZE,SIZE"),
         ([*SIZES, "--te", "--source"], "--te and --source cannot be asked for at once"),
     ],
 )
