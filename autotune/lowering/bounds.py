@@ -25,7 +25,7 @@ from autotune.lowering.placement import (
     storage_scope,
 )
 from autotune.lowering.regions import Interval, Relaxer, as_index, union
-from autotune.schedule.relations import Split
+from autotune.schedule.relations import Fuse, Split, fused_whole
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
 from autotune.te.scan import ScanOp
@@ -138,10 +138,10 @@ class Bounds:
             and low + int(span.extent.value) <= 1
         )
 
-    def root_values(self, stage: Stage) -> dict[Var, Expr]:
+    def root_values(self, stage: Stage, apart: Set[Fuse] = frozenset()) -> dict[Var, Expr]:
         """Return the value of each axis of the operation, over the stage's loop variables.
 
-        Values include the start of the axis' region.
+        Values include the start of the axis' region. Those of `apart` count as not fused.
         """
         values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
         for relation in reversed(stage.relations):
@@ -149,6 +149,9 @@ class Bounds:
                 outer = binary("*", values[relation.outer], self.stride(relation))
                 value = binary("+", outer, values[relation.inner])
                 values[relation.parent] = self._from(relation.parent, value)
+            elif relation in apart:
+                for axis in (relation.outer, relation.inner):
+                    values[axis] = self._from(axis, axis.var)
             else:
                 fused, inner = values[relation.fused], self.ranges[relation.inner].extent
                 inner = at_least_one(inner)
@@ -235,8 +238,12 @@ class Bounds:
                     yield reader, tensor
 
     def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[Interval | None]:
-        relaxer = Relaxer(self._relaxed(stage, reader))
-        values = self.root_values(reader)
+        relaxed = self._relaxed(stage, reader)
+        ranging = {leaf for leaf in reader.leaf_axes if leaf.var in relaxed}
+        apart = set() if self._for_autotvm08 else fused_whole(reader.relations, ranging)
+        for axis in (axis for relation in apart for axis in (relation.outer, relation.inner)):
+            relaxed[axis.var] = as_index(self.ranges[axis].extent)
+        relaxer, values = Relaxer(relaxed), self.root_values(reader, apart)
         indices = [
             tuple(normal(as_index(substitute(index, values))) for index in read.children)
             for expr in self.bodies[reader]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from autotune.ir.expr import Const, Expr, Knob, SizeVar
@@ -68,6 +69,24 @@ class Fuse:
 
 
 Relation = Split | Fuse
+
+
+def fused_whole(relations: Sequence[Relation], leaves: Set[IterVar]) -> set[Fuse]:
+    """Return the fusions that come of some loops alone.
+
+    Over all iterations of these, the axes of such a fusion range as if they were not fused,
+    whatever their lengths are.
+    """
+    known = set(leaves)
+    found = set()
+    for relation in reversed(relations):
+        if isinstance(relation, Split):
+            if relation.outer in known and relation.inner in known:
+                known.add(relation.parent)
+        elif relation.fused in known:
+            known.update((relation.outer, relation.inner))
+            found.add(relation)
+    return found
 
 
 def is_over_knobs(size: Expr) -> bool:

@@ -71,7 +71,9 @@ def test_threads_that_share_a_random_scan_do_not_race(data: st.DataObject) -> No
     try:
         *_, final = map(verify, finalising_kernels(lowered))
     except LoweringError as refusal:
-        if blocks and case.mixes and str(refusal).startswith("blocks share "):
+        # Of other arrays than states, columns are not told apart if their number is not known.
+        shared = "blocks share elements of" if case.symbolic and not case.mixes else "blocks share"
+        if blocks and (case.mixes or case.symbolic) and str(refusal).startswith(shared):
             return
         raise
     note(f"final:\n{final}")

@@ -394,6 +394,27 @@ def test_inputs_of_the_next_step_are_fetched_ahead(sizes: Any, symbolic: bool) -
     np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=x.dtype))
 
 
+def test_loops_fused_in_a_cell_need_no_other_step() -> None:
+    m, n = te.var("m"), te.var("n")
+    X, h = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="h")
+    first = te.compute((1, n), lambda _, i: X[0, i], name="first")
+    double = te.compute((m, n), lambda t, i: h[t - 1, i] * 2, name="double")
+    more = te.compute((m, n), lambda t, i: double[t, i] + 1, name="more")
+    later = te.compute((m, n), lambda t, i: more[t, i] + X[t, i], name="later")
+    scan = te.scan(first, later, h)
+    s = te.create_schedule(scan.op)
+    s[more].split(s[more].fuse(*more.op.axis), factor=4)
+    analysed = analyse(lower_schedule(s, [X, scan]))
+    stored = [b.buffer for b in walk(analysed.body) if isinstance(b, Allocate)]
+    assert [(b.name, b.shape) for b in stored] == [("double", (n,)), ("more", (n,))]
+    x = whole((4, 6))
+    want, got = x.copy(), np.full_like(x, -7)
+    for t in range(1, 4):
+        want[t] = want[t - 1] * 2 + 1 + x[t]
+    interpret(analysed, [x, got])
+    np.testing.assert_array_equal(got, want)
+
+
 def test_a_stage_of_the_cell_is_not_computed_a_step_ahead() -> None:
     cell = Cell()
     cell.s[cell.sums].double_buffer()
