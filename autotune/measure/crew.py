@@ -27,6 +27,7 @@ from autotune.measure.protocol import (
 _log = logging.getLogger(__name__)
 
 _DYING_S = 2.0
+_ANSWERING_S = 10.0
 _ENDING_S = 10.0
 _LONGEST_WAIT_S = 3600.0
 
@@ -85,6 +86,7 @@ class Worker:
         self.deadline = math.inf
         self._timeout_s = math.inf
         self._silent = False
+        self._answering = False
 
     @property
     def alive(self) -> bool:
@@ -100,6 +102,7 @@ class Worker:
         """Send a request; `Crew.next_outcome` tells what came of it."""
         assert not self.busy
         self.busy = True
+        self._answering = False
         self._timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
         # If it cannot be sent, nobody will answer either, which is seen when it is waited for.
@@ -125,6 +128,10 @@ class Worker:
             return None
         if self._silent:
             return WorkerDiedError("closed its pipes")
+        if self.channel.begun and not self._answering:
+            # A long answer cannot be sent as long as nobody reads it, in time as it may have been.
+            self._answering, self.deadline = True, time.monotonic() + _ANSWERING_S
+            return None
         return WorkerTimeoutError(f"no answer within {self._timeout_s:g} s")
 
 

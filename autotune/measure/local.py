@@ -220,12 +220,18 @@ class LocalMeasurer:
             raise
 
     def foresee(self, inputs: Iterable[MeasureInput]) -> None:
-        """Build what may be measured next, beside what is measured now: for other devices' sake.
+        """Begin to build what may be measured next, and wait for nothing.
 
-        What was foreseen before, and has not come, is forgotten.
+        Without `overlap` it is waited for before anything runs. What was foreseen before, and
+        neither has come nor is foreseen again, is forgotten.
         """
-        self._foreseen = {candidate.config.index: Job(candidate) for candidate in inputs}
-        self._workshop.begin(list(self._foreseen.values()))
+        indices = {candidate.config.index: candidate for candidate in inputs}
+        self._foreseen = {i: self._foreseen.get(i) or Job(c) for i, c in indices.items()}
+        try:
+            self._workshop.begin(list(self._foreseen.values()))
+        except BaseException:
+            self.close()  # as in `measure`
+            raise
 
     def _next(
         self, jobs: deque[Job], rest: Iterator[MeasureInput], wanted: StillWanted
@@ -307,6 +313,8 @@ class LocalMeasurer:
         return result
 
     def _run(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+        if not self.overlap:
+            self._workshop.build([])  # what was foreseen and has not come
         told = self._workshop.run(job, self._beside(beside))
         if killed_from_outside(told.outcome):
             # Not the candidate's fault, unless it happens again: it may exhaust the memory.

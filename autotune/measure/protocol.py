@@ -85,6 +85,11 @@ class Channel:
             poller.poll()
         return message
 
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a message has come, and not all of it."""
+        return bool(self._come)
+
     def look(self) -> Message | None:
         """Return the next message if the whole of it has come; never wait.
 

@@ -179,12 +179,15 @@ class MeasureResult:
 
 @runtime_checkable
 class Foreseeing(Protocol):
-    """A measurer that builds what may be measured next while it measures, if it has `overlap`."""
+    """A measurer that begins to build what may be measured next when it is told.
+
+    If it has `overlap` that may be while it measures.
+    """
 
     overlap: bool
 
     def foresee(self, inputs: Iterable[MeasureInput]) -> None:
-        """Begin to build candidates that are likely to be measured next."""
+        """Begin to build candidates that are likely to be measured next; wait for nothing."""
         ...
 
 

@@ -166,8 +166,10 @@ class Workshop:
             builder.job = None
 
     def begin(self, jobs: Sequence[Job]) -> None:
-        """Let whoever is free begin to build jobs; wait for nothing."""
+        """Take the answers that are there, and let whoever is free begin to build jobs."""
         self._look()
+        while self._hear(0.0):
+            pass
         self._hand_out(jobs)
 
     def build(self, jobs: Sequence[Job]) -> None:
@@ -244,13 +246,19 @@ class Workshop:
             self._hand_out(jobs)
             if done():
                 return
-            busy = {desk.worker: desk for desk in self._desks if desk.doing and desk.worker}
-            told = self._crew.next_outcome(list(busy), min(d.slow_at for d in busy.values()))
-            if told is not None:
-                worker, outcome = told
-                self._take(busy[worker], outcome)
-            for desk in busy.values():
-                desk.say_slow()
+            self._hear()
+
+    def _hear(self, until: float = math.inf) -> bool:
+        """Take one answer; False if none has come by a time, or somebody opens for long."""
+        busy = {desk.worker: desk for desk in self._desks if desk.doing and desk.worker}
+        until = min([until, *(desk.slow_at for desk in busy.values())])
+        told = self._crew.next_outcome(list(busy), until)
+        if told is not None:
+            worker, outcome = told
+            self._take(busy[worker], outcome)
+        for desk in busy.values():
+            desk.say_slow()
+        return told is not None
 
     def _look(self) -> None:
         """Take in who has died: they are not asked, and nobody is blamed for it."""

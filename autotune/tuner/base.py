@@ -131,6 +131,10 @@ class Tuner(ABC):
                 self._told[new.index] = new
             self._seen.add(new.index)
 
+    held_back: ClassVar[int] = 0
+    """Candidates of each batch that are better asked for with the batch before, as choosing takes
+    long: they are built while the others are chosen. They are the last ones of an answer."""
+
     estimates_gain: ClassVar[bool] = False
     """Whether :meth:`expected_gain` ever answers."""
 
@@ -156,6 +160,11 @@ class Tuner(ABC):
     def seen(self) -> IndexVector:
         """Indices asked for or told, ascending, int64."""
         return np.array(sorted(self._seen), dtype=np.int64)
+
+    @property
+    def pending(self) -> IndexVector:
+        """Indices asked for and not told, ascending, int64."""
+        return np.array(sorted(self._seen.difference(self._told)), dtype=np.int64)
 
     def _generator(self) -> np.random.Generator:
         """Return a random generator that depends on the seed and the number seen only."""

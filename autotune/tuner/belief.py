@@ -35,6 +35,7 @@ class _Growing:
     Attributes
     ----------
     posterior : Posterior
+        With what is expected.
     taken : int64 (k,)
         What it has taken in, in this order.
     """
@@ -43,37 +44,42 @@ class _Growing:
         self.posterior = posterior
         self.taken = np.zeros(0, dtype=np.int64)
         self._surrogate = surrogate
-        self._sure: tuple[Posterior, IndexVector] | None = None
+        self._before: list[tuple[Posterior, IndexVector]] = []
+
+    @property
+    def known(self) -> tuple[Posterior, IndexVector]:
+        """The posterior without what is only expected, and what it has taken in."""
+        return self._before[0] if self._before else (self.posterior, self.taken)
 
     def can_become(self, indices: IndexVector) -> bool:
         """Whether nothing but these was taken in, except ahead."""
-        sure = self.taken if self._sure is None else self._sure[1]
-        return bool(np.isin(sure, indices).all())
+        return bool(np.isin(self.known[1], indices).all())
 
     def become(self, indices: IndexVector) -> None:
         """Take in the rest of these; nothing else is ahead then."""
-        if not np.isin(self.taken, indices).all():
-            self.settle()
-        self._sure = None
+        while self._before and not np.isin(self.taken, indices).all():
+            self.posterior, self.taken = self._before.pop()
+        self._before.clear()
+        self._add(indices)
+
+    def expect(self, indices: IndexVector) -> None:
+        """Take in more, ahead of what comes of it."""
+        if not np.isin(indices, self.taken).all():
+            self._before.append((self.posterior.fork(), self.taken))
+            self._add(indices)
+
+    def settle(self) -> None:
+        """Be what it was before it expected anything."""
+        self.posterior, self.taken = self.known
+        self._before.clear()
+
+    def _add(self, indices: IndexVector) -> None:
         new = np.setdiff1d(indices, self.taken)
         if len(new):
             surrogate, count = self._surrogate, self.posterior.trends
             trends = surrogate.trend_matrix(new, measured=True) if count else None
             self.posterior.add(surrogate.coordinates.matrix(new), trends)
             self.taken = np.concatenate([self.taken, new])
-
-    def expect(self, indices: IndexVector) -> None:
-        """Take in more, ahead of what comes of it, unless something is ahead."""
-        if self._sure is not None:
-            return
-        sure = self.posterior.fork(), self.taken
-        self.become(np.union1d(self.taken, indices))
-        self._sure = sure
-
-    def settle(self) -> None:
-        """Be what it was before it expected anything."""
-        if self._sure is not None:
-            (self.posterior, self.taken), self._sure = self._sure, None
 
 
 class Belief:
@@ -113,10 +119,10 @@ class Belief:
             self._chances.become(surrogate.tried)
 
     def expect(self, indices: IndexVector) -> None:
-        """Do ahead what does not depend on how the measurements of some candidates turn out.
+        """Take in some candidates ahead of their measurements; more, when called again.
 
-        They are expected to work. Before `update` or `settle` nothing can be asked, and
-        expecting more has no effect.
+        They are expected to work, and to turn out as they are believed to, so that only what is
+        picked after them depends on it. `update` makes use of it where that was right.
         """
         self._times.expect(indices)
         if self._chances is not None:
@@ -131,13 +137,13 @@ class Belief:
     @property
     def values(self) -> FloatVector:
         """The values measured, in the order in which the candidates were taken in."""
-        return self._surrogate.values(self._times.taken)
+        return self._surrogate.values(self._times.known[1])
 
     def predict(self) -> tuple[FloatVector, FloatVector]:
         """Return means and deviations of the values at the candidates, (m,)."""
         if self._predicted is None:
-            residuals = self.values - self._surrogate.expected(self._times.taken)
-            mean, deviation = self._times.posterior.predict(residuals)
+            posterior, taken = self._times.known
+            mean, deviation = posterior.predict(self.values - self._surrogate.expected(taken))
             self._predicted = mean + self._expected, deviation
         return self._predicted
 
@@ -148,17 +154,19 @@ class Belief:
         The least one measured may owe itself to something that the kernel takes for noise:
         hardly anything would promise to better it, and the search would starve.
         """
-        expected = self._surrogate.expected(self._times.taken)
-        return float((self._times.posterior.smoothed(self.values - expected) + expected).min())
+        posterior, taken = self._times.known
+        expected = self._surrogate.expected(taken)
+        return float((posterior.smoothed(self.values - expected) + expected).min())
 
     def chance(self) -> FloatVector:
         """Return the chance that each candidate works, (m,)."""
         if self._chances is None:
             return np.ones(len(self.candidates))
         if self._chance is None:
-            failed = np.isin(self._chances.taken, self._surrogate.fails).astype(np.float64)
+            posterior, taken = self._chances.known
+            failed = np.isin(taken, self._surrogate.fails).astype(np.float64)
             usual = usual_share(failed)
-            mean, _ = self._chances.posterior.predict(failed - usual)
+            mean, _ = posterior.predict(failed - usual)
             floor = self._surrogate.settings.least_chance
             self._chance = 1.0 - np.clip(mean + usual, 0.0, 1.0 - floor)
         return self._chance
@@ -176,8 +184,8 @@ class Belief:
     def pick(self, margins: Sequence[float], free: npt.NDArray[np.bool_]) -> list[int]:
         """Return the rows of candidates to measure, up to one per margin, in this order.
 
-        Each is the one with the greatest gain once those before are known; they are believed to
-        turn out as expected (Ginsbourger, Le Riche and Carraro, "Kriging is well-suited to
+        Each is the one with the greatest gain once those before are known, and those taken in
+        ahead; they are believed to turn out as expected (Ginsbourger, Le Riche and Carraro, "Kriging is well-suited to
         parallelize optimization", 2010).
 
         Parameters
@@ -187,25 +195,31 @@ class Belief:
         free : bool (m,)
             Which may be picked.
         """
-        mean, deviation = self.predict()
+        mean, _ = self.predict()
+        deviation, best = self._times.posterior.deviation, self._best_with(mean)
         chance = np.where(free, self.chance(), -1.0)
         margins = margins[: int(np.count_nonzero(free))]
-        best = self.best
         gains = {m: _gain(mean, deviation, best - m, chance) for m in set(margins)}
         picked: list[int] = []
         for most in (*SHORTLISTS, len(mean)):
             lists = [_greatest(gain, most) for gain in gains.values()]
             rows = np.unique(np.concatenate([*lists, np.zeros(0, dtype=np.int64)]))
             bars = {m: np.delete(g, rows).max(initial=-1.0) * _ROUNDING for m, g in gains.items()}
-            picked = self._pick_among(rows, margins, mean, deviation, chance, bars)
+            picked = self._pick_among(rows, margins, best, mean, deviation, chance, bars)
             if len(picked) == len(margins):
                 break
         return picked
+
+    def _best_with(self, mean: FloatVector) -> float:
+        """Return the least value of what was measured, and of what was taken in ahead."""
+        ahead = np.setdiff1d(self._times.taken, self._times.known[1])
+        return min(self.best, float(mean[np.isin(self.candidates, ahead)].min(initial=np.inf)))
 
     def _pick_among(
         self,
         rows: IndexVector,
         margins: Sequence[float],
+        best: float,
         mean: FloatVector,
         deviation: FloatVector,
         chance: FloatVector,
@@ -217,7 +231,7 @@ class Belief:
         that may be expected of them now.
         """
         mean, deviation, chance = mean[rows], deviation[rows], chance[rows]
-        believed, best = self._times.posterior.among(rows), self.best
+        believed = self._times.posterior.among(rows)
         picked: list[int] = []
         for margin in margins:
             gain = _gain(mean, deviation, best - margin, chance)
@@ -243,7 +257,7 @@ class Belief:
             return 0.0
         rows = _greatest(self.gains(free), min(MOST_SAMPLED, int(free.sum())))
         mean, _ = self.predict()
-        covariance = self._times.posterior.covariance(rows)
+        covariance = self._times.known[0].covariance(rows)
         covariance[np.diag_indices(len(rows))] += 1e-6
         root = np.linalg.cholesky(covariance)
         drawn = mean[rows] + rng.standard_normal((samples, len(rows))) @ root.T

@@ -107,6 +107,7 @@ class ModelTuner(Tuner):
     """
 
     estimates_gain: ClassVar[bool] = True
+    held_back: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class ModelTuner(Tuner):
         self._audit = Audit()
         self._progress = Progress()
         self._owed = False
-        self._latest = np.zeros(0, dtype=np.int64)
+        self._held: list[int] = []
         self._proposed_from: Belief | None = None
 
     def tell(self, observations: Iterable[Observation]) -> None:
@@ -147,11 +148,12 @@ class ModelTuner(Tuner):
     def think(self) -> None:
         """Fit the model to what the latest proposals were made from, for the next ones.
 
-        Rank a large space by it, and let the beliefs expect the latest proposals to work.
+        Rank a large space by it, and let the beliefs expect what was proposed to work, but for
+        what may be held back.
         """
         self._catch_up()
         if self._belief is not None:
-            self._belief.expect(self._latest)
+            self._belief.expect(np.setdiff1d(self.pending, self._held))
 
     def _catch_up(self) -> None:
         """Fit the model to what the latest proposals were made from, unless that is done."""
@@ -172,14 +174,16 @@ class ModelTuner(Tuner):
         if not self._informed():
             return self._start(n, rng)
         belief = self._proposed_from = self._update(rng)
+        belief.expect(self.pending)
         self._owed = True
         free = np.isin(belief.candidates, self.seen, invert=True)
         own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
         rows = belief.pick(self._margins(own), free)
-        self._latest = belief.candidates[rows]
-        picked = self._latest.tolist()
+        picked = belief.candidates[rows].tolist()
         self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
-        return picked + self._moves(n - len(picked), picked, rng)
+        proposals = picked + self._moves(n - len(picked), picked, rng)
+        self._held = proposals[len(proposals) - self.held_back :]
+        return proposals
 
     def _margins(self, n: int) -> list[float]:
         """Return by how much each of `n` proposals has to better the best value for it to count.

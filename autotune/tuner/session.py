@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -153,8 +153,11 @@ class Session:
         self._deferred: list[int] = []
         self._cut_off: list[int] = []
         self._default_asked = False
-        self._ahead = measurer if isinstance(measurer, Foreseeing) and measurer.overlap else None
+        self._ahead = measurer if isinstance(measurer, Foreseeing) else None
+        self._overlap = self._ahead is not None and self._ahead.overlap
+        self._builds_first = self._ahead is not None and not self._overlap
         self._foreseen: list[int] = []
+        self._held: list[MeasureInput] = []
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
         self._noisy = False
@@ -264,32 +267,60 @@ class Session:
             self.ended = End.EXHAUSTED
 
     def _proposals(self) -> list[int]:
-        """Return what to measure next: first of all the default configuration."""
-        wanted = self.limits.batch
-        if self.limits.trials is not None:
-            wanted = min(wanted, self.limits.trials - len(self.trials))
+        """Return what to measure next: first of all the default configuration.
+
+        What is known to be measured is built while the tuner chooses the rest, and what it chose
+        last is held back, to be that the next time.
+        """
+        left = self._trials_left
+        wanted = min(self.limits.batch, left)
         first = []
         default = self.trials.default
         if default is not None and not self._default_asked and not self.trials.default_record:
             first, self._default_asked = [default], True
         first += self._cut_off  # by a goal that was not reached after all
         first += self._foreseen
-        self._foreseen = []
-        asked = self._tuner.ask(wanted - len(first)) if wanted > len(first) else []
-        return list(dict.fromkeys(first + asked))
+        self._build_ahead(self._legal(first))
+        held_back = min(self._tuner.held_back, left - wanted) if self._builds_first else 0
+        found = self._with_more(first, wanted + held_back)
+        if held_back:  # the tuner may have proposed the default, too
+            found = self._with_more(found, wanted + held_back)
+        self._foreseen = found[wanted:]
+        self._held = self._legal(self._foreseen)
+        return found[:wanted]
 
-    def _foresee(self, ahead: Foreseeing, left: int, thinking: Meanwhile) -> None:
+    def _with_more(self, indices: list[int], wanted: int) -> list[int]:
+        """Return some candidates, and as many of the tuner's as are missing."""
+        missing = wanted - len(indices)
+        asked = self._tuner.ask(missing) if missing > 0 else []
+        return list(dict.fromkeys(indices + asked))
+
+    @property
+    def _trials_left(self) -> int:
+        """How many trials there may still be."""
+        return sys.maxsize if self.limits.trials is None else self.limits.trials - len(self.trials)
+
+    def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
+        """Return what builders can be given of some configurations, if there is anything for it."""
+        if self._ahead is None:
+            return []
+        legal = [index for index in indices if not self.task.refusal(index)]
+        return [MeasureInput(self.task.space.config(index)) for index in legal]
+
+    def _build_ahead(self, candidates: Sequence[MeasureInput]) -> None:
+        """Let builders begin with what will be measured, and wait for nothing."""
+        if self._ahead is not None and candidates:
+            self._ahead.foresee(candidates)
+
+    def _foresee(self, left: int, thinking: Meanwhile) -> None:
         """Ask for the next batch while so many of this one are left, and have it built already."""
-        wanted = self.limits.batch
-        if self.limits.trials is not None:
-            wanted = min(wanted, self.limits.trials - len(self.trials) - left)
+        wanted = min(self.limits.batch, self._trials_left - left)
         if wanted < 1 or self._limit() is not None:
             return
         thinking.wait()  # the tuner does one thing at a time
         self._learn()
         self._foreseen = self._tuner.ask(wanted)
-        legal = [index for index in self._foreseen if not self.task.refusal(index)]
-        ahead.foresee(MeasureInput(self.task.space.config(index)) for index in legal)
+        self._build_ahead(self._legal(self._foreseen))
 
     def _measure(self, indices: Sequence[int]) -> None:
         for start in range(0, len(indices), AT_A_TIME):
@@ -314,14 +345,13 @@ class Session:
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
                 late = rest - done == min(LATE, rest // 2) and not self._foreseen
-                if self._ahead is not None and late:
-                    self._foresee(self._ahead, rest - done, thinking)
+                if self._overlap and late:
+                    self._foresee(rest - done, thinking)
 
     def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
         self._estimate()
-        trials = self.limits.trials
-        left = math.inf if trials is None else trials - len(self.trials)
+        left = self._trials_left
         if left > rest:
             self._tuner.think()
         while left > LONG_RUN and not waited_for() and next(self._preparations, self) is None:
@@ -333,8 +363,10 @@ class Session:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
 
         def still_wanted(candidate: MeasureInput) -> bool:
-            if self._ahead is None:
-                thinking.wait()  # they are built, and what is timed must not have neighbours
+            if not self._overlap:  # they are built, and what is timed must not have neighbours
+                if thinking.goes_on:
+                    self._build_ahead(self._held)
+                thinking.wait()
             self._know_machine()
             self._recall(thinking)
             return self._limit() is None and candidate.config.index not in self.trials.by_index

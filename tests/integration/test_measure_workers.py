@@ -162,6 +162,33 @@ def test_what_is_foreseen_is_built_while_others_run_and_not_again():
     assert foreseen.build_span[1] < ran.run_span[1]
 
 
+def test_what_is_foreseen_without_such_a_device_is_built_before_anything_runs():
+    args = {"naps": "0,0.01,0.5"}
+    first, second, third = inputs(args)
+    with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=2) as measurer:
+        list(measurer.measure([first]))
+        measurer.foresee([third])
+        ((_, ran),) = measurer.measure([second])
+        measurer.foresee([third])  # it is not built again
+        ((_, foreseen),) = measurer.measure([third])
+    assert foreseen.ok
+    assert foreseen.build_span[0] < ran.build_span[1]
+    assert foreseen.build_span[1] < ran.run_span[0]
+
+
+def test_what_was_asked_of_a_builder_that_is_still_opening_is_begun_without_being_waited_for():
+    with LocalMeasurer(NAPPING, {}, "llvm", QUICK, builders=1) as measurer:
+        (candidate,) = inputs({})
+        began = time.time()
+        measurer.foresee([candidate])
+        while not measurer._foreseen[0].taken and time.time() < began + 20.0:
+            time.sleep(0.02)
+            measurer.foresee([candidate])
+        assert measurer._foreseen[0].taken
+        ((_, result),) = measurer.measure([candidate])
+        assert result.ok
+
+
 def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
     args = {"naps": "0,0.01,0.02"}
     policy = TimingPolicy(repeats=5, min_repeat_ms=100, budget_ms=1000)

@@ -201,7 +201,8 @@ class Foreseeing(FakeMeasurer):
 
     def foresee(self, inputs):
         indices = [candidate.config.index for candidate in inputs]
-        self.foreseen.append((len(self.asked), indices))
+        if indices not in [told for _, told in self.foreseen]:
+            self.foreseen.append((len(self.asked), indices))
 
 
 def test_beside_a_device_of_its_own_the_next_batch_is_asked_for_ahead(task, store):
@@ -209,18 +210,72 @@ def test_beside_a_device_of_its_own_the_next_batch_is_asked_for_ahead(task, stor
     tried, again = measurer.asked[:12], measurer.again
     assert len(set(tried)) == 12
     # Batches of four (the default is proposed twice), five and three: half of each is left then.
-    assert measurer.foreseen == [(2, tried[4:9]), (7, tried[9:])]
+    assert measurer.foreseen == [(0, tried[:1]), (2, tried[4:9]), (7, tried[9:])]
     assert measurer.asked[12:] == again
     assert len(store.load()) == 12
     store.path.unlink()
     _, measurer = run(task, store, 12, Foreseeing(overlap=False), batch=5)
-    assert measurer.foreseen == []
+    assert measurer.foreseen == [(0, tried[:1])]
+
+
+class Holding(GridTuner):
+    """Has its last proposals held back; notes how many it was asked for."""
+
+    held_back = 1
+
+    def __init__(self, space, seed):
+        super().__init__(space, seed)
+        self.wanted = []
+
+    def ask(self, n):
+        self.wanted.append(n)
+        return super().ask(n)
+
+
+def test_what_is_held_back_of_a_batch_is_built_first_of_the_next_and_none_is_left(task, store):
+    tuner = Holding(task.space, 0)
+    _, measurer = run(task, store, 12, Foreseeing(overlap=False), tuner, batch=5)
+    tried = measurer.asked[:12]
+    assert tried == task.space.feasible_indices()[:12].tolist()
+    # At first the default is proposed twice, and one is asked for in its place.
+    assert measurer.foreseen == [(0, tried[:1]), (5, tried[5:6]), (10, tried[10:11])]
+    assert tuner.wanted == [5, 1, 5, 1]
+    assert len(tuner.observations) == len(tuner.seen) == 12
+
+
+def test_nothing_is_held_back_where_nothing_is_built(task, store):
+    tuner = Holding(task.space, 0)
+    run(task, store, 12, tuner=tuner, batch=5)
+    assert tuner.wanted == [4, 5, 3]
+
+
+def test_what_was_held_back_is_measured_when_the_space_has_no_more(task, store):
+    whole = len(task.space.feasible_indices())
+    summary, measurer = run(
+        task, store, None, Foreseeing(overlap=False), Holding(task.space, 0), batch=7
+    )
+    assert summary.ended is End.EXHAUSTED
+    assert len(set(measurer.asked)) == summary.trials == whole
+
+
+def test_what_is_held_back_is_built_as_soon_as_builders_wait_for_the_tuner(task, store):
+    class Slow(Holding):
+        def think(self):
+            time.sleep(0.05)
+
+    class Hasty(Foreseeing):
+        def measure(self, inputs, still_wanted=None):
+            return super().measure(list(inputs), still_wanted)  # all are built before any runs
+
+    measurer = Hasty(overlap=False)
+    run(task, store, 12, measurer, Slow(task.space, 0), batch=5)
+    assert measurer.foreseen[1] == (0, measurer.asked[5:6])
 
 
 def test_a_batch_measured_in_parts_asks_ahead_once_and_loses_no_proposal(task, store):
     tuner = GridTuner(task.space, 0)
     _, measurer = run(task, store, 41, Foreseeing(), tuner, batch=20)
-    assert len(measurer.foreseen) == 2  # with 4 left, which are a part of their own
+    assert len(measurer.foreseen) == 2  # the default; the rest with 4 left, a part of their own
     proposed = list(dict.fromkeys(measurer.asked))
     assert proposed == [int(i) for i in task.space.feasible_indices()[:41]]
 

@@ -1,6 +1,7 @@
 """Messages between the tuning process and a worker, and what comes of a request."""
 
 import os
+import select
 import signal
 import struct
 import threading
@@ -97,13 +98,29 @@ def test_a_request_has_no_outcome_before_there_is_an_answer(asked):
     assert worker.outcome() == Message({"n": 1})
 
 
-def test_half_an_answer_is_a_time_out_after_the_deadline(asked):
+def test_half_an_answer_that_nobody_ends_is_a_time_out(asked):
     worker, end = asked
     os.write(end.fileno(), struct.pack("<II", 100, 0) + b"{")
+    worker.deadline = 0.0
+    assert worker.outcome() is None
     worker.deadline = 0.0
     outcome = worker.outcome()
     assert isinstance(outcome, WorkerTimeoutError)
     assert str(outcome) == "no answer within 60 s"
+
+
+def test_a_long_answer_that_is_read_late_is_no_time_out(asked):
+    worker, end = asked
+    message = Message({}, bytes(1 << 24))
+    sender = threading.Thread(target=end.send, args=message)
+    sender.start()
+    while not select.select([worker.channel], [], [], 1.0)[0]:
+        pass
+    worker.deadline = 0.0  # it was over before anybody looked
+    while (outcome := worker.outcome()) is None:
+        select.select([worker.channel], [], [], 1.0)
+    sender.join()
+    assert outcome == message
 
 
 def test_an_end_held_open_by_a_stranger_does_not_hide_that_the_process_died(asked):

@@ -163,12 +163,15 @@ class TestEveryTuner:
 
         assert proposals(shuffled=False) == proposals(shuffled=True)
 
-    def test_thinking_beside_the_measurements_changes_no_proposal(self, name: str):
+    @pytest.mark.parametrize("held_back", [0, 1])
+    def test_thinking_beside_the_measurements_changes_no_proposal(self, name: str, held_back: int):
         def proposals(think: Callable[[Tuner], object]) -> list[int]:
             tuner = make_tuner(name, mixed_space(), seed=4, features=KnobFeatures(mixed_space()))
             proposed: list[int] = []
+            held: list[int] = []
             while len(proposed) < 64:
-                asked = tuner.ask(8)
+                found = held + tuner.ask(8 + held_back - len(held))
+                asked, held = found[:8], found[8:]
                 proposed += asked
                 think(tuner)
                 tuner.tell(Observation(i, math.nan) if i % 5 == 0 else works(i) for i in asked)
