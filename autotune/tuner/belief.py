@@ -185,8 +185,8 @@ class Belief:
         """Return the rows of candidates to measure, up to one per margin, in this order.
 
         Each is the one with the greatest gain once those before are known, and those taken in
-        ahead; they are believed to turn out as expected (Ginsbourger, Le Riche and Carraro, "Kriging is well-suited to
-        parallelize optimization", 2010).
+        ahead; they are believed to turn out as expected (Ginsbourger, Le Riche and Carraro,
+        "Kriging is well-suited to parallelize optimization", 2010).
 
         Parameters
         ----------
