@@ -45,6 +45,10 @@ class BuildBench:
         """Take in code hashes of candidates whose results are known: they are not compiled."""
         self._known.update(hashes)
 
+    def rehearse(self) -> None:
+        """Run the template once: its first time may take longer than a candidate has."""
+        Program.of(self.task)
+
     def subject(self) -> tuple[Subject, Binary | None]:
         """Return what a runner must know of the workload.
 

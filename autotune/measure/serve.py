@@ -117,6 +117,7 @@ class Builder:
     def _open(self, request: dict[str, Any], _: bytes) -> Message:
         self._bench = BuildBench(_task(request), request["arch"])
         if not request["describe"]:
+            self._bench.rehearse()
             return Message({})
         subject, unscheduled = self._bench.subject()
         return _with_binary({"subject": subject.to_json()}, unscheduled)

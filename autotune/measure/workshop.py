@@ -86,10 +86,14 @@ class Job:
 
 
 class _Builder(Desk):
-    """Whose worker has a job, and knows the first few of all known code hashes."""
+    """Whose worker has a job, and knows the first few of all known code hashes.
+
+    One was asked to describe the workload when it opened it, so that others can begin to build.
+    """
 
     job: Job | None = None
     knows: int = 0
+    describes: bool = False
 
 
 class Workshop:
@@ -282,8 +286,9 @@ class Workshop:
                 self._give(builder, waiting.popleft())
 
     def _open_builder(self, builder: _Builder) -> None:
-        builder.knows = 0
-        builder.prepare(self._request(describe=self._description is None), self._opening_s)
+        at_it = any(other.describes for other in self._builders if other.worker is not None)
+        builder.knows, builder.describes = 0, self._description is None and not at_it
+        builder.prepare(self._request(describe=builder.describes), self._opening_s)
 
     @property
     def _opening_s(self) -> float:
@@ -317,7 +322,7 @@ class Workshop:
             if opened is not None and desk is self._runner:
                 self._take_reference(opened.body["reference"])
                 self._take_notes(opened.body["notes"])
-            elif opened is not None and self._description is None:
+            elif opened is not None and isinstance(desk, _Builder) and desk.describes:
                 self._description = opened
         elif isinstance(desk, _Builder):
             self._take_built(desk, desk.take(outcome))

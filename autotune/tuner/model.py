@@ -179,7 +179,7 @@ class ModelTuner(Tuner):
         free = np.isin(belief.candidates, self.seen, invert=True)
         own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
         rows = belief.pick(self._margins(own), free)
-        picked = belief.candidates[rows].tolist()
+        picked: list[int] = belief.candidates[rows].tolist()
         self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
         proposals = picked + self._moves(n - len(picked), picked, rng)
         self._held = proposals[len(proposals) - self.held_back :]
