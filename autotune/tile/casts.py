@@ -16,8 +16,17 @@ def cast(array: Any, dtype: str) -> Any:
     if dtype == dtypes.BOOL:
         return (array != 0) & (array == array)
     if dtypes.is_float(source) and dtypes.is_integer(dtype):
-        convert = np.vectorize(lambda x: dtypes.saturated(float(x), dtype), otypes=[target])
-        return convert(array) if array.size else array.astype(target)
+        return _saturated(array, target)
     if dtypes.is_half(dtype):
         return array.astype(np.float32).astype(target)
     return array.astype(target)
+
+
+def _saturated(array: Any, target: np.dtype[Any]) -> Any:
+    """Convert floats to integers as `dtypes.saturated` does."""
+    limits = np.iinfo(target)
+    low, above = float(limits.min), float(limits.max + 1)  # powers of 2, which floats are exactly
+    whole = np.trunc(array.astype(np.float64))
+    inside = (whole > low) & (whole < above)  # no NaN is
+    cut = np.where(whole >= above, limits.max, np.where(whole <= low, limits.min, 0))
+    return np.where(inside, np.where(inside, whole, 0).astype(target), cut.astype(target))

@@ -146,6 +146,32 @@ _TORCH: dict[str, tuple[str, tuple[tuple[int, ...], ...], Any]] = {
         ((2, 3, 6, 5), (2, 3, 3, 3)),
         lambda t, x, k: t.nn.functional.conv2d(x, k, stride=2, padding=1),
     ),
+    "dilated and grouped convolution": (
+        PROGRAMS["dilated and grouped convolution"].code,
+        ((2, 6, 8, 4), (3, 2, 2, 2, 3)),
+        lambda t, x, k: t.nn.functional.conv2d(
+            x.permute(0, 3, 1, 2), k.permute(2, 4, 3, 0, 1).flatten(0, 1), dilation=(2, 3), groups=2
+        ).permute(0, 2, 3, 1),
+    ),
+    "batch norm": (
+        PROGRAMS["batch norm"].code,
+        ((3, 2, 4, 5), (5,), (5,)),
+        lambda t, x, g, b: t.nn.functional.batch_norm(
+            x.movedim(3, 1), None, None, g, b, training=True, eps=1e-5
+        ).movedim(1, 3),
+    ),
+    "running sum": (
+        "function (X[N]) -> (O) { S[i: N] = +(X[j]), i - j < N; O = sin(S) * exp(-S); }",
+        ((7,),),
+        lambda t, x: t.sin(t.cumsum(x, 0)) * t.exp(-t.cumsum(x, 0)),
+    ),
+    "distances": (
+        "function (X[N, D], Y[M, D]) -> (O) { S[i, j: N, M] = +(X[i, k] * Y[j, k]);"
+        " XX[i, 0: N, 1] = +(X[i, k] * X[i, k]); YY[j: M] = +(Y[j, k] * Y[j, k]);"
+        " Q = XX - 2 * S + YY; O[i: N] = <(Q[i, j]); }",
+        ((4, 3), (5, 3)),
+        lambda t, x, y: ((x[:, None] - y[None]) ** 2).sum(2).amin(1),
+    ),
     "largest": (
         "function (X[M, N]) -> (O) { O[m: M] = >(X[m, n]); }",
         ((3, 4),),

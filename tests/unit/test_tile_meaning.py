@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArgumentError, TileError
+from autotune.ir import dtypes
 from autotune.tile import evaluate
+from autotune.tile.casts import cast
 from tests.tile_tools import bound, floats, run
 
 
@@ -228,3 +230,14 @@ def test_the_deepest_expressions_are_evaluated(nested: str) -> None:
 def test_the_deepest_index_expressions_are_evaluated() -> None:
     code = f"O[i: N + {'1 + ' * 90}1] = +(A[{'(' * 98}i{' - 1)' * 98}]);"
     assert contraction(code, A, B).shape == (96,)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if dtypes.is_integer(d)])
+def test_floats_become_integers_one_and_all_as_one_by_one(dtype: str) -> None:
+    ends = [side * 2.0**bits for bits in (7, 8, 15, 16, 31, 32, 63, 64, 99) for side in (1, -1)]
+    near = [np.nextafter(end, way) for end in ends for way in (np.inf, -np.inf)]
+    off = [end + step for end in ends for step in (-1, -0.5, 0.5, 1)]
+    values = np.array([*ends, *near, *off, 0.0, -0.0, -0.9, 0.9, np.inf, -np.inf, np.nan])
+    expected = [dtypes.saturated(value, dtype) for value in values]
+    assert cast(values, dtype).dtype.name == dtype
+    assert cast(values, dtype).tolist() == expected
