@@ -92,6 +92,32 @@ def normal(node: Expr) -> Expr:
     return to_expr(to_poly(node), node.dtype)
 
 
+def rejoined(node: Expr) -> Expr:
+    """Return an index in normal form, with d * (e // d) + e % d written as e.
+
+    Loops that are fused and then read as one number come out as that number.
+    """
+    poly = to_poly(node)
+    while True:
+        found = next(filter(None, (_joined(poly, *term) for term in poly.items())), None)
+        if found is None:
+            return to_expr(poly, node.dtype)
+        poly = found
+
+
+def _joined(poly: Poly, monomial: Monomial, coefficient: int) -> Poly | None:
+    """Return the polynomial with one remainder and its quotient as a whole, if both are there."""
+    for place, atom in enumerate(monomial):
+        if not (isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const)):
+            continue
+        rest, whole = (*monomial[:place], *monomial[place + 1 :]), fold("//", atom.a, atom.b)
+        digit = multiply({rest: coefficient * int(atom.b.value)}, to_poly(whole))
+        if digit.items() <= poly.items():
+            left = add(add(poly, digit, -1), {monomial: -coefficient})
+            return add(left, multiply({rest: coefficient}, to_poly(atom.a)))
+    return None
+
+
 def split_multiple(poly: Poly, divisor: Poly) -> tuple[Poly, Poly]:
     """Return quotient q and rest r with poly = q * divisor + r, for a divisor of one term.
 

@@ -12,7 +12,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.ops import binary, cast, const
-from autotune.ir.poly import add, normal, to_poly
+from autotune.ir.poly import add, normal, rejoined, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
 from autotune.ir.visitor import free_vars, reads, substitute
@@ -245,7 +245,7 @@ class Bounds:
             relaxed[axis.var] = as_index(self.ranges[axis].extent)
         relaxer, values = Relaxer(relaxed), self.root_values(reader, apart)
         indices = [
-            tuple(normal(as_index(substitute(index, values))) for index in read.children)
+            tuple(rejoined(as_index(substitute(index, values))) for index in read.children)
             for expr in self.bodies[reader]
             for read in reads(expr)
             if read.tensor is tensor

@@ -319,7 +319,7 @@ class _Lowering:
         across = tuple(threads[stage.bindings[x]] for x in _reduced(stage) if x in stage.bindings)
         body = seq(body, ThreadReduce(combiner, tuple(operands), tuple(results), across))
         outcome = (Store(*place, Load(r, zero)) for place, r in zip(spatial, results, strict=True))
-        stored = self._where_stored(stage, values, threads, _where(condition, seq(*outcome)))
+        stored = self._where_stored(stage, values, threads, seq(*outcome))
         body = seq(body, guarded(stage_guards(stage, self.bounds, values, True), stored))
         for buffer in every:
             body = Allocate(buffer, body)

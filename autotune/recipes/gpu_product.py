@@ -32,7 +32,9 @@ MOST_SIDE_BY_SIDE = 1024
 class Definer(Protocol):
     """What defines knobs: `autotune.template.Knobs`, or what stands for it."""
 
-    target: Target
+    @property
+    def target(self) -> Target:
+        """What the knobs are for."""
 
     def define_knob(self, name: str, values: Sequence[Any]) -> Any:
         """Define a knob and return its value."""
@@ -131,7 +133,8 @@ def define_tiles(
     widths
         Elements that one access may move, from 1 on.
     runs
-        Elements of each operand that follow one another in memory: vectors divide them.
+        Elements of each operand that follow one another in memory, where it is fetched in
+        vectors: these divide them.
     name
         What the knobs' names begin with.
     """
@@ -148,7 +151,7 @@ def define_tiles(
     tiles = Tiles(
         (warps_m, warps_n), (lanes_m, WARP // lanes_m), (own_m, own_n), (virtual_m, virtual_n),
         depth, unroll,
-        fetch=knob("fetch", list(widths)[::-1]),
+        fetch=knob("fetch", list(widths)[::-1] if runs else [1]),
         pad=knob("pad", [4, 0, 1, 2]),
         ahead=knob("ahead", ["registers", "copies", "shared", "no"]),
         group=knob("group", [8, 1, 2, 4, 16]),
@@ -166,11 +169,8 @@ def define_tiles(
         f"blocks side by side have at most {MOST_SIDE_BY_SIDE} threads",
     )
     cfg.add_constraint(unroll <= depth, "no more steps are written out than lie in shared memory")
-    first, *others = runs
-    whole = first % tiles.fetch == 0
-    for run in others:
-        whole = whole & (run % tiles.fetch == 0)
-    cfg.add_constraint(whole, "rows are whole numbers of vectors")
+    for run in runs:
+        cfg.add_constraint(run % tiles.fetch == 0, "rows are whole numbers of vectors")
     cfg.add_constraint(
         te.ceildiv(rows, tiles.rows) % tiles.group == 0, "rows of tiles are whole groups"
     )
@@ -191,11 +191,14 @@ class Operand:
     steps_last
         Whether steps are the last axis, as neighbours in memory are steps: then it lies transposed
         in shared memory.
+    in_vectors
+        Whether several elements are fetched together.
     """
 
     tensor: te.Tensor
     way: int
     steps_last: bool
+    in_vectors: bool = True
 
 
 def schedule_product(
@@ -272,7 +275,7 @@ def _caches(
         stage = s[operand.tensor]
         stage.set_scope("shared")
         stage.compute_at(s[total], outer)
-        _fetched(stage, tiles.threads, tiles.fetch)
+        _fetched(stage, tiles.threads, tiles.fetch if operand.in_vectors else 1)
         if tiles.ahead != "no":
             stage.double_buffer(None if tiles.ahead == "shared" else tiles.ahead)
     for operand, cache in zip(operands, registers, strict=True):

@@ -191,7 +191,9 @@ def _across_threads(plan: _Plan) -> Scheduled:
     A = te.placeholder((m, n), name="A")
     k = te.reduce_axis((0, n), name="k")
     reducer = plan.draw(st.sampled_from((te.sum, te.max)))
-    R = te.compute((m,), lambda i: reducer(A[i, k], axis=k), name="R")
+    apart = plan.number(1, 3)  # of every so many elements one is left out
+    kept = max(apart - 1, 1)
+    R = te.compute((m,), lambda i: reducer(A[i, k], axis=k, where=(k + i) % apart < kept), name="R")
     s = te.create_schedule(R.op)
     outer, inner = s[R].split(k, factor=plan.draw(st.sampled_from((1, 2, 3, 4, 8, 32, 33, 64))))
     own = outer if plan.chance(25) else inner

@@ -67,6 +67,18 @@ def test_a_reduction_across_one_thread_is_one_of_any_length() -> None:
     np.testing.assert_array_equal(result, values[:, 0])
 
 
+def test_a_reduction_across_threads_under_a_condition_stores_whatever_the_condition_is() -> None:
+    A = te.placeholder((3, 10), name="A")
+    k = te.reduce_axis((0, 10), name="k")
+    R = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k + 3 * i >= 9), name="R")
+    s = te.create_schedule(R.op)
+    s[R].bind(s[R].op.axis[0], te.thread_axis("blockIdx.x"))
+    s[R].bind(s[R].split(k, factor=4)[1], te.thread_axis("threadIdx.x"))
+    values, result = np.arange(30, dtype=np.float32).reshape(3, 10), np.full(3, np.nan, "f4")
+    autotune.build(s, [A, R], "cuda -on=cpu")(values, result)
+    np.testing.assert_array_equal(result, [9, 16 + 17 + 18 + 19, 182])
+
+
 def test_a_block_of_more_threads_than_a_gpu_has_is_refused() -> None:
     A = te.placeholder((4096,), name="A")
     B = te.compute((4096,), lambda i: A[i] + 1.0, name="B")
