@@ -6,7 +6,9 @@ XGBoost is loaded by the first fit, and used through ``DMatrix``, ``train``, ``g
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +29,25 @@ def _loaded() -> Any:
     try:
         import xgboost
     except Exception as error:  # its own, if what it is made of cannot be loaded
-        why = " ".join(str(error).split())
-        raise AutotuneError(
-            f"the model tuner cannot rank: XGBoost cannot be loaded ({why[:200]}); reinstall it, "
-            "or take another tuner (--tuner local)"
-        ) from error
+        raise _useless("cannot be loaded", error) from error
     return xgboost
+
+
+@contextlib.contextmanager
+def _telling(doing: str) -> Iterator[None]:
+    """Raise AutotuneError, of one line, where XGBoost fails at something."""
+    try:
+        yield
+    except Exception as error:  # its own, or of what it is made of
+        raise _useless(f"fails at {doing}", error) from error
+
+
+def _useless(how: str, error: Exception) -> AutotuneError:
+    why = " ".join(str(error).split()) or type(error).__name__
+    return AutotuneError(
+        f"the model tuner cannot rank: XGBoost {how} ({why[:200]}); reinstall it, or take another "
+        "tuner (--tuner local)"
+    )
 
 
 def load_alone() -> None:
@@ -103,7 +118,13 @@ class XGBCostModel(CostModel):
         _loaded()
 
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
-        """Grow trees on the measured rows; see :meth:`CostModel.fit`."""
+        """Grow trees on the measured rows; see :meth:`CostModel.fit`.
+
+        Raises
+        ------
+        AutotuneError
+            If XGBoost cannot be loaded, or fails.
+        """
         check_training_data(features, throughput)
         self._grown = _Trees.grow(self.settings, self.seed, features, throughput)
 
@@ -150,15 +171,17 @@ class _Trees:
             "verbosity": 0,
         }
         relative = throughput / (throughput.max() or 1.0)
-        data = xgboost.DMatrix(features, label=relative, group=[count], nthread=1)
-        booster = xgboost.train(params, data, num_boost_round=settings.trees)
-        booster.set_param({"nthread": settings.threads})
-        scores = booster.inplace_predict(features).astype(np.float64)
-        splits = booster.get_score(importance_type="weight")  # by default names: f0, f1, ...
+        with _telling("training"):
+            data = xgboost.DMatrix(features, label=relative, group=[count], nthread=1)
+            booster = xgboost.train(params, data, num_boost_round=settings.trees)
+            booster.set_param({"nthread": settings.threads})
+            scores = booster.inplace_predict(features).astype(np.float64)
+            splits = booster.get_score(importance_type="weight")  # by default names: f0, f1, ...
         columns = np.array(sorted(int(name[1:]) for name in splits), dtype=np.int64)
         return cls(booster, columns, float(scores.mean()), float(scores.std()) or 1.0)
 
     def score(self, features: FloatMatrix) -> FloatVector:
-        raw = self.booster.inplace_predict(features).astype(np.float64)
+        with _telling("predicting"):
+            raw = self.booster.inplace_predict(features).astype(np.float64)
         scores: FloatVector = (raw - self.mean) / self.std
         return scores

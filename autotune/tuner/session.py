@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import sys
 import time
 from collections import Counter
@@ -53,6 +54,9 @@ LATE = 4
 
 LONG_RUN = 24
 """With more trials a run is long: its tuner will need everything it has."""
+
+USUAL_PACE_S = 0.2
+"""Seconds that a trial is taken to need before there was one."""
 
 MOST_REFUSED = 1000
 """Proposals refused in a row after which no legal one is expected any more."""
@@ -300,6 +304,13 @@ class Session:
         """How many trials there may still be."""
         return sys.maxsize if self.limits.trials is None else self.limits.trials - len(self.trials)
 
+    @property
+    def _expected_left(self) -> float:
+        """How many trials there may still be, at this pace."""
+        left_s = self.deadline.left_s
+        in_time = math.inf if left_s is None else left_s / (self.pace_s or USUAL_PACE_S)
+        return min(self._trials_left, in_time)
+
     def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
         """Return what builders can be given of some configurations, if there is anything for it."""
         if self._ahead is None:
@@ -351,11 +362,11 @@ class Session:
     def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
         self._estimate()
-        left = self._trials_left
-        if left > rest:
+        if self._expected_left > rest:
             self._tuner.think()
-        while left > LONG_RUN and not waited_for() and next(self._preparations, self) is None:
-            pass
+        while self._expected_left > LONG_RUN and not waited_for():
+            if next(self._preparations, self) is self:
+                break
 
     def _results(
         self, indices: Sequence[int], thinking: Meanwhile
@@ -364,7 +375,7 @@ class Session:
 
         def still_wanted(candidate: MeasureInput) -> bool:
             if not self._overlap:  # they are built, and what is timed must not have neighbours
-                if thinking.goes_on:
+                if thinking.goes_on and self._limit() is None:
                     self._build_ahead(self._held)
                 thinking.wait()
             self._know_machine()

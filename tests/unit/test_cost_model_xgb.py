@@ -125,3 +125,26 @@ def test_a_library_that_cannot_be_loaded_is_told_in_a_line(monkeypatch: pytest.M
         model.prepare()
     with pytest.raises(AutotuneError, match="XGBoost cannot be loaded"):
         model.fit(*problem(8))
+
+
+@pytest.mark.parametrize(("method", "doing"), [("train", "training"), ("predict", "predicting")])
+def test_what_xgboost_fails_at_is_told_in_one_line(monkeypatch, method, doing):
+    import xgboost
+
+    def fail(*_args, **_options):
+        raise xgboost.core.XGBoostError("[04:12:00] check failed: 1 < 0\nStack trace:\n  [bt] (0)")
+
+    model = XGBCostModel()
+    model.fit(*problem(40))
+    if method == "train":
+        monkeypatch.setattr(xgboost, "train", fail)
+    else:
+        monkeypatch.setattr(xgboost.Booster, "inplace_predict", fail)
+    with pytest.raises(AutotuneError) as told:
+        model.fit(*problem(40)) if method == "train" else model.predict(problem(40)[0])
+    message = str(told.value)
+    assert message.startswith(
+        f"the model tuner cannot rank: XGBoost fails at {doing} ([04:12:00] check failed: 1 < 0"
+    )
+    assert message.endswith("; reinstall it, or take another tuner (--tuner local)")
+    assert "\n" not in message

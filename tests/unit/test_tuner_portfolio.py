@@ -227,6 +227,22 @@ def test_time_ends_a_run_and_no_measurement_begins_after_it(run):
     assert len(measurer.asked) == summary.trials == 11
 
 
+def test_nothing_is_thought_or_prepared_that_there_will_be_no_time_to_use(run, monkeypatch):
+    clock, thought, prepared = Clock(), [], []
+
+    def preparations(_):
+        while True:
+            prepared.append(clock.now)
+            yield
+
+    monkeypatch.setattr(GridTuner, "think", lambda _: thought.append(clock.now))
+    monkeypatch.setattr(GridTuner, "preparations", preparations)
+    run(clock, (Measurer(clock), Limits()), seconds=28)
+    # A second each: the batch that begins after 23 is the last one, and from 4 on few are left.
+    assert thought == [0, 7, 15]
+    assert max(prepared, default=0) == 0
+
+
 def test_without_any_limit_a_run_ends_with_the_space(run, tasks):
     clock = Clock()
     (summary,), _ = run(clock, (Measurer(clock), Limits()))
