@@ -71,6 +71,11 @@ class TileError(UsageError):
         remedy = f"\n  {advice}" if advice else ""
         super().__init__(f"{name}:{line}:{column}: {problem}{pointed}{remedy}")
 
+    def said_of(self, where: str) -> TileError:
+        """Return the error with words before the place, such as that of a workload in a job."""
+        problem, name, line, column, shown, caret, advice = self._parts
+        return TileError(problem, f"{where}{name}", line, column, shown, caret, advice)
+
     def __reduce__(self) -> tuple[type[TileError], tuple[str | int, ...]]:
         return TileError, self._parts
 

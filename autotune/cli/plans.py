@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from autotune.cli.logs import check_log, open_log
 from autotune.cli.options import WorkloadOptions
 from autotune.cli.tasks import task_of
-from autotune.errors import UsageError
+from autotune.errors import TileError, UsageError
 
 if TYPE_CHECKING:
     from autotune.cli.jobs import RunOptions
@@ -55,6 +55,8 @@ def make_plans(options: RunOptions) -> list[Plan]:
             found.append(_task_and_log(workload))
         except UsageError as error:
             where = f"{options.source}, workload {number}: " if options.source else ""
+            if isinstance(error, TileError):
+                raise error.said_of(where) from error
             raise UsageError(f"{where}{error}") from error
     tasks = [task for task, _ in found]
     _check_distinct(tasks, options.source)

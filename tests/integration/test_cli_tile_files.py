@@ -79,6 +79,21 @@ def test_every_command_wants_all_sizes_and_shapes(
     assert ended.err == "autotune: scaled.tile needs --shape S=SIZE,SIZE\n"
 
 
+def test_a_mistake_in_a_file_is_shown_with_its_line_wherever_a_run_hears_of_it(
+    called: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "scaled.tile").write_text(CODE.replace("] = >", "] >"))
+    (tmp_path / "job.toml").write_text(JOB)
+    told = [
+        "scaled.tile:3:16: '>' cannot stand here; expected '='",
+        "        Most[i: M] >(O[i, j]);",
+        "                   ^",
+    ]
+    assert called("run", *WORDS).err.splitlines() == [f"autotune: {told[0]}", *told[1:]]
+    of_job = called("run", "--job", "job.toml").err.splitlines()
+    assert of_job == [f"autotune: job.toml, workload 1: {told[0]}", *told[1:]]
+
+
 def test_what_does_not_fit_is_told_before_a_log_is_looked_into(
     called: Callable[..., Any],
 ) -> None:
