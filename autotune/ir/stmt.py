@@ -158,9 +158,10 @@ class Raw(Stmt):
     Attributes
     ----------
     name : str
-        Name of the kernel in the text. It takes the function's parameters, as pointers.
+        Name of the kernel in the text. It takes the function's parameters, and then what is
+        allocated in global memory around, as pointers.
     text : str
-        The kernel, and what goes with it.
+        The kernel, and what goes with it; empty where it stands in the text of a kernel before.
     defines : tuple of str
         Macros that stand before the text, ...
     values : tuple of Expr

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from autotune.rtc.functions import get_function as get_function
     from autotune.rtc.functions import launch as launch
     from autotune.rtc.header import device_header as device_header
+    from autotune.rtc.kernel import KernelLaunch as KernelLaunch
     from autotune.rtc.kernel import RawKernel as RawKernel
     from autotune.rtc.operators import UNARY as UNARY
     from autotune.rtc.vectors import VECTOR_BYTES as VECTOR_BYTES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from autotune.rtc.vectors import plan_vectors as plan_vectors
 
 _HOMES = {
+    "KernelLaunch": "kernel",
     "UNARY": "operators",
     "VECTOR_BYTES": "vectors",
     "RTCFunction": "functions",

@@ -10,10 +10,30 @@ from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, convert, is_convertible
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Stmt
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Seq, Stmt
 from autotune.te.tensor import Tensor
 
 Rule = tuple[Expr, str]
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """How one kernel of a text is launched.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel in the text.
+    grid, block : int, or sequence of up to three
+        Blocks, and threads of a block: numbers, or expressions of knobs and sizes.
+    shared_memory : int
+        Bytes of dynamic shared memory, likewise.
+    """
+
+    name: str
+    grid: Any
+    block: Any
+    shared_memory: Any = 0
 
 
 @dataclass(frozen=True)
@@ -23,8 +43,8 @@ class RawKernel:
     Attributes
     ----------
     name : str
-        Name of the kernel in the text. Its parameters are pointers: inputs, then outputs, all at
-        multiples of 16 bytes.
+        Name of the kernel in the text. Its parameters are pointers: inputs, outputs, then
+        workspace, all at multiples of 16 bytes.
     text : str
         The kernel. The device header stands before it.
     inputs, outputs : sequence of Tensor
@@ -38,6 +58,11 @@ class RawKernel:
     reduction_length : int
         Terms that one element of an output accumulates, >= 1: rounding errors grow with it, and so
         does what is allowed of them.
+    workspace : sequence of Tensor
+        Memory that kernels of a call share, made by `te.placeholder`; it begins with anything.
+    before : sequence of KernelLaunch
+        Other kernels of the text, with the same parameters, that each call launches before, in
+        order: each begins when the one before it has ended.
     """
 
     name: str
@@ -49,13 +74,15 @@ class RawKernel:
     shared_memory: Any = 0
     defines: Mapping[str, Any] = field(default_factory=dict)
     reduction_length: int = 1
+    workspace: Sequence[Tensor] = ()
+    before: Sequence[KernelLaunch] = ()
 
     def __post_init__(self) -> None:
-        tensors = [*self.inputs, *self.outputs]
+        tensors = [*self.inputs, *self.outputs, *self.workspace]
         if not all(isinstance(tensor, Tensor) for tensor in tensors) or not self.outputs:
             raise UsageError(
-                f"raw kernel {self.name!r}: inputs and outputs must be lists of tensors from "
-                "te.placeholder, with one output at least"
+                f"raw kernel {self.name!r}: inputs, outputs and workspace must be lists of tensors "
+                "from te.placeholder, with one output at least"
             )
         for macro in self.defines:
             if not isinstance(macro, str) or not macro.isidentifier():
@@ -65,35 +92,49 @@ class RawKernel:
                 )
 
     def lowered(self, name: str) -> Function:
-        """Return the kernel as a function: loops over its threads, and inside of them its text.
+        """Return the kernels as a function: loops over the threads of each, and in them its text.
+
+        The text and its macros stand with the first kernel, for all of them.
 
         Parameters
         ----------
         name : str
             Of the function.
         """
-        params = [Buffer(t.name, t.dtype, t.extents) for t in (*self.inputs, *self.outputs)]
-        grid, block = (self._extents(what) for what in ("grid", "block"))
-        shared = self._expr("shared_memory", self.shared_memory)
+        params = [_buffer(tensor) for tensor in (*self.inputs, *self.outputs)]
         sizes = {n: self._expr(n, v) for n, v in self.defines.items() if _is_size(v)}
-        body: Stmt = Raw(self.name, self._text(), tuple(sizes), tuple(sizes.values()))
-        if not (isinstance(shared, Const) and shared.value == 0):
-            body = Allocate(Buffer("dynamic", "uint8", (shared,), "shared"), body)
-        tags = [*_tags("blockIdx", grid), *_tags("threadIdx", block)]
-        for tag, extent in reversed(tags):
-            body = For(Var(tag, "int32"), extent, LoopKind.THREAD, body, tag)
+        main = KernelLaunch(self.name, self.grid, self.block, self.shared_memory)
+        nests: list[Stmt] = []
+        rules: list[Rule] = []
+        for launch in (*self.before, main):
+            raw = Raw(launch.name, "", (), ())
+            if not nests:
+                raw = Raw(launch.name, self._text(), tuple(sizes), tuple(sizes.values()))
+            nests.append(self._nest(launch, raw, rules))
+        body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
+        for tensor in reversed(self.workspace):
+            body = Allocate(_buffer(tensor), body)
         return Function(
             name,
             tuple(params),
             frozenset(params[len(self.inputs) :]),
             body,
-            attrs={"requirements": tuple(self._rules(tags, shared))},
+            attrs={"requirements": tuple(rules)},
         )
 
-    def _rules(self, tags: Sequence[tuple[str, Expr]], shared: Expr) -> list[Rule]:
-        least = [(extent, 1, f"{tag} has at least one") for tag, extent in tags]
-        least.append((shared, 0, "shared memory is not negative"))
-        return [(binary(">=", x, n), rule) for x, n, rule in least if interval(x)[0] < n]
+    def _nest(self, launch: KernelLaunch, raw: Raw, rules: list[Rule]) -> Stmt:
+        """Return the loops over a launch's threads; add what must hold of it to the rules."""
+        grid, block = (self._extents(w, getattr(launch, w)) for w in ("grid", "block"))
+        shared = self._expr("shared_memory", launch.shared_memory)
+        tags = [*_tags("blockIdx", grid), *_tags("threadIdx", block)]
+        rules += _rules(tags, shared)
+        body: Stmt = raw
+        if not (isinstance(shared, Const) and shared.value == 0):
+            name = "dynamic" if launch.name == self.name else f"dynamic_{launch.name}"
+            body = Allocate(Buffer(name, "uint8", (shared,), "shared"), body)
+        for tag, extent in reversed(tags):
+            body = For(Var(tag, "int32"), extent, LoopKind.THREAD, body, tag)
+        return body
 
     def _text(self) -> str:
         """Return the text, below those macros that do not depend on knobs."""
@@ -101,8 +142,7 @@ class RawKernel:
         lines = [f"#define {n} {_literal(self.name, n, v)}" for n, v in fixed.items()]
         return "\n".join([*lines, self.text.strip("\n"), ""])
 
-    def _extents(self, what: str) -> tuple[Expr, ...]:
-        given = getattr(self, what)
+    def _extents(self, what: str, given: Any) -> tuple[Expr, ...]:
         extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
         if not 1 <= len(extents) <= 3:
             raise UsageError(f"raw kernel {self.name!r}: {what} must be 1 to 3 sizes")
@@ -116,6 +156,16 @@ class RawKernel:
                 f"knobs and sizes, got {value!r}"
             )
         return expr
+
+
+def _buffer(tensor: Tensor) -> Buffer:
+    return Buffer(tensor.name, tensor.dtype, tensor.extents)
+
+
+def _rules(tags: Sequence[tuple[str, Expr]], shared: Expr) -> list[Rule]:
+    least = [(extent, 1, f"{tag} has at least one") for tag, extent in tags]
+    least.append((shared, 0, "shared memory is not negative"))
+    return [(binary(">=", x, n), rule) for x, n, rule in least if interval(x)[0] < n]
 
 
 def _is_size(value: Any) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from autotune.errors import UsageError
 from autotune.ir.expr import Const, Expr
 from autotune.ir.stmt import Allocate, For, Function, Raw
-from autotune.ir.visitor import walk
+from autotune.ir.visitor import is_raw, walk
+from autotune.lowering.feasibility import launches
 from autotune.rtc.functions import RTCFunction, get_function
 from autotune.rtc.header import device_header
 from autotune.runtime.gpu_program import GpuLaunch, GpuSource
 from autotune.runtime.launch import LaunchSizes
-from autotune.runtime.signature import Signature
+from autotune.runtime.signature import Parameter, Signature
 
 
 @dataclass(frozen=True)
@@ -37,27 +38,8 @@ class RawLaunch:
 
     @classmethod
     def of(cls, function: Function) -> RawLaunch:
-        """Return what an analysed function of a kernel as text says."""
-        extents: dict[str, int] = {}
-        shared = 0
-        for stmt in walk(function.body):
-            match stmt:
-                case For(extent=extent, thread_tag=tag):
-                    extents[tag] = _value(extent)
-                case Allocate(buffer):
-                    shared = _value(buffer.shape[0])
-                case Raw() as raw:
-                    break
-        else:
-            raise TypeError(f"{function.name} is no kernel as text")
-        values = map(_value, raw.values)
-        macros = "".join(f"#define {n} {v}\n" for n, v in zip(raw.defines, values, strict=True))
-        grid, block = (
-            [extents.get(f"{level}.{axis}", 1) for axis in "xyz"]
-            for level in ("blockIdx", "threadIdx")
-        )
-        sizes = LaunchSizes.of(raw.name, grid, block, shared)
-        return cls(raw.name, macros, raw.text, sizes)
+        """Return the last launch of an analysed function of kernels as text."""
+        return raw_launches(function)[-1]
 
     def compiled(self, device: int | str) -> RTCFunction:
         """Return the compiled kernel, whose launch is checked.
@@ -72,6 +54,36 @@ class RawLaunch:
         return made
 
 
+def raw_launches(function: Function) -> list[RawLaunch]:
+    """Return what an analysed function of kernels as text launches, in order."""
+    if not is_raw(function):
+        raise TypeError(f"{function.name} is no kernel as text")
+    nests = list(launches(function.body))
+    inside = [next(s for s in walk(nest) if isinstance(s, Raw)) for nest in nests]
+    first = inside[0]
+    values = map(_value, first.values)
+    macros = "".join(f"#define {n} {v}\n" for n, v in zip(first.defines, values, strict=True))
+    return [
+        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest))
+        for raw, nest in zip(inside, nests, strict=True)
+    ]
+
+
+def _sizes(name: str, nest: For) -> LaunchSizes:
+    extents: dict[str, int] = {}
+    shared = 0
+    for stmt in walk(nest):
+        match stmt:
+            case For(extent=extent, thread_tag=tag):
+                extents[tag] = _value(extent)
+            case Allocate(buffer):
+                shared = _value(buffer.shape[0])
+    grid, block = (
+        [extents.get(f"{level}.{axis}", 1) for axis in "xyz"] for level in ("blockIdx", "threadIdx")
+    )
+    return LaunchSizes.of(name, grid, block, shared)
+
+
 def _value(expr: Expr) -> int:
     if not isinstance(expr, Const):
         raise UsageError(f"`{expr}` depends on more than knobs and the template's arguments")
@@ -79,13 +91,23 @@ def _value(expr: Expr) -> int:
 
 
 def raw_source(function: Function) -> GpuSource:
-    """Return an analysed function of a kernel as text with its launch; needs no compiler."""
-    launch = RawLaunch.of(function)
-    sizes = launch.sizes
-    numbers = tuple(range(len(function.params)))
+    """Return an analysed function of kernels as text with its launches; needs no compiler."""
+    found = raw_launches(function)
+    memory = [
+        Parameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
+        for s in walk(function.body)
+        if isinstance(s, Allocate) and s.buffer.scope == "global"
+    ]
+    numbers = tuple(range(len(function.params) + len(memory)))
     return GpuSource(
         Signature.of(function),
-        f"{launch.macros}\n{launch.text}",
-        (GpuLaunch(launch.name, sizes.grid, sizes.block, sizes.shared_bytes, numbers),),
+        f"{found[0].macros}\n{found[0].text}",
+        tuple(
+            GpuLaunch(
+                each.name, each.sizes.grid, each.sizes.block, each.sizes.shared_bytes, numbers
+            )
+            for each in found
+        ),
+        workspace=tuple(memory),
         header=f"{device_header()}\n",
     )

@@ -373,9 +373,11 @@ class Structures:
         if not isinstance(made, RawKernel):
             return *made, lower_schedule(*made, self.name)
         if self.target.on_cpu:
+            why = f"a kernel as text, which runs on GPUs only, not on {str(self.target)!r}"
+            if any(structure.schedule is not None for structure in self.known):
+                raise InstantiationError(why)
             raise UsageError(
-                f"template {self.name!r} returns a kernel as text, which runs on GPUs only, not on "
-                f"{str(self.target)!r}: use a target such as 'cuda -arch=sm_90'"
+                f"template {self.name!r} returns {why}: use a target such as 'cuda -arch=sm_90'"
             )
         return None, (*made.inputs, *made.outputs), made.lowered(self.name)
 
