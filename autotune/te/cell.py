@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from autotune.ir.expr import Expr, Read
 from autotune.ir.poly import add, to_poly
 from autotune.ir.visitor import reads
+from autotune.te.reads import ends_of, spans_of
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -77,20 +78,24 @@ class Cell:
                 elif known.get(read.tensor.op):
                     self._inner(own, steps, read, needed)
 
-    def _offset(self, own: ComputeOp, steps: Steps, index: Expr) -> int | None:
-        """Return by how much an index is beyond the step; None if that is no fixed number."""
-        return _difference(index, own.axis[steps.position].var)
+    def _beyond(self, own: ComputeOp, steps: Steps, index: Expr) -> range | None:
+        """Return by how much an index is beyond the step; None if that is not known.
+
+        It is one number, or several if it depends on an axis to reduce over.
+        """
+        beyond = add(to_poly(index), to_poly(own.axis[steps.position].var), -1)
+        ends = ends_of(beyond, spans_of(own.reduce_axis))
+        return None if ends is None else range(ends[0], ends[1] + 1)
 
     def _state(self, own: ComputeOp, steps: Steps, read: Read) -> None:
         self.read.add(read.tensor)
         index = read.children[0]
-        beyond = self._offset(own, steps, index)
+        beyond = self._beyond(own, steps, index)
         step = own.axis[steps.position].name
         where = f"index 0 of state {read.tensor.name!r} in {own.name!r}, `{index}`, "
         if beyond is None:
             self.op.fail(f"{where}is not the step minus a number, as {step} - 1 is")
-        for offset in steps.offsets:
-            total = offset + beyond
+        for total in (offset + by for offset in steps.offsets for by in reversed(beyond)):
             if total == 0:
                 self.op.fail(f"{where}is the step that is computed; read an earlier one, as in "
                              f"{step} - 1")
@@ -106,19 +111,19 @@ class Cell:
         self, own: ComputeOp, steps: Steps, read: Read, needed: dict[Operation, Steps]
     ) -> None:
         inner = read.tensor.op
-        beyond = [self._offset(own, steps, index) for index in read.children]
+        beyond = [self._beyond(own, steps, index) for index in read.children]
         if inner not in needed:
             places = [position for position, b in enumerate(beyond) if b is not None]
             needed[inner] = Steps(places[0] if places else 0)
         known = needed[inner]
         by = beyond[known.position] if beyond else None
         step = own.axis[steps.position].name
-        if by is None or (by and read.tensor in self.op.update):
+        if by is None or (by != range(1) and read.tensor in self.op.update):
             self.op.fail(
                 f"`{read}` in {own.name!r} depends on states and is not read at the step that is "
                 f"computed, `{step}`; read the state for earlier steps"
             )
-        known.offsets.update(offset + by for offset in steps.offsets)
+        known.offsets.update(offset + later for offset in steps.offsets for later in by)
         if max(known.offsets) > 0 or -min(known.offsets) > self.first:
             self.op.fail(
                 f"`{read}` in {own.name!r} depends on states and is read at a later step, or one "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from autotune.errors import IRError
 from autotune.ir.expr import Call, Const, Expr, Read, Reduce, Var
 from autotune.ir.itervar import AxisKind, IterVar
-from autotune.ir.poly import to_poly
+from autotune.ir.poly import Poly, to_poly
 from autotune.te.tensor import PlaceholderOp
 
 #: The smallest and largest values of axes.
@@ -25,8 +27,8 @@ def check_reads(
     name, axes, body
         Of the operation.
     may_be_cell : bool
-        Let pass what is right in the cell of a scan, whose first steps are not computed: indices
-        as ``t - 1``, and others that are in the tensor at the last step, as ``m - t``. Also
+        Let pass what may be right in the cell of a scan, whose first steps are not computed:
+        indices that leave the tensor in first steps alone, as ``t - 1`` and ``m - t``. Also
         ``t + 1`` of what may be a state, of which the scan knows better what is wrong.
 
     Returns
@@ -35,24 +37,22 @@ def check_reads(
         Whether something was let pass.
     """
     passed = False
-    spans: Spans = {}
-    for axis in axes:
-        assert axis.dom is not None
-        low, extent = axis.dom.min, axis.dom.extent
-        if isinstance(low, Const) and isinstance(extent, Const):
-            if extent.value < 1:
-                return False
-            spans[axis.var] = int(low.value), int(low.value) + int(extent.value) - 1
-    steps = [axis.var for axis in axes if axis.kind is AxisKind.SPATIAL and axis.var in spans]
+    spans = spans_of(axes)
+    if any(last < first for first, last in spans.values()):
+        return False
+    steps = spans_of(axis for axis in axes if axis.kind is AxisKind.SPATIAL)
     for expr in body:
         for read in _unguarded(expr):
             for position, (index, size) in enumerate(
                 zip(read.children, read.tensor.extents, strict=True)
             ):
-                ends = _ends(index, spans)
-                if ends is None or not isinstance(size, Const) or _is_within(ends, size):
+                found = to_poly(index)
+                ends = ends_of(found, spans)
+                if ends is None or not isinstance(size, Const):
                     continue
-                if may_be_cell and any(_suits_step(read, index, size, spans, v) for v in steps):
+                if ends[0] >= 0 and ends[1] < size.value:
+                    continue
+                if may_be_cell and _suits_a_step(found, ends, steps, read, int(size.value)):
                     passed = True
                     continue
                 raise IRError(
@@ -63,22 +63,33 @@ def check_reads(
     return passed
 
 
-def _is_within(ends: tuple[int, int], size: Const) -> bool:
-    return ends[0] >= 0 and ends[1] < size.value
+def spans_of(axes: Iterable[IterVar]) -> Spans:
+    """Return the smallest and largest values of those axes of which they are numbers."""
+    spans: Spans = {}
+    for axis in axes:
+        assert axis.dom is not None
+        low, extent = axis.dom.min, axis.dom.extent
+        if isinstance(low, Const) and isinstance(extent, Const):
+            spans[axis.var] = int(low.value), int(low.value) + int(extent.value) - 1
+    return spans
 
 
-def _suits_step(read: Read, index: Expr, size: Const, spans: Spans, step: Var) -> bool:
-    """Whether an index may be right from some step on, or is that of a later step of a state.
+def _suits_a_step(
+    index: Poly, ends: tuple[int, int], steps: Spans, read: Read, size: int
+) -> bool:
+    """Whether an index leaves a tensor in first steps alone, or is a later step of a state.
 
     A state is a placeholder of as many steps.
     """
-    last = spans[step][1]
-    found = to_poly(index)
-    if found == {(step,): 1, (): found.get((), 0)}:
-        is_state = isinstance(read.tensor.op, PlaceholderOp) and size.value == last + 1
-        return last + found[()] < size.value or is_state
-    ends = _ends(index, {**spans, step: (last, last)})
-    return ends is not None and _is_within(ends, size)
+    is_placeholder = isinstance(read.tensor.op, PlaceholderOp)
+    for step, (_, last) in steps.items():
+        scale = index.get((step,), 0)
+        if (scale > 0 and ends[1] < size) or (scale < 0 and ends[0] >= 0):
+            return True
+        is_shifted = index == {(step,): 1, (): index.get((), 0)}
+        if is_shifted and is_placeholder and size == last + 1:
+            return True
+    return False
 
 
 def _unguarded(expr: Expr) -> list[Read]:
@@ -99,10 +110,10 @@ def _unguarded(expr: Expr) -> list[Read]:
     return found
 
 
-def _ends(index: Expr, spans: Spans) -> tuple[int, int] | None:
-    """Return the smallest and largest value of an index over the axes, None where unsure."""
+def ends_of(index: Poly, spans: Spans) -> tuple[int, int] | None:
+    """Return the smallest and largest value of an index over some axes, None where unsure."""
     low = high = 0
-    for monomial, coefficient in to_poly(index).items():
+    for monomial, coefficient in index.items():
         if len(monomial) > 1 or (monomial and not isinstance(monomial[0], Var)):
             return None
         ends = spans.get(monomial[0]) if monomial else (1, 1)

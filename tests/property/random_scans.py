@@ -152,9 +152,11 @@ class _Drawer:
         self, name: str, sources: list[_Source], width: Any, columns: int, dtype: str
     ) -> _Source:
         """Draw a stage that combines sources, or sums one of them over its columns."""
-        how = self.pick("+", "+", "max", "where", "sum")
+        how = self.pick("+", "+", "max", "where", "sum", "window")
         if how == "sum":
             return self.total(name, sources[0], width, columns, dtype)
+        if how == "window":
+            return self.window(name, sources[0], width, columns, dtype)
         in_cell = any(source.in_cell for source in sources)
         terms = [self.term(source, width, columns, in_cell) for source in sources]
         scale = self.pick(1, -1, 2, 3)
@@ -206,6 +208,34 @@ class _Drawer:
             return (values * places).astype(dtype).sum(axis=1, dtype=dtype)
 
         behind = source.behind + back
+        return _Source(name, tensor, width, columns, row, behind, in_cell=source.in_cell)
+
+
+    def window(
+        self, name: str, source: _Source, width: Any, columns: int, dtype: str
+    ) -> _Source:
+        """Draw a stage that sums a source over several steps."""
+        least = int(source.is_state)
+        last = max(least, self.back(source, source.in_cell))
+        text, index, which = self.columns(source, width, columns)
+        k = te.reduce_axis((least, last + 1), name="k")
+        tensor = te.compute(
+            (self.steps, width),
+            lambda t, i: te.sum((source.tensor[t - k, index(i)] * (k + 2)).astype(dtype), axis=k),
+            name=name,
+        )
+        self.description.append(
+            f"{name}[t, i]: {dtype} = sum {source.name}[t-k, {text}]*(k+2), k = {least} to {last}"
+        )
+
+        def row(x: Any, states: Any, t: int) -> Any:
+            rows = [
+                (source.row(x, states, t - back)[which].astype("int64") * (back + 2)).astype(dtype)
+                for back in range(least, last + 1)
+            ]
+            return np.sum(rows, axis=0, dtype=dtype)
+
+        behind = source.behind + last
         return _Source(name, tensor, width, columns, row, behind, in_cell=source.in_cell)
 
 

@@ -13,6 +13,7 @@ from autotune import te
 from autotune.errors import AutotuneError, LoweringError, ScheduleError
 
 M, N = 5, 4
+K = te.reduce_axis((0, 2), name="k")
 X, h = te.placeholder((M, N), name="X"), te.placeholder((M, N), name="h")
 
 
@@ -39,6 +40,10 @@ def nested() -> Any:
 REFUSED = {
     "scan 'scan': index 0 of state 'h' in 'U', `(t + 1)`, is a later step; read an earlier one, "
     "as in t - 1": lambda: scan_of(lambda t, i: h[t + 1, i]),
+    "scan 'scan': index 0 of state 'h' in 'U', `((t - 1) - k)`, is 2 steps back, further than the "
+    "1 of its init; give init as many steps": lambda: scan_of(
+        lambda t, i: te.sum(h[t - 1 - K, i], axis=K)
+    ),
     "scan 'scan': 'columns' depends on a state and is a scan itself; a cell holds none": nested,
     "compute 'U': index 0 of 'X', `(t + 1)`, runs from 2 to 5, outside 0 to 4; guard it with "
     "te.if_then_else": lambda: scan_of(lambda t, i: h[t - 1, i] + X[t + 1, i]),
@@ -79,6 +84,31 @@ def test_inputs_are_read_before_after_and_from_the_end() -> None:
     got = np.full_like(want, 77)
     autotune.build(te.create_schedule(scan.op), [longer, scan], "llvm")(x, got)
     np.testing.assert_array_equal(got, want)
+
+
+def test_an_update_may_sum_over_the_steps_before() -> None:
+    m, n = te.var("m"), te.var("n")
+    state, weights = te.placeholder((m, n), name="h"), te.placeholder((3,), name="weights")
+    first = te.compute((3, n), lambda t, i: (t + i).astype("float32"), name="first")
+    k = te.reduce_axis((0, 3), name="k")
+    later = te.compute(
+        (m, n), lambda t, i: te.sum(state[t - 1 - k, i] * weights[k], axis=k), name="later"
+    )
+    scan = te.scan(first, later, state)
+    s = te.create_schedule(scan.op)
+    for part in (first, later):
+        outer, inner = s[part].split(part.op.axis[1], factor=4)
+        s[part].bind(outer, te.thread_axis("blockIdx.x"))
+        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+    w, got = np.array([1, -1, 0.5], "float32"), np.full((7, 6), 77, "float32")
+    want = np.zeros((7, 6), "float32")
+    want[:3] = np.add.outer(range(3), range(6))
+    for t in range(3, 7):
+        want[t] = want[t - 1] - want[t - 2] + want[t - 3] / 2
+    for target in ("llvm", "cuda -on=cpu"):
+        schedule = s if target != "llvm" else te.create_schedule(scan.op)
+        autotune.build(schedule, [weights, scan], target)(w, got)
+        np.testing.assert_array_equal(got, want)
 
 
 def test_a_scan_reads_nothing_through_a_cache() -> None:
