@@ -101,7 +101,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell has its background jobs ignore some, and every process they start would too. Commands
     that are tested read no settings of whoever runs the tests, nor the width of their terminal.
+    Random examples are the same in every run; AUTOTUNE_EXAMPLES=n, which some tests take as their
+    number, makes them others each time.
     """
+    from hypothesis import settings
+
+    settings.register_profile("the same", derandomize="AUTOTUNE_EXAMPLES" not in os.environ)
+    settings.load_profile("the same")
     os.environ["AUTOTUNE_CONFIG_DIR"] = "/there is no such folder"
     os.environ.pop("COLUMNS", None)
     for number in (signal.SIGINT, signal.SIGHUP):
