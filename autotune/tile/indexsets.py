@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Operations of isl, of which it does about a million a second, for an answer and for a nicety.
 _MOST: Final = 3_000_000
 _FEW: Final = 100_000
+#: Binary digits of coefficients, all together, up to which isl is asked what it answers by
+#: parametric integer programming, which takes no limit: 80 digits can keep it for hours.
+_MOST_DIGITS: Final = 48
 _contexts: Final = threading.local()
 
 
@@ -60,12 +63,12 @@ class IndexSet:
 
         Both are attained: they are bounds over the integers, not over the rationals.
         """
-        inside = self._set()
-        if inside.is_empty():
-            return None
         text, d = isl_text(form, self._variables())
         value = _isl().Aff(f"{{ {self._tuple()} -> [{text}] }}", _context())
         with _limited(_MOST):
+            inside = self._set()
+            if inside.is_empty():
+                return None
             low, high = inside.min_val(value), inside.max_val(value)
         return Fraction(low.to_python(), d), Fraction(high.to_python(), d)
 
@@ -90,7 +93,7 @@ class IndexSet:
                 return None
             pairs = written.apply_range(written.reverse())
             same = _isl().Map.identity(pairs.get_space())
-            point = _example(pairs.subtract(same).wrap().flatten())
+            point = _example(pairs.subtract(same).wrap().flatten(), self._is_simple(self.names))
         half = len(self.names)
         numbers = [
             point.get_coordinate_val(_isl().dim_type.set, k).to_python() for k in range(2 * half)
@@ -105,10 +108,12 @@ class IndexSet:
         -------
         tuple or None
             Conditions on points of `onto` that hold for these alone, none where all extend; None
-            where it takes more than conditions that hold together.
+            where it takes more than conditions that hold together, or too long to find out.
         """
         kept = len(onto.names)
         names = onto.names
+        if not self._is_simple(self.names[kept:]):
+            return None
         with _limited(_MOST):
             image = self._set().project_out(_isl().dim_type.set, kept, len(self.names) - kept)
             parts = image.gist(onto._set()).coalesce().get_basic_sets()
@@ -135,6 +140,12 @@ class IndexSet:
 
     # -- isl -----------------------------------------------------------------------------------
 
+    def _is_simple(self, names: Sequence[str]) -> bool:
+        """Whether the coefficients of some indices are small and few."""
+        forms = [condition.form.whole()[0] for condition in (*self.ranges, *self.conditions)]
+        digits = (abs(f[name]).bit_length() - 1 for f in forms for name in names if name in f)
+        return sum(digits) <= _MOST_DIGITS
+
     def _variables(self) -> dict[str, str]:
         return {name: f"i{k}" for k, name in enumerate(self.names)}
 
@@ -150,14 +161,13 @@ class IndexSet:
         return found
 
 
-def _example(pairs: Any) -> Any:
+def _example(pairs: Any, simple: bool) -> Any:
     """Return the first point of a set that has some, or any if that takes long to find."""
-    try:
-        with _limited(_FEW):
+    with contextlib.suppress(EntangledError), _limited(_FEW):
+        if simple:
             return pairs.lexmin().sample_point()
-    except EntangledError:
-        with _limited(_MOST):
-            return pairs.sample_point()
+    with _limited(_MOST):
+        return pairs.sample_point()
 
 
 @contextlib.contextmanager
