@@ -13,20 +13,18 @@ from autotune.tile.check import check, index_names, unbounded
 from autotune.tile.conditions import Range
 from autotune.tile.dimensions import dimension, index_form
 from autotune.tile.indexsets import EntangledError, IndexSet
-from autotune.tile.mistakes import counted, mistake, nearest
+from autotune.tile.mistakes import counted, mistake, unknown
 from autotune.tile.printer import expr_code
-from autotune.tile.program import Contract, Elementwise, Program, Read, Step, TensorType
+from autotune.tile.program import Contract, Elementwise, Program, Read, Step, TensorType, needed
+from autotune.tile.scope import Symbol
 from autotune.tile.syntax import (
-    COMPARISONS,
     Access,
     Assignment,
-    Binary,
     Contraction,
     Expr,
     Function,
     Input,
     Name,
-    Negate,
     Number,
     Span,
     names_in,
@@ -58,9 +56,14 @@ def bind(
     TileError
         For whatever `check` refuses, and for shapes that disagree with the header or each other,
         sizes below 1, indices without bounds, and ``=`` that writes one place twice.
+    UsageError
+        For shapes or types of inputs that the function does not have.
     """
-    check(function)
-    binder = _Binder(function)
+    inputs = {i.name.text for i in function.inputs}
+    for name in (*shapes, *(dtypes_of or ())):
+        if name not in inputs:
+            raise unknown(function, "input", name, inputs)
+    binder = _Binder(function, check(function))
     for declared in function.inputs:
         name = declared.name.text
         if name not in shapes:
@@ -69,14 +72,15 @@ def bind(
         binder.input(declared, tuple(int(n) for n in shapes[name]), dtypes.check(dtype))
     for declared in function.inputs:
         binder.computed_sizes(declared)
-    steps = [binder.step(s) for s in function.statements]
+    steps = [step for s in function.statements if (step := binder.step(s)) is not None]
+    outputs = tuple(o.text for o in function.outputs)
     return Program(
         function,
         tuple(i.name.text for i in function.inputs),
-        tuple(o.text for o in function.outputs),
+        outputs,
         binder.sizes,
         binder.types,
-        tuple(step for step in steps if step is not None),
+        needed(steps, outputs),
     )
 
 
@@ -105,12 +109,7 @@ def shapes_of(
     for what, asked, known in (("dimension", sizes, declared), ("input", given, inputs)):
         for name in asked:
             if name not in known:
-                there = ", ".join(sorted(known)) or "none"
-                hint = nearest(name, known)
-                raise UsageError(
-                    f"{function.name} has no {what} {name} in its header: there are {there}"
-                    + (f"; {hint}" if hint else "")
-                )
+                raise unknown(function, what, name, known)
     found = {}
     for i in function.inputs:
         name = i.name.text
@@ -135,8 +134,9 @@ def shapes_of(
 class _Binder:
     """Sizes and types as far as the function has been bound."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, symbols: Mapping[str, Symbol]) -> None:
         self.function = function
+        self.symbols = symbols
         self.sizes: dict[str, int] = {}
         self.types: dict[str, TensorType] = {}
         self.given: dict[str, str] = {}
@@ -190,7 +190,7 @@ class _Binder:
             contract = self.contract(statement)
             self.types[name] = contract.type
             return contract
-        if _is_dimension(statement.value, self.sizes):
+        if self.symbols[name].kind == "dimension":
             self.sizes[name] = dimension(self.function, statement.value, self.sizes)
             return None
         value = typed(self.function, statement.value, self.sizes, self.types)
@@ -303,18 +303,3 @@ class _Binder:
             f"= writes {contract.name}[{', '.join(place)}] more than once: for {sets}",
             "bound the other indices by constraints, or aggregate by +, *, > or <",
         )
-
-
-def _is_dimension(expr: Expr, sizes: Mapping[str, int]) -> bool:
-    """Whether a checked expression is arithmetic over known dimensions."""
-    match expr:
-        case Number(value):
-            return isinstance(value, int)
-        case Name(text):
-            return text in sizes
-        case Negate(value):
-            return _is_dimension(value, sizes)
-        case Binary(op, left, right):
-            both = _is_dimension(left, sizes) and _is_dimension(right, sizes)
-            return both and op not in COMPARISONS
-    return False

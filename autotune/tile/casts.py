@@ -14,7 +14,7 @@ def cast(array: Any, dtype: str) -> Any:
     source = array.dtype.name
     target = dtypes.numpy_dtype(dtype)
     if dtype == dtypes.BOOL:
-        return (array != 0) & (array == array)
+        return array != 0
     if dtypes.is_float(source) and dtypes.is_integer(dtype):
         return _saturated(array, target)
     if dtypes.is_half(dtype):

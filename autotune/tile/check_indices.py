@@ -28,7 +28,9 @@ def check_dimension(scope: Scope, expr: Expr, what: str) -> None:
         case Binary(op, left, right) if op not in COMPARISONS:
             check_dimension(scope, left, what)
             check_dimension(scope, right, what)
-            return check_division(scope, expr)
+            return check_division(
+                scope, expr, "sizes, bounds and what stands beside an index are whole"
+            )
     raise scope.wrong(
         expr.span, f"{what} is arithmetic over dimensions: {expr_code(expr)} is not"
     )
@@ -68,8 +70,8 @@ def _linear(scope: Scope, expr: Binary, op: str, left: bool, right: bool) -> boo
     return left or right
 
 
-def check_division(scope: Scope, expr: Binary) -> None:
-    """Refuse 1 / 2 outside of index expressions, which could mean 0 or a half."""
+def check_division(scope: Scope, expr: Binary, advice: str) -> None:
+    """Refuse 1 / 2 where it is no coefficient of an index: it could mean 0 or a half."""
     if expr.op != "/" or next(names_in(expr), None) is not None:
         return
     divisor = literal(scope.function, expr.right)
@@ -79,5 +81,5 @@ def check_division(scope: Scope, expr: Binary) -> None:
         raise scope.wrong(
             expr.span,
             f"{expr_code(expr)} is not whole, and whole numbers divide into whole numbers",
-            "for a fraction use a decimal point, as in 1.0 / 2",
+            advice,
         )

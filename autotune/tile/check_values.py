@@ -39,7 +39,7 @@ def check_value(scope: Scope, expr: Expr) -> Kind:
 
 def _binary(scope: Scope, expr: Binary, op: str, left: Kind, right: Kind) -> Kind:
     if left[0] == right[0] == "dimension" and op not in COMPARISONS:
-        check_division(scope, expr)
+        check_division(scope, expr, "for a fraction use a decimal point, as in 1.0 / 2")
         return DIMENSION
     return "tensor", _broadcast([left[1], right[1]])
 
@@ -98,8 +98,9 @@ def _index(scope: Scope, call: Call) -> Kind:
         raise scope.wrong(tensor.span, f"index takes a tensor, {expr_code(tensor)} is a number")
     if not isinstance(axis, Number) or not isinstance(axis.value, int):
         raise scope.wrong(
-            axis.span, f"the axis of index is a whole number, not {expr_code(axis)}"
-        )
+            axis.span, f"the axis of index is a whole number, not {expr_code(axis)}",
+            "axes are counted from 0",
+        )  # fmt: skip
     if rank is not None and axis.value >= rank:
         raise scope.wrong(
             axis.span,

@@ -45,7 +45,7 @@ def compile(
     >>> total(np.arange(4.0))
     array(6.)
     """
-    function = parse(code) if isinstance(code, str) else code
+    function = code if isinstance(code, Function) else parse(code)
     check(function)
     return CompiledTile(function, Target.of(target), records)
 
@@ -73,8 +73,9 @@ class CompiledTile:
         Parameters
         ----------
         *arrays
-            One per input, in order: of NumPy, or of any library that offers its memory through
-            ``__array_interface__`` or DLPack; for GPUs those of CuPy and others. C-contiguous.
+            One per input, in order: of NumPy (its scalars too), or of any library that offers its
+            memory through ``__array_interface__`` or DLPack; for GPUs those of CuPy and others.
+            C-contiguous.
 
         Returns
         -------
@@ -88,6 +89,8 @@ class CompiledTile:
         ArgumentError
             If there are too few or too many arrays, or one cannot be used.
         """
+        if self.target.on_cpu:
+            arrays = tuple(np.asarray(a) if isinstance(a, np.generic) else a for a in arrays)
         program, built = self.built(*arrays)
         results = [self._empty(program.types[name], arrays) for name in program.outputs]
         built(*arrays, *results)

@@ -71,6 +71,12 @@ class Divides:
 Condition: TypeAlias = Range | AtLeast | Divides
 
 
+def reach(form: Affine, box: Mapping[str, tuple[int, int]]) -> int:
+    """Return what a form times its denominator is at most, in absolute value, inside a box."""
+    terms, constant, _ = form.whole()
+    return abs(constant) + sum(abs(c) * max(map(abs, box[name])) for name, c in terms.items())
+
+
 def isl_text(form: Affine, names: Mapping[str, str]) -> tuple[str, int]:
     """Return a form times its denominator in isl's language, and the denominator."""
     terms, constant, d = form.whole()

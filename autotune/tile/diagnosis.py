@@ -23,6 +23,8 @@ class Stop:
         Kinds of tokens that could have stood there.
     before, before_end
         The text of the token before it ("" if there is none), and the offset behind it.
+    after
+        The text of the token behind it ("" if there is none).
     """
 
     kind: str
@@ -31,6 +33,7 @@ class Stop:
     expected: frozenset[str]
     before: str = ""
     before_end: int = 0
+    after: str = ""
 
 
 _TOKEN: Final = re.compile(r"#[^\n]*|[A-Za-z]\w*|[0-9.]+|->|[=!<>]=|\S")
@@ -48,7 +51,7 @@ _AGGREGATIONS: Final = {"PLUS", "STAR", "GREATER", "LESS", "EQUAL"}
 
 def unexpected(code: str, name: str, stop: Stop) -> TileError:
     """Return the error for a token that cannot stand where it does."""
-    stop = _with_token_before(code, stop)
+    stop = _with_neighbours(code, stop)
     if "SEMICOLON" in stop.expected and _ends_a_statement(code, stop):
         return mistake_in(
             code, name, stop.before_end, f"expected ';' after {stop.before[:30]!r}",
@@ -62,15 +65,19 @@ def unexpected(code: str, name: str, stop: Stop) -> TileError:
     return mistake_in(code, name, stop.at, f"{found}; expected {_either(stop.expected)}", advice)
 
 
-def _with_token_before(code: str, stop: Stop) -> Stop:
+def _with_neighbours(code: str, stop: Stop) -> Stop:
     before = [m for m in _TOKEN.finditer(code, 0, stop.at) if not m[0].startswith("#")]
-    return replace(stop, before=before[-1][0], before_end=before[-1].end()) if before else stop
+    if before:
+        stop = replace(stop, before=before[-1][0], before_end=before[-1].end())
+    after = _TOKEN.search(code, stop.at + len(stop.text))
+    return replace(stop, after=after[0]) if after else stop
 
 
 def _ends_a_statement(code: str, stop: Stop) -> bool:
     """Whether a token begins what can only stand behind a whole statement."""
-    new_line = "\n" in code[stop.before_end : stop.at]
-    return stop.kind in ("RBRACE", "$END") or (stop.kind == "NAME" and new_line)
+    if stop.kind != "NAME":
+        return stop.kind in ("RBRACE", "$END")
+    return "\n" in code[stop.before_end : stop.at] or stop.after in ("=", "[")
 
 
 def _either(expected: Collection[str]) -> str:
@@ -79,6 +86,22 @@ def _either(expected: Collection[str]) -> str:
 
 
 _Advice = Callable[[Stop], str]
+
+
+def _header(stop: Stop) -> str:
+    if stop.expected == {"FUNCTION"}:
+        return "a Tile function begins with its header, as in function (A[M, N]) -> (O) {"
+    if stop.before == "function" and stop.kind == "NAME":
+        return "a Tile function has no name: write function ("
+    if stop.kind == "LSQB" and stop.expected == {"RPAR", "COMMA"}:
+        return "outputs have no sizes in the header: they follow from the statements"
+    return ""
+
+
+def _aggregation_before_equals(stop: Stop) -> str:
+    if stop.expected == {"EQUAL"} and stop.after == "=" and stop.text in _AGGREGATES.values():
+        return f"the aggregation stands behind the equals sign: = {stop.text}(...)"
+    return ""
 
 
 def _aggregation_missing(stop: Stop) -> str:
@@ -153,6 +176,8 @@ def _floor_division(stop: Stop) -> str:
 
 
 _ADVICE: Final[tuple[_Advice, ...]] = (
+    _header,
+    _aggregation_before_equals,
     _aggregation_missing,
     _floor_division,
     _element_wise_indices,
@@ -175,5 +200,11 @@ def stray(code: str, name: str, at: int) -> TileError:
         "'": "Tile has no strings",
         '"': "Tile has no strings",
         ".": "write 0.5 instead of .5",
+        "\N{MINUS SIGN}": "write -",
+        "\N{EN DASH}": "write -",
+        "\N{MULTIPLICATION SIGN}": "write *",
+        "\N{MIDDLE DOT}": "write *",
+        "\N{RIGHTWARDS ARROW}": "write ->",
+        "\N{NO-BREAK SPACE}": "write a plain space",
     }.get(code[at], "")
     return mistake_in(code, name, at, f"{code[at]!r} is no character of Tile", advice)

@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from autotune.tile.affine import Affine
-from autotune.tile.conditions import AtLeast, Condition, Divides, Range
+from autotune.tile.conditions import AtLeast, Condition, Divides, Range, reach
+from autotune.tile.dimensions import LIMIT
 from autotune.tile.guards import needed, primitive
-from autotune.tile.indexsets import IndexSet
+from autotune.tile.indexsets import EntangledError, IndexSet
 from autotune.tile.lattice import (
     Matrix,
     completed,
@@ -91,7 +92,13 @@ class Loops:
 
 
 def loops(contract: Contract) -> Loops:
-    """Return the loops of a contraction."""
+    """Return the loops of a contraction.
+
+    Raises
+    ------
+    EntangledError
+        If isl cannot decide a question about it, or a number in it does not fit in 64 bits.
+    """
     output = _output_names(contract)
     lattice = _lattice(contract.domain)
     if lattice is None or contract.domain.is_empty():
@@ -222,6 +229,8 @@ class _Change:
             tuple(form.substituted(indices) for form in read.indices)
             for read in self.contract.reads
         )
+        forms = [*(form for read in reads for form in read), *(c.form for c in self.solved)]
+        self.check_reach(reduced, quotients, [*forms, *(primitive(r).form for r in ranges)])
         box = self.box(reduced, quotients)
         guards = needed(box, ranges)
         shadow = box.restricted(*guards).shadow(self.box((), ()))
@@ -229,6 +238,19 @@ class _Change:
         return Loops(
             self.output, tuple(reduced), quotients, reads, self.solved, guards, written
         )
+
+    def check_reach(
+        self, reduced: Sequence[Reduced], quotients: Sequence[Quotient], forms: Sequence[Affine]
+    ) -> None:
+        """Refuse loops in which a number might not fit in 64 bits."""
+        shape = zip(self.output, self.contract.type.shape, strict=True)
+        box = {name: (0, size - 1) for name, size in shape}
+        box |= {r.name: (r.low, r.high) for r in reduced}
+        for q in quotients:
+            most = reach(q.form, box) // q.divisor + 1
+            box[q.name] = (-most, most)
+        if any(reach(form, box) >= LIMIT for form in (*forms, *(q.form for q in quotients))):
+            raise EntangledError("the loops of a contraction need numbers above 2^62")
 
     def windowed(
         self, reduced: Sequence[Reduced], ranges: list[Range]

@@ -6,11 +6,13 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from autotune.errors import TileError
+from autotune.errors import TileError, UsageError
 from autotune.tile.syntax import Function, Span
 
 #: How much of a long line is shown on either side of the caret.
 _AROUND: Final = 80
+#: What is said is cut to this length, for names and numbers may have any.
+_LONGEST: Final = 400
 
 
 def mistake(function: Function, span: Span, problem: str, advice: str = "") -> TileError:
@@ -27,7 +29,23 @@ def mistake_in(source: str, name: str, at: int, problem: str, advice: str = "") 
     cut = max(column - _AROUND, 0)
     shown = "".join(c if c.isprintable() else " " for c in text[cut : column + _AROUND])
     line = source.count("\n", 0, start) + 1
-    return TileError(problem, name, line, column + 1, shown.rstrip(), column - cut, advice)
+    said = _cut(problem), name, line, column + 1, shown.rstrip(), column - cut, _cut(advice)
+    return TileError(*said)
+
+
+def _cut(text: str) -> str:
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
+def unknown(function: Function, what: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for something that is given for a name that a header does not have."""
+    names = sorted(known)
+    hint = nearest(name, names)
+    return UsageError(
+        f"{function.name} has no {what} {name} in its header: there are "
+        f"{', '.join(names) or 'none'}" + (f"; {hint}" if hint else "")
+    )
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

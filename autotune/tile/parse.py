@@ -9,6 +9,7 @@ from typing import Any, Final
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
+from autotune.errors import ArgumentError
 from autotune.tile.diagnosis import Stop, stray, unexpected
 from autotune.tile.mistakes import mistake_in
 from autotune.tile.syntax import (
@@ -51,7 +52,11 @@ def parse(code: str, name: str = "tile") -> Function:
     TileError
         If the text is not a Tile function; it says where, what was expected and, for common
         mistakes, what to write.
+    ArgumentError
+        If it is no text.
     """
+    if not isinstance(code, str):
+        raise ArgumentError(f"Tile code is a str, got a {type(code).__name__}")
     try:
         read: Function = _parser().parse(code)  # type: ignore[assignment]  # of the transformer
     except UnexpectedToken as stop:
@@ -159,7 +164,8 @@ def _parser() -> Lark:
 
 def _check_literals(function: Function) -> None:
     """Refuse expressions that nest too deep, and numbers that no type holds."""
-    pending = [(e, 1) for statement in function.statements for e in expressions(statement)]
+    pending = [(e, 1) for declared in function.inputs for e in declared.dimensions or ()]
+    pending += [(e, 1) for statement in function.statements for e in expressions(statement)]
     while pending:
         expr, depth = pending.pop()
         if depth > MAX_DEPTH:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.tile.conditions import Condition, Range
+from autotune.tile.conditions import Condition, Range, reach
 
 #: Index values by name, one array of equal length for each.
 Block = dict[str, NDArray[np.int64]]
@@ -34,10 +34,9 @@ def enumerated(
 def check_reach(conditions: Iterable[Condition], box: Mapping[str, tuple[int, int]]) -> None:
     """Refuse conditions whose values inside a box would not fit in 64 bits, by a UsageError."""
     for condition in conditions:
-        terms, constant, d = condition.form.whole()
-        reach = sum(abs(c) * max(map(abs, box[name])) for name, c in terms.items())
         size = condition.size if isinstance(condition, Range) else 1
-        if max(reach + abs(constant), abs(d * size)) >= 2**62:
+        top = abs(condition.form.denominator * size)
+        if max(reach(condition.form, box), top) >= 2**62:
             raise UsageError(f"indices reach too far to be enumerated: {condition.form}")
 
 

@@ -6,7 +6,7 @@ shapes, by NumPy's rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -74,6 +74,11 @@ class Elementwise:
     type: TensorType
     value: Value
 
+    @property
+    def operands(self) -> set[str]:
+        """Tensors that it reads."""
+        return set(_refs(self.value))
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -126,6 +131,11 @@ class Contract:
     accumulator: str
     statement: Contraction
 
+    @property
+    def operands(self) -> set[str]:
+        """Tensors that it reads."""
+        return {read.tensor for read in self.reads}
+
 
 Step: TypeAlias = Elementwise | Contract
 
@@ -145,7 +155,7 @@ class Program:
     types
         Shape and dtype of every tensor.
     steps
-        What defines the tensors, in an order in which they can be computed.
+        What defines the tensors that outputs need, in an order in which they can be computed.
     """
 
     function: Function
@@ -154,3 +164,22 @@ class Program:
     sizes: Mapping[str, int]
     types: Mapping[str, TensorType]
     steps: tuple[Step, ...]
+
+
+def needed(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
+    """Return the steps that some tensors depend on, in their order."""
+    wanted = set(outputs)
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.name in wanted:
+            kept.append(step)
+            wanted |= step.operands
+    return tuple(reversed(kept))
+
+
+def _refs(value: Value) -> Iterator[str]:
+    if isinstance(value, Ref):
+        yield value.tensor
+    elif isinstance(value, Apply):
+        for argument in value.args:
+            yield from _refs(argument)

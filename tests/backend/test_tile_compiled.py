@@ -11,7 +11,7 @@ import autotune
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
 from tests.tile_programs import PROGRAMS
-from tests.tile_tools import floats, run
+from tests.tile_tools import bound, floats, run
 
 MATMUL = PROGRAMS["matmul"].code
 
@@ -63,6 +63,26 @@ def test_cheap_element_wise_statements_are_fused_and_dear_ones_done_once() -> No
     assert text.count("exp(") == 1
     assert "Twice" not in text
     assert "E" in text
+
+
+def test_statements_that_no_output_needs_are_checked_but_not_computed() -> None:
+    code = """function (A[N], B) -> (O) {
+        Half = N / 2;
+        P = A * B;
+        Q[i: Half] = >(P[2 * i + j]), j < 2;
+        O = A;
+    }"""
+    a = floats(5)
+    np.testing.assert_array_equal(tile.compile(code)(a, a), a)
+    assert [step.name for step in bound(code, a, a).steps] == ["O"]
+    with pytest.raises(TileError, match="do not broadcast"):
+        tile.compile(code)(a, floats(4))
+
+
+def test_scalars_of_numpy_stand_for_inputs_without_dimensions() -> None:
+    a = floats(3)
+    result = tile.compile("function (A[N], S[]) -> (O) { O = A * S; }")(a, a.sum())
+    np.testing.assert_array_equal(result, a * a.sum())
 
 
 def test_a_function_is_compiled_once_for_each_shape() -> None:

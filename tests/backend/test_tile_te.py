@@ -66,6 +66,15 @@ def test_many_compiled_random_contractions_compute_what_they_mean() -> None:
     assert sum(compare(range(50000, 51000)).values()) > 600
 
 
+def test_loops_that_need_more_than_64_bits_are_refused() -> None:
+    code = """function (A[N]) -> (O) {
+        O[i: N] = +(A[j]), 300000000000000000 * i - 299999999999999999 * j < 300000000000000000;
+    }"""
+    with pytest.raises(TileError, match="need numbers above"):
+        to_te(bound(code, floats(50)))
+    check_compiled(bound(code, floats(3)), [floats(3)])
+
+
 def test_functions_are_accurate_to_a_few_units() -> None:
     names = "tan asin acos atan sinh cosh tanh sigmoid exp sin cos sqrt abs round floor ceil log"
     body = " ".join(f"O{k} = {name}(A);" for k, name in enumerate(names.split()))

@@ -8,6 +8,8 @@ import pytest
 
 from autotune.errors import TileError, UsageError
 from autotune.tile import bind, check, parse, shapes_of
+from autotune.tile.loops import loops
+from autotune.tile.program import Contract
 
 HEADER = "function (A[M, N], B[N], S[], X) -> (O) {\n"
 
@@ -48,6 +50,8 @@ UNSIZED = {
     "divided by 0": ("O[i: N] = +(B[i / 0]);", 15, "division by 0 in i / 0", ""),
     "zero": ("O = A / (3 / 0);", 14, "division by 0, which is 0", ""),
     "fraction": ("O = (1 / 2) * A;", 6, "1 / 2 is not whole", "1.0 / 2"),
+    "fraction in a bound": ("O[i: N] = +(B[i]), i < 7 / 2;", 24, "7 / 2 is not whole", "bounds"),
+    "negative axis": ("O = index(A, -1);", 14, "a whole number, not -1", "counted from 0"),
     "function name": ("O = sqr(A);", 5, "there is no function sqr", "did you mean sqrt?"),
     "arguments": ("O = pow(A);", 5, "pow takes 2 arguments, got 1", ""),
     "cast": ("O = as_float(A);", 5, "as_float needs a width in bits", "as_float(A, 32)"),
@@ -181,6 +185,32 @@ def test_numbers_that_a_type_does_not_have_are_refused() -> None:
     function = parse("function (A) -> (O) { O = A + 300; }")
     with pytest.raises(TileError, match="300 beside an operand of type uint8"):
         bind(function, {"A": (2,)}, {"A": "uint8"})
+
+
+def test_inputs_that_a_function_does_not_have_are_refused() -> None:
+    function = parse("function (Image) -> (O) { O = Image; }", "net.tile")
+    with pytest.raises(UsageError, match=r"net.tile has no input Imag in its .*; did you mean Im"):
+        bind(function, {"Image": (2,), "Imag": (3,)})
+    with pytest.raises(UsageError, match="no input X in its header: there are Image"):
+        bind(function, {"Image": (2,)}, {"X": "int8"})
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "O[4572 * i - 8941 * j - 6601 * k: N] = {}(A[i, j] * A[k, 4218 * i - 2810 * j]);",
+        "O[i: N] = {}(A[80 * l - 73 * i - 77 * j - 14 * k, l] *"
+        " A[61 * l - 43 * i + 22 * j - 41 * k, k]), 94 * k - 12 * i + 32 * j - 58 * l < N;",
+    ],
+)  # fmt: skip
+def test_coefficients_of_many_digits_are_decided_in_time(statement: str) -> None:
+    shapes = {"A": (10**6, 10**6)}
+    code = f"function (A[N, M]) -> (O) {{{{ {statement} }}}}"
+    with pytest.raises(TileError, match="more than once"):
+        bind(parse(code.format("=")), shapes)
+    (step,) = bind(parse(code.format(">")), shapes).steps
+    assert isinstance(step, Contract)
+    assert loops(step).written is None
 
 
 def test_ranks_are_known_where_the_code_decides_them() -> None:

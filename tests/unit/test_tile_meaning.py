@@ -132,6 +132,13 @@ def test_functions(written: str, meaning: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+def test_a_number_that_is_none_is_not_zero() -> None:
+    x = np.float32([np.nan, 0, -0.0, np.inf])
+    for written in ("as_bool(X)", "(X ? 2 : 1) == 2", "X != 0"):
+        result = run(f"function (X[N]) -> (O) {{ O = {written}; }}", x)
+        assert result.tolist() == [True, False, False, True]
+
+
 def test_index_counts_along_an_axis_and_reshape_is_row_major() -> None:
     x = floats(4, 6)
     code = "function (X[M, N]) -> (R, C, S) {{ R = {}; C = {}; S = {}; }}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from autotune.errors import TileError
+from autotune.errors import ArgumentError, TileError
+from autotune.tile.check import check
 from autotune.tile.parse import parse
 from autotune.tile.printer import to_code
 from autotune.tile.syntax import (
@@ -128,6 +131,14 @@ MISTAKES = {
     "digits": (body("O = A * 1234567890123456789;"), 2, 9, "at most 18 digits", ""),
     "infinite": (body("O = A * 1e999;"), 2, 9, "larger than any float64", ""),
     "underscore": (body("_O = A;"), 2, 1, "'_' is no character", "begin with a letter"),
+    "same line": (body("P = A O = P;"), 2, 6, "expected ';' after 'A'", "semicolon"),
+    "same line, indices": (body("P = A O[i: N] = +(P[i]);"), 2, 6, "expected ';' after 'A'", ""),
+    "plus equals": (body("O[i: N] += A[i];"), 2, 9, "'+' cannot", "= +(...)"),
+    "path": ("kernel.tile", 1, 1, "'kernel' cannot", "begins with its header"),
+    "function's name": ("function f(A) -> (O) { }", 1, 10, "'f' cannot", "has no name"),
+    "sizes of outputs": ("function (A) -> (O[N]) { }", 1, 19, "'[' cannot", "follow from"),
+    "minus": (body("O = A \N{MINUS SIGN} B;"), 2, 7, "no character of Tile", "write -"),
+    "header's digits": (f"function (A[{'1' * 19}]) -> (O) {{ }}", 1, 13, "at most 18 digits", ""),
 }
 
 
@@ -153,13 +164,34 @@ def test_expressions_nest_a_hundred_deep(nested: str) -> None:
     assert parse(to_code(tree)) == tree
 
 
-@pytest.mark.parametrize("nested", ["-" * 5000 + "A", "A + " * 5000 + "A", "sin(" * 5000 + "A"])
-def test_deeper_ones_are_a_mistake_with_a_place(nested: str) -> None:
-    closing = ")" * nested.count("(")
+@pytest.mark.parametrize("nested", ["-" * 5000 + "A", "A + " * 5000 + "A", "(3 - " * 5000 + "A"])
+@pytest.mark.parametrize("before", ["O = {};", "O[i: {}] = +(A[i]);", "O[i: N] = +(A[{}]);"])
+def test_deeper_ones_are_a_mistake_with_a_place(nested: str, before: str) -> None:
+    closed = nested + ")" * nested.count("(")
+    for code in (body(before.format(closed)), f"function (\nA[{closed}]) -> (O) {{ }}"):
+        with pytest.raises(TileError, match="nests more than 100 operations") as caught:
+            parse(code)
+        assert caught.value.line == 2
+        assert len(max(str(caught.value).splitlines(), key=len)) < 200
+
+
+def test_calls_nest_no_deeper() -> None:
     with pytest.raises(TileError, match="nests more than 100 operations") as caught:
-        parse(body(f"O = {nested}{closing};"))
-    assert caught.value.line == 2
+        parse(body(f"O = {'sin(' * 5000}A{')' * 5000};"))
     assert len(max(str(caught.value).splitlines(), key=len)) < 200
+
+
+def test_what_is_said_of_a_name_without_end_is_short() -> None:
+    endless = "A" + "x" * 100_000
+    with pytest.raises(TileError, match="is not defined") as caught:
+        check(parse(body(f"O = {endless};")))
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("code", [None, b"function (A) -> (O) { O = A; }", 3])
+def test_code_is_text(code: Any) -> None:
+    with pytest.raises(ArgumentError, match="Tile code is a str, got a"):
+        parse(code)
 
 
 def test_brackets_without_end_are_a_mistake() -> None:

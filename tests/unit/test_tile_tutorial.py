@@ -1,4 +1,7 @@
-"""Every statement of the Tile tutorial computes what NumPy says it means."""
+"""Every statement of the Tile tutorial computes what NumPy says, and has the gradient it should.
+
+Sizes are odd and even. Fragments, those of images included, stand in a function.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tile_tools import floats, run
+from autotune import tile
+from autotune.errors import TileError
+from autotune.tile.program import Contract
+from tests.tile_slopes import check_gradient
+from tests.tile_tools import bound, floats, run
 
+TARGET = "llvm -mcpu=x86-64-v2"
 LENGTHS = [1, 2, 5, 8]
 
 
@@ -71,15 +79,15 @@ DILATED = """function (I[N, Lx, Ly, CI], K[LKx, LKy, CI, CO]) -> (O) {
 
 #: Code, shapes, and what it means.
 STATEMENTS: dict[str, tuple[str, list[list[tuple[int, ...]]], Callable[..., Any]]] = {
-    "sum": (SUM_0, [[(3, 4)], [(5, 1)]], lambda i: i.sum(axis=0)),
-    "sum, longer": (PADDED, [[(3, 4)]], lambda i: np.pad(i.sum(axis=0), (0, 1))),
-    "sum, shorter": (SHORTER, [[(3, 4)]], lambda i: i.sum(axis=0)[:-1]),
+    "sum": (SUM_0, [[(3, 4)], [(6, 1)]], lambda i: i.sum(axis=0)),
+    "sum, longer": (PADDED, [[(3, 4)], [(2, 5)]], lambda i: np.pad(i.sum(axis=0), (0, 1))),
+    "sum, shorter": (SHORTER, [[(3, 4)], [(2, 5)]], lambda i: i.sum(axis=0)[:-1]),
     "matmul": (MATMUL, [[(4, 6), (6, 2)], [(3, 5), (5, 7)]], lambda a, b: a @ b),
-    "max": (MAX_0, [[(3, 4)], [(1, 5)]], lambda i: i.max(axis=0)),
+    "max": (MAX_0, [[(3, 4)], [(2, 5)]], lambda i: i.max(axis=0)),
     "global min": (GLOBAL_MIN, [[(2, 3, 4)], [(1, 1, 1)]], lambda i: i.min()),
-    "mean over an axis": (MEAN_0, [[(3, 4)], [(5, 2)]], lambda i: i.mean(axis=0)),
-    "mean in stages": (MEAN_STAGED, [[(3, 4)]], lambda i: i.mean()),
-    "mean": (MEAN, [[(3, 4)], [(5, 7)]], lambda i: i.mean()),
+    "mean over an axis": (MEAN_0, [[(3, 4)], [(6, 5)]], lambda i: i.mean(axis=0)),
+    "mean in stages": (MEAN_STAGED, [[(3, 4)], [(6, 5)]], lambda i: i.mean()),
+    "mean": (MEAN, [[(3, 4)], [(6, 7)]], lambda i: i.mean()),
     "deliberately wrong pool": (
         WRONG_POOL, [[(n,)] for n in LENGTHS[1:]], lambda i: np.full(len(i) // 2, i.max())
     ),
@@ -102,7 +110,63 @@ def test_contractions_of_the_tutorial(name: str) -> None:
     code, cases, meaning = STATEMENTS[name]
     for shapes in cases:
         arrays = [floats(*shape, seed=k) for k, shape in enumerate(shapes)]
-        np.testing.assert_allclose(run(code, *arrays), meaning(*arrays), rtol=2e-6, atol=1e-6)
+        expected = meaning(*arrays)
+        for result in (run(code, *arrays), tile.compile(code, TARGET)(*arrays)):
+            assert (result.shape, result.dtype) == (np.shape(expected), np.float32)
+            np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_all_of_them_are_differentiated(name: str) -> None:
+    code, cases, _ = STATEMENTS[name]
+    check_gradient(code, [floats(*shape, seed=k) for k, shape in enumerate(cases[-1])])
+
+
+def valid(code: str, *arrays: Any) -> set[tuple[int, ...]]:
+    """Return the valid index sets of a function's contraction."""
+    (step,) = bound(code, *arrays).steps
+    assert isinstance(step, Contract)
+    return {p for b in step.domain.points() for p in zip(*map(list, b.values()), strict=True)}
+
+
+def test_index_sets_of_the_tutorial_are_valid_or_not() -> None:
+    five = valid(POOL_UP, floats(5))
+    assert five == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)}  # not (2, 1), nor (-1000, 1)
+    too_many = valid(WRONG_POOL, floats(6))
+    assert {(1, 3), (1, -1)} <= too_many
+    assert all(0 <= 2 * i + j < 6 for i, j in too_many)
+    assert {i for i, _ in valid(SKIP, floats(5, 2))} == {0, 1, 2}  # not 1/2
+
+
+def test_where_each_place_is_written_once_all_aggregations_assign() -> None:
+    code = "function (I[N]) -> (O) {{ O[N - 1 - i: N] = {}(I[i]); }}"
+    i = floats(5)
+    for aggregation in "+*><=":
+        np.testing.assert_array_equal(run(code.format(aggregation), i), i[::-1])
+    with pytest.raises(TileError, match="writes O\\[0\\] more than once"):
+        run("function (I[N]) -> (O) { O[0: N] = =(I[i]); }", i)
+
+
+def test_a_dimension_that_is_repeated_makes_a_square() -> None:
+    code = "function (A[N, N]) -> (O) { O[i: N] = +(A[i, i]); }"
+    np.testing.assert_array_equal(run(code, floats(4, 4)), np.diag(floats(4, 4)))
+    with pytest.raises(TileError, match="N is 4 as dimension 0 of A, but 5 as dimension 1"):
+        run(code, floats(4, 5))
+
+
+def test_a_contraction_fixes_the_rank_of_what_it_reads() -> None:
+    with pytest.raises(TileError, match="I has 2 dimensions"):
+        run("function (I) -> (O) { O[] = >(I[i, j, k]); }", floats(2, 3))
+
+
+def test_names_have_letters_digits_and_underscores_and_indices_their_own_contraction() -> None:
+    code = """function (I_0x[N_1, M2]) -> (O__) {
+        A_[i_1: N_1] = +(I_0x[i_1, kX2]);
+        O__[i_1: M2] = +(A_[kX2]), i_1 - kX2 < M2;
+    }"""
+    i = floats(3, 4)
+    rows = np.append(i.sum(axis=1), np.float32(0))
+    np.testing.assert_allclose(run(code, i), np.cumsum(rows), rtol=1e-5)
 
 
 def sigmoid(x: Any) -> Any:
@@ -133,10 +197,20 @@ ELEMENT_WISE: dict[str, Callable[..., Any]] = {
 def test_element_wise_operations_of_the_tutorial(written: str) -> None:
     a, b = floats(3, 4), floats(4, seed=1)
     a[0] = b
-    result = run(f"function (A[M, N], B) -> (O) {{ O = {written}; }}", a, b)
-    expected = np.broadcast_to(ELEMENT_WISE[written](a, b), result.shape)
-    assert result.dtype == expected.dtype
-    np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-6)
+    code = f"function (A[M, N], B) -> (O) {{ O = {written}; }}"
+    for result in (run(code, a, b), tile.compile(code, TARGET)(a, b)):
+        expected = np.broadcast_to(ELEMENT_WISE[written](a, b), result.shape)
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_the_condition_may_be_a_single_value_or_broadcast() -> None:
+    code = "function (C, T, E) -> (O) { O = C ? T : E; }"
+    t, e = floats(3, 4), floats(3, 4, seed=1)
+    for c in (np.array(True), np.array(0.0), np.array([0, 2, 0, -1]), np.array([[0], [1], [2]])):
+        np.testing.assert_array_equal(run(code, c, t, e), np.where(c, t, e))
+    with pytest.raises(TileError, match="one shape or one is a scalar"):
+        run(code, np.array(True), t, e[:, :1])
 
 
 def test_a_function_block_with_several_inputs_and_outputs() -> None:
