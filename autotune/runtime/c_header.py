@@ -16,13 +16,13 @@ _C_TYPES = {
 #: Types that C does not have everywhere are passed as their bits.
 _BITS = {"float16": "uint16_t", "bfloat16": "uint16_t"}
 
-#: Words of C and C++, and what the prototype itself names.
+#: Words of C and C++, common macros, and what the prototype itself names.
 _KEYWORDS = """
 alignas alignof and asm auto bool break case catch char class const continue default delete do
 double else enum explicit export extern false float for friend goto if inline int long mutable
 namespace new not nullptr operator or private protected public register restrict return short
 signed sizeof static struct switch template this throw threads true try typedef typeof union
-unsigned using virtual void volatile while xor
+unsigned using virtual void volatile while xor EOF INFINITY NAN NULL
 """
 
 HEADER_SIGN = "compiled by autotune"

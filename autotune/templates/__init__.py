@@ -129,7 +129,8 @@ def find_template(
         raise UsageError(f"template {reference!r} is for {', '.join(kinds)} targets, not {kind!r}")
     names = ", ".join(dict.fromkeys(entry.name for entry in entries))
     raise UsageError(
-        f"there is no template {reference!r}: give one of {names}, or path/to/file.py:function"
+        f"there is no template {reference!r}: give one of {names}, path/to/file.py:function or "
+        "path/to/file.tile"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import keyword
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Final
 from autotune.errors import UsageError
 from autotune.template import Knobs, Template
 from autotune.tile import Function, Program, bind, check, evaluate, parse, shapes_of, to_code
+from autotune.tile.mistakes import mistake
 from autotune.tile.program import Contract, TensorType
 from autotune.tile.space import tuned_schedule
 
@@ -28,6 +30,12 @@ def tile_template(function: Function, name: str, kind: str) -> Template:
     the function, so that another function's records are another workload's.
     """
     check(function)
+    for declared in function.inputs:
+        for dim in (*declared.named.values(), declared.name):
+            if keyword.iskeyword(dim.text):
+                raise mistake(
+                    function, dim.span, f"{dim.text} is a word of Python: choose another name"
+                )
     digest = code_digest(function)
 
     def bound(args: Mapping[str, Any]) -> Program:
@@ -73,7 +81,7 @@ def read_function(path: str) -> Function:
         If the file cannot be read, or (a TileError) holds no Tile function.
     """
     try:
-        code = Path(path).read_text(encoding="utf-8")
+        code = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -171,16 +179,16 @@ def _size(text: str) -> int | None:
 
 
 def _signature(function: Function, digest: str) -> inspect.Signature:
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    only = inspect.Parameter.KEYWORD_ONLY
     sizes = dict.fromkeys(d.text for i in function.inputs for d in i.named.values())
     shapes = [i.name.text for i in function.inputs if i.dimensions is None]
     return inspect.Signature(
         [
             inspect.Parameter("cfg", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-            *(inspect.Parameter(name, keyword, annotation=int) for name in sizes),
-            *(inspect.Parameter(name, keyword, annotation=str) for name in shapes),
-            inspect.Parameter("dtype", keyword, default="float32", annotation=str),
-            inspect.Parameter("code", keyword, default=digest, annotation=str),
+            *(inspect.Parameter(name, only, annotation=int) for name in sizes),
+            *(inspect.Parameter(name, only, annotation=str) for name in shapes),
+            inspect.Parameter("dtype", only, default="float32", annotation=str),
+            inspect.Parameter("code", only, default=digest, annotation=str),
         ]
     )
 

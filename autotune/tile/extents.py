@@ -5,29 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from autotune.tile.syntax import Binary, Expr, Name, Negate, Number, substituted
+from autotune.tile.syntax import (
+    Binary,
+    Expr,
+    Name,
+    Negate,
+    Number,
+    children,
+    names_in,
+    substituted,
+)
 
 #: Size of each dimension of a tensor.
 Shape: TypeAlias = tuple[Expr, ...]
 #: Products of names (sorted), and what each is multiplied by; never 0.
 _Polynomial: TypeAlias = dict[tuple[str, ...], int]
+_Terms: TypeAlias = frozenset[tuple[tuple[str, ...], int]]
 
 ONE: Final = Number(1)
+#: Names, numbers and operations of a size that is written out without computed dimensions.
+_LONGEST: Final = 24
+#: Product of the lengths of two polynomials that are multiplied out.
+_WIDEST: Final = 1000
 
 
 class Extents:
     """Compares sizes of a function without knowing the value of its dimensions."""
 
     def __init__(self) -> None:
-        self._defined: dict[str, Expr] = {}
+        self._defined: dict[str, _Polynomial] = {}
+        self._written: dict[str, Expr | None] = {}
+        self._opaque: dict[tuple[str, _Terms, _Terms], str] = {}
 
     def define(self, name: str, value: Expr) -> None:
         """Add a dimension that is computed from others."""
-        self._defined[name] = self.written_out(value)
+        self._defined[name] = self._polynomial(value)
+        self._written[name] = self.written_out(value)
 
-    def written_out(self, expr: Expr) -> Expr:
-        """Return a size without the dimensions that are computed from others."""
-        return substituted(expr, self._defined)
+    def written_out(self, expr: Expr) -> Expr | None:
+        """Return a size without the dimensions that are computed from others; None if too long."""
+        values = {name.text: self._written.get(name.text, name) for name in names_in(expr)}
+        known = {name: value for name, value in values.items() if value is not None}
+        if len(known) < len(values):
+            return None
+        whole = substituted(expr, known)
+        return whole if _length(whole) <= _LONGEST else None
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Whether two sizes are surely equal."""
@@ -70,24 +92,31 @@ class Extents:
             case Number(value):
                 return {(): int(value)} if value else {}
             case Name(text):
-                defined = self._defined.get(text)
-                return {(text,): 1} if defined is None else self._polynomial(defined)
+                return self._defined.get(text, {(text,): 1})
             case Negate(value):
-                return _product({(): -1}, self._polynomial(value))
+                return {names: -factor for names, factor in self._polynomial(value).items()}
             case Binary(op, left, right):
-                return _combined(op, self._polynomial(left), self._polynomial(right))
+                return self._combined(op, self._polynomial(left), self._polynomial(right))
         raise AssertionError(f"not a dimension: {expr}")
 
+    def _combined(self, op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
+        if op == "/" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
+            key = op, frozenset(a.items()), frozenset(b.items())
+            return {(self._opaque.setdefault(key, f"({len(self._opaque)})"),): 1}
+        if op == "*":
+            return _product(a, b)
+        result = dict(a)
+        for names, factor in b.items():
+            result[names] = result.get(names, 0) + (factor if op == "+" else -factor)
+        return {names: factor for names, factor in result.items() if factor}
 
-def _combined(op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
-    if op == "*":
-        return _product(a, b)
-    if op == "/":  # rounds down, so it is a name of its own
-        return {(f"{sorted(a.items())} / {sorted(b.items())}",): 1}
-    result = dict(a)
-    for names, factor in b.items():
-        result[names] = result.get(names, 0) + (factor if op == "+" else -factor)
-    return {names: factor for names, factor in result.items() if factor}
+
+def _length(expr: Expr) -> int:
+    return 1 + sum(map(_length, children(expr)))
+
+
+def _width(polynomial: _Polynomial) -> int:
+    return sum(1 + len(names) for names in polynomial)
 
 
 def _product(a: _Polynomial, b: _Polynomial) -> _Polynomial:

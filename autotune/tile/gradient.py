@@ -240,7 +240,11 @@ class _Reverse:
         tape.shapes[name] = tape.shapes[output.text]
         if output.text in tape.active:
             tape.add(output.text, Name(name))
-        return Input(Name(name), tuple(map(tape.extents.written_out, tape.shapes[name])))
+        dimensions = tuple(
+            tape.extents.written_out(size) or Name(tape.names.fresh(f"{output.text}{k}"))
+            for k, size in enumerate(tape.shapes[name])
+        )
+        return Input(Name(name), dimensions)
 
     def total(self, name: str) -> Name:
         """Return the gradient of a tensor that nothing further will add to."""

@@ -51,6 +51,15 @@ def test_a_function_without_parallel_loops_takes_no_runtime() -> None:
     assert "threads   not used: no parallel loops" in " ".join(text(parallel=False).split("  "))
 
 
+@pytest.mark.parametrize("name", ["NULL", "NAN", "INFINITY", "EOF"])
+def test_arguments_are_not_called_like_macros(name: str) -> None:
+    signature = Signature("f", (Parameter(name, "float32", (3,), is_output=True),), ())
+    made = header(
+        signature, "f", None, library="f.so", target="llvm", needs=[], version="1.0"
+    )
+    assert f"float *{name}_" in made
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("kernel_a.b", "kernel_a_b"), ("größe", "gr__e"), ("", "_"), ("1", "_1")]
 )

@@ -99,6 +99,22 @@ def test_files_that_cannot_be_read_are_told(
     assert "cannot read net.tile: it is no UTF-8 at byte 0" in capsys.readouterr().err
 
 
+def test_names_that_no_argument_can_have_are_told(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(file).write_text("function (A[None]) -> (O) { O = A; }")
+    assert main(["tile", "show", file, "--set", "None=4"]) == 2
+    assert "net.tile:1:13: None is a word of Python: choose another" in capsys.readouterr().err
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(file).write_text("\ufeff" + CODE)
+    assert main(["tile", "check", file]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_grad_prints_a_tile_function_that_computes_the_gradients(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -328,6 +328,15 @@ def test_an_outer_gradient_has_the_shape_of_the_output(statements: str, header: 
         gradients(made, x, np.ones((outer[0] + 1, *outer[1:]), "f4"))
 
 
+@pytest.mark.parametrize(
+    "growth", ["H{0} + H{0} - 1", "H{0} * H{0}", "H{0} * H{0} / 2", "(H{0} + M) * (H{0} - N)"]
+)
+def test_sizes_that_take_long_to_write_have_names(growth: str) -> None:
+    sizes = " ".join(f"H{k + 1} = {growth.format(f'{k}')};" for k in range(60))
+    code = f"function (X[N, M]) -> (O) {{ H0 = N * M; {sizes} O[i: H60] = +(X[i, j]); }}"
+    assert "GradO[O0]" in to_code(gradient(parse(code)))
+
+
 def test_statements_that_are_not_needed_are_left_out() -> None:
     made = gradient(parse("function (X[N], Y[N]) -> (O) { E = exp(Y); O = X * E + Y; }"), ["X"])
     assert to_code(made) == """\

@@ -11,7 +11,7 @@ _KEYWORDS = """
     main mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected
     public register reinterpret_cast return short signed sizeof static static_assert static_cast
     struct switch template this thread_local throw true try typedef typeid typename union
-    unsigned using virtual void volatile wchar_t while xor xor_eq
+    unsigned using virtual void volatile wchar_t while xor xor_eq EOF NAN NULL
 """
 _SIDES = ("outer", "inner")
 
