@@ -38,8 +38,11 @@ def check_dimension(scope: Scope, expr: Expr, what: str) -> None:
 
 def check_index(scope: Scope, expr: Expr) -> bool:
     """Check that an expression is linear in indices; return whether it has any."""
-    read = [name.text for name in names_in(expr)]
-    if read and not any(map(is_index, read)):
+    names = list(names_in(expr))
+    for name in names:
+        if not is_index(name.text) and name.text not in scope.symbols:
+            raise scope.undefined(name, in_index=True)
+    if names and not any(is_index(name.text) for name in names):
         check_dimension(scope, expr, "an index expression")
         return False
     match expr:

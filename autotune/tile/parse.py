@@ -10,7 +10,8 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from autotune.errors import ArgumentError
-from autotune.tile.diagnosis import Stop, stray, unexpected
+from autotune.tile.advice import Stop
+from autotune.tile.diagnosis import stray, unexpected
 from autotune.tile.mistakes import mistake_in
 from autotune.tile.syntax import (
     Access,

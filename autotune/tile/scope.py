@@ -74,7 +74,7 @@ class Scope:
             raise self.undefined(name)
         return symbol.kind, symbol.rank
 
-    def undefined(self, name: Name) -> TileError:
+    def undefined(self, name: Name, in_index: bool = False) -> TileError:
         """Return the error for a name that stands for nothing here."""
         if is_index(name.text):
             capital = name.text[:1].upper() + name.text[1:]
@@ -88,7 +88,9 @@ class Scope:
             return self.wrong(name.span, f"{name.text} is used before it is assigned")
         advice = nearest(name.text, self.symbols)
         omitted = [i.name.text for i in self.function.inputs if i.dimensions is None]
-        if not advice and omitted:
+        if not advice and in_index:
+            advice = f"an index begins in lower case: {name.text[:1].lower()}{name.text[1:]}"
+        elif not advice and omitted:
             advice = f"declare dimensions in the header: function ({omitted[0]}[{name.text}, ...])"
         elif not advice:
             advice = "declare it as a dimension of an input, or assign it first"

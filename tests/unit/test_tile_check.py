@@ -42,6 +42,7 @@ UNSIZED = {
     "quotient": ("O[i: N] = +(B[1 / i]);", 15, "1 / i is not linear", ""),
     "function": ("O[i: N] = +(B[abs(i)]);", 15, "an index is a linear polynomial", ""),
     "comparison": ("O[i: N] = +(B[(i < 2)]);", 16, "an index is a linear polynomial", ""),
+    "capital index": ("O[i: N] = +(B[I]);", 15, "I is not defined", "in lower case: i"),
     "decimal": ("O[i: N] = +(B[0.5 * i]);", 15, "coefficients are exact", "i / 2"),
     "index in a bound": ("O[i: N] = +(B[k]), k < i;", 24, "i is an index and cannot be in", ""),
     "unbounded": ("O[i: N] = +(B[j + k]);", 19, "index k is not bounded", ", k < N"),
