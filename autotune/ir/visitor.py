@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 def recursive(run: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Decorate a pass that recurses into expressions: one nested too deeply is a LoweringError."""
+    """Decorate a pass that recurses: what is nested too deeply for it is a LoweringError."""
 
     @wraps(run)
     def checked(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
@@ -42,9 +42,9 @@ def recursive(run: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
         except RecursionError:
             # The thousand frames that led here say nothing more.
             raise LoweringError(
-                "an expression nests deeper than Python's recursion limit "
-                f"({sys.getrecursionlimit()}) allows; give parts of it computes of their own that "
-                "are not inlined, or raise the limit with sys.setrecursionlimit"
+                "an expression, or one stage after another, nests deeper than Python's recursion "
+                f"limit ({sys.getrecursionlimit()}) allows; give parts of the expression computes "
+                "of their own that are not inlined, or raise the limit with sys.setrecursionlimit"
             ) from None
 
     return checked

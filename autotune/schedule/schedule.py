@@ -16,7 +16,7 @@ from autotune.schedule.scans import place_cells, states
 from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
 from autotune.te.scan import ScanOp
-from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, producers_first
 
 
 class Schedule:
@@ -36,7 +36,7 @@ class Schedule:
         self.outputs = tuple(outputs)
         self.steps: list[Step] = []
         self.stages: list[Stage] = []
-        for op in _post_order(self.outputs):
+        for op in producers_first(self.outputs):
             is_output = any(op is out for out in self.outputs)
             self.stages.append(Stage(op, self._label(op.name), self, is_output))
         self._stage_of: dict[Operation, Stage] = {stage.op: stage for stage in self.stages}
@@ -298,23 +298,6 @@ def _check_scope(primitive: str, scope: str) -> None:
         raise ScheduleError(
             f"{primitive}: there is no scope {scope!r}; give one of {', '.join(SCOPES)}"
         )
-
-
-def _post_order(outputs: Sequence[Operation]) -> list[Operation]:
-    order: list[Operation] = []
-    done: set[int] = set()
-
-    def visit(op: Operation) -> None:
-        if id(op) in done:
-            return
-        done.add(id(op))
-        for tensor in op.input_tensors:
-            visit(tensor.op)
-        order.append(op)
-
-    for op in outputs:
-        visit(op)
-    return order
 
 
 class _Redirect(Rewriter):

@@ -5,7 +5,7 @@ Reads are followed from the updates to the states, adding up by how many steps e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from autotune.ir.expr import Expr, Read
 from autotune.ir.poly import add, to_poly
 from autotune.ir.visitor import reads
 from autotune.te.reads import ends_of, spans_of
-from autotune.te.tensor import ComputeOp, Operation, Tensor
+from autotune.te.tensor import ComputeOp, Operation, Tensor, producers_first
 
 if TYPE_CHECKING:
     from autotune.te.scan import ScanOp
@@ -41,7 +41,7 @@ class Cell:
         self.states = set(op.state_placeholder)
         self.first = op.first
         for init in op.init:
-            if self._reach(init.op, set(), {}):
+            if self._depending([init.op]):
                 op.fail(f"init {init.name!r} depends on a state, which it is to start")
         self.times: dict[ComputeOp, Steps] = {}
         self.read: set[Tensor] = set()
@@ -51,22 +51,22 @@ class Cell:
                 op.fail(f"state {state.name!r} is never read; an update that reads none is a "
                         "te.compute")
 
-    def _reach(self, op: Operation, through: set[Operation], known: dict[Operation, bool]) -> bool:
-        """Whether an operation depends on a state; note those that do in `known`, inputs first."""
-        if op not in known:
+    def _depending(self, roots: Sequence[Operation]) -> dict[Operation, None]:
+        """Return what roots need that depends on a state or is an update, inputs first."""
+        updates = {tensor.op for tensor in self.op.update}
+        found: dict[Operation, None] = {}
+        for op in producers_first(roots):
             inputs = op.input_tensors
-            below = [self._reach(tensor.op, through, known) for tensor in inputs]
-            known[op] = any(below) or op in through or not self.states.isdisjoint(inputs)
-        return known[op]
+            reads_state = not self.states.isdisjoint(inputs)
+            if op in updates or reads_state or any(tensor.op in found for tensor in inputs):
+                found[op] = None
+        return found
 
     def _follow(self) -> None:
         """Go from the updates to the states, and note when each operation is needed."""
-        known: dict[Operation, bool] = {}
-        updates = {tensor.op for tensor in self.op.update}
-        for tensor in self.op.update:
-            self._reach(tensor.op, updates, known)
-        needed = {tensor.op: Steps(0, {0}) for tensor in self.op.update}
-        for own in reversed([op for op, depends in known.items() if depends]):
+        needed: dict[Operation, Steps] = {tensor.op: Steps(0, {0}) for tensor in self.op.update}
+        depending = self._depending(list(needed))
+        for own in reversed(depending):
             if not isinstance(own, ComputeOp):
                 self.op.fail(
                     f"{own.name!r} depends on a state and is a scan itself; a cell holds none"
@@ -75,7 +75,7 @@ class Cell:
             for read in _distinct_reads(own.body):
                 if read.tensor in self.states:
                     self._state(own, steps, read)
-                elif known.get(read.tensor.op):
+                elif read.tensor.op in depending:
                     self._inner(own, steps, read, needed)
 
     def _beyond(self, own: ComputeOp, steps: Steps, index: Expr) -> range | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from autotune.errors import IRError
@@ -57,6 +58,22 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+
+def producers_first(outputs: Sequence[Operation]) -> list[Operation]:
+    """Return all that some operations need, themselves too, each after what it reads."""
+    order: list[Operation] = []
+    seen: set[Operation] = set()
+    stack = [(op, False) for op in reversed(outputs)]
+    while stack:
+        op, inputs_done = stack.pop()
+        if inputs_done:
+            order.append(op)
+        elif op not in seen:
+            seen.add(op)
+            stack.append((op, True))
+            stack += [(tensor.op, False) for tensor in reversed(op.input_tensors)]
+    return order
 
 
 class PlaceholderOp(Operation):

@@ -451,8 +451,19 @@ def test_an_expression_that_nests_too_deeply_is_refused_in_one_line() -> None:
         return sum((A[(i + number) % 8] for number in range(2000)), te.const(0.0))
 
     B = te.compute((8,), add, name="B")
-    with pytest.raises(LoweringError, match="nests deeper than Python's recursion limit") as caught:
+    with pytest.raises(LoweringError, match="nests deeper than Python's recursion") as caught:
         lower_schedule(te.create_schedule(B.op), [A, B])
+    assert "\n" not in str(caught.value)
+
+
+def test_stages_that_nest_too_deeply_are_refused_in_one_line() -> None:
+    last = te.placeholder((8,), name="A")
+    tensors = [last]
+    for _ in range(1100):
+        last = te.compute((8,), lambda i, before=last: before[i] + 1, name="B")
+    s = te.create_schedule(last.op)
+    with pytest.raises(LoweringError, match="one stage after another, nests deeper") as caught:
+        lower_schedule(s, [*tensors, last])
     assert "\n" not in str(caught.value)
 
 
