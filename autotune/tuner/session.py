@@ -55,6 +55,9 @@ LATE = 4
 LONG_RUN = 24
 """With more trials a run is long: its tuner will need everything it has."""
 
+FRESH = 7
+"""For each candidate held back a batch has so many, at least, that know of the latest results."""
+
 USUAL_PACE_S = 0.2
 """Seconds that a trial is taken to need before there was one."""
 
@@ -285,7 +288,8 @@ class Session:
         first += self._cut_off  # by a goal that was not reached after all
         first += self._foreseen
         self._build_ahead(self._legal(first))
-        held_back = min(self._tuner.held_back, left - wanted) if self._builds_first else 0
+        most = wanted // (FRESH + 1) if self._builds_first else 0
+        held_back = min(self._tuner.held_back, most, left - wanted)
         found = self._with_more(first, wanted + held_back)
         if held_back:  # the tuner may have proposed the default, too
             found = self._with_more(found, wanted + held_back)

@@ -234,25 +234,33 @@ class Holding(GridTuner):
 
 def test_what_is_held_back_of_a_batch_is_built_first_of_the_next_and_none_is_left(task, store):
     tuner = Holding(task.space, 0)
-    _, measurer = run(task, store, 12, Foreseeing(overlap=False), tuner, batch=5)
-    tried = measurer.asked[:12]
-    assert tried == task.space.feasible_indices()[:12].tolist()
+    _, measurer = run(task, store, 20, Foreseeing(overlap=False), tuner, batch=8)
+    tried = measurer.asked[:20]
+    assert tried == task.space.feasible_indices()[:20].tolist()
     # At first the default is proposed twice, and one is asked for in its place.
-    assert measurer.foreseen == [(0, tried[:1]), (5, tried[5:6]), (10, tried[10:11])]
-    assert tuner.wanted == [5, 1, 5, 1]
-    assert len(tuner.observations) == len(tuner.seen) == 12
+    assert measurer.foreseen == [(0, tried[:1]), (8, tried[8:9]), (16, tried[16:17])]
+    assert tuner.wanted == [8, 1, 8, 3]
+    assert len(tuner.observations) == len(tuner.seen) == 20
 
 
-def test_nothing_is_held_back_where_nothing_is_built(task, store):
+@pytest.mark.parametrize(
+    ("measurer", "batch", "wanted"),
+    [
+        pytest.param(FakeMeasurer(), 8, [7, 8, 5], id="where nothing is built"),
+        pytest.param(Foreseeing(), 20, [19, 1], id="where the next batch is asked for ahead"),
+        pytest.param(Foreseeing(overlap=False), 7, [6, 7, 7], id="of few"),
+    ],
+)
+def test_nothing_is_held_back(task, store, measurer, batch, wanted):
     tuner = Holding(task.space, 0)
-    run(task, store, 12, tuner=tuner, batch=5)
-    assert tuner.wanted == [4, 5, 3]
+    run(task, store, 20, measurer, tuner, batch=batch)
+    assert tuner.wanted == wanted
 
 
 def test_what_was_held_back_is_measured_when_the_space_has_no_more(task, store):
     whole = len(task.space.feasible_indices())
     summary, measurer = run(
-        task, store, None, Foreseeing(overlap=False), Holding(task.space, 0), batch=7
+        task, store, None, Foreseeing(overlap=False), Holding(task.space, 0), batch=8
     )
     assert summary.ended is End.EXHAUSTED
     assert len(set(measurer.asked)) == summary.trials == whole
@@ -268,8 +276,8 @@ def test_what_is_held_back_is_built_as_soon_as_builders_wait_for_the_tuner(task,
             return super().measure(list(inputs), still_wanted)  # all are built before any runs
 
     measurer = Hasty(overlap=False)
-    run(task, store, 12, measurer, Slow(task.space, 0), batch=5)
-    assert measurer.foreseen[1] == (0, measurer.asked[5:6])
+    run(task, store, 12, measurer, Slow(task.space, 0), batch=8)
+    assert measurer.foreseen[1] == (0, measurer.asked[8:9])
 
 
 def test_a_batch_measured_in_parts_asks_ahead_once_and_loses_no_proposal(task, store):
