@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from autotune.tile.indexsets import IndexSet
-from autotune.tile.points import check_reach, enumerated
+from autotune.tile.points import Ends, check_reach, enumerated
 
 #: Index sets of fewer points are enumerated as quickly.
 _FEW_POINTS: Final = 1 << 16
@@ -68,32 +68,33 @@ class Box:
             yield from replace(self, values=part).pieces(most)
 
 
-def is_worthwhile(domain: IndexSet) -> bool:
-    """Whether boxes are quicker to go through than points."""
-    box = domain.box()
-    if box is None:
-        return False
-    counts = {name: high - low + 1 for name, (low, high) in box.items()}
+def is_worthwhile(domain: IndexSet, ends: Ends) -> bool:
+    """Whether boxes are quicker to go through than points; `ends` are those of the indices."""
+    counts = {name: high - low + 1 for name, (low, high) in ends.items()}
     points = math.prod(counts.values())
     if points < _FEW_POINTS or len(counts) > _MOST_INDICES:
         return False
     return math.prod(counts[name] for name in _fixed(domain, counts)) * _BOX_POINTS <= points
 
 
-def boxes(domain: IndexSet) -> Iterator[Box]:
+def boxes(domain: IndexSet, ends: Ends) -> Iterator[Box]:
     """Yield all valid index sets, each in one box.
+
+    Parameters
+    ----------
+    domain
+        The valid index sets, of which there are some.
+    ends
+        Least and largest value of every index.
 
     Raises
     ------
     UsageError
         If a value on the way would not fit in 64 bits.
     """
-    box = domain.box()
-    if box is None:
-        return
     conditions = (*domain.ranges, *domain.conditions)
-    check_reach(conditions, box)
-    ranges = {name: np.arange(low, high + 1) for name, (low, high) in box.items()}
+    check_reach(conditions, ends)
+    ranges = {name: np.arange(low, high + 1) for name, (low, high) in ends.items()}
     fixed = _fixed(domain, {name: len(values) for name, values in ranges.items()})
     own = {
         name: [c for c in conditions if name in c.form.names]
@@ -101,7 +102,7 @@ def boxes(domain: IndexSet) -> Iterator[Box]:
         if name not in fixed
     }
     alone = [c for c in conditions if set(c.form.names) <= set(fixed)]
-    for block in enumerated(fixed, alone, box):
+    for block in enumerated(fixed, alone, ends):
         for row in zip(*(block[name].tolist() for name in fixed), strict=True) if fixed else [()]:
             chosen = dict(zip(fixed, row, strict=True))
             values = {}

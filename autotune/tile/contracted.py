@@ -12,6 +12,7 @@ from autotune.ir import dtypes
 from autotune.tile.affine import Affine
 from autotune.tile.boxes import Box, boxes, is_worthwhile
 from autotune.tile.casts import cast
+from autotune.tile.points import Ends
 from autotune.tile.program import Contract
 
 _COMBINE: Final[dict[str, Callable[..., Any]]] = {
@@ -53,10 +54,12 @@ def contracted(
     result, written = np.zeros(size, dtype), np.zeros(size, bool)
     if step.aggregation != "=":
         result[:] = _neutral(step.aggregation, dtype.name)
-    if in_boxes is None:
-        in_boxes = is_worthwhile(step.domain)
+    ends = step.domain.box()
+    if ends is not None and in_boxes is None:
+        in_boxes = is_worthwhile(step.domain, ends)
+    visit = _by_boxes if in_boxes else _by_points
     read = _converted(step, tensors, dtype)
-    for at, values in (_by_boxes if in_boxes else _by_points)(step, read, dtype):
+    for at, values in () if ends is None else visit(step, ends, read, dtype):
         written[at] = True
         if step.aggregation == "=":
             result[at] = values
@@ -84,20 +87,20 @@ def _converted(step: Contract, tensors: Mapping[str, Any], dtype: np.dtype[Any])
     ]
 
 
-def _by_points(step: Contract, read: list[Any], dtype: Any) -> Iterator[Part]:
+def _by_points(step: Contract, ends: Ends, read: list[Any], dtype: Any) -> Iterator[Part]:
     """Yield the combined value of every valid index set."""
-    for values in step.domain.points():
+    for values in step.domain.points(ends):
         count = len(next(iter(values.values())))
         at = np.broadcast_to(_offsets(step.output, step.type.shape, values), count)
         elements = _elements(step, read, values)
         yield at, np.broadcast_to(_COMBINE[step.combination](*elements), count).astype(dtype)
 
 
-def _by_boxes(step: Contract, read: list[Any], dtype: Any) -> Iterator[Part]:
+def _by_boxes(step: Contract, ends: Ends, read: list[Any], dtype: Any) -> Iterator[Part]:
     """Yield what each box of valid index sets makes of the elements that it writes."""
     product = (step.aggregation, step.combination) == ("+", "*")
     product = product and not dtypes.is_half(step.value_dtype)
-    for box in boxes(step.domain):
+    for box in boxes(step.domain, ends):
         kept = [name for name in box.free if any(name in form.names for form in step.output)]
         if product and _reads_all(step, box):
             at = _offsets(step.output, step.type.shape, box.along(kept))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from autotune.errors import UsageError
 from autotune.tile.affine import Affine, free_direction
 from autotune.tile.conditions import AtLeast, Condition, Divides, Range, isl_text
-from autotune.tile.points import Block, enumerated
+from autotune.tile.points import Block, Ends, enumerated
 
 if TYPE_CHECKING:
     import islpy
@@ -63,24 +63,22 @@ class IndexSet:
 
         Both are attained: they are bounds over the integers, not over the rationals.
         """
-        text, d = isl_text(form, self._variables())
-        value = _isl().Aff(f"{{ {self._tuple()} -> [{text}] }}", _context())
+        with _limited(_MOST):
+            inside = self._set()
+            return None if inside.is_empty() else self._bounds(inside, form)
+
+    def box(self) -> Ends | None:
+        """Return the least and largest value of every index, or None if the set is empty."""
         with _limited(_MOST):
             inside = self._set()
             if inside.is_empty():
                 return None
-            low, high = inside.min_val(value), inside.max_val(value)
-        return Fraction(low.to_python(), d), Fraction(high.to_python(), d)
-
-    def box(self) -> dict[str, tuple[int, int]] | None:
-        """Return the least and largest value of every index, or None if the set is empty."""
         found = {}
         for name in self.names:
-            bounds = self.bounds(Affine.of({name: 1}))
-            if bounds is None:
-                return None
-            found[name] = (int(bounds[0]), int(bounds[1]))
-        return None if not found and self.is_empty() else found
+            with _limited(_MOST):
+                low, high = self._bounds(inside, Affine.of({name: 1}))
+            found[name] = (int(low), int(high))
+        return found
 
     def collision(self, forms: Sequence[Affine]) -> tuple[dict[str, int], dict[str, int]] | None:
         """Return two valid index sets at which all forms agree, or None if there are none."""
@@ -129,12 +127,13 @@ class IndexSet:
             found.append(Divides(form, 0) if constraint.is_equality() else AtLeast(form))
         return tuple(found)
 
-    def points(self) -> Iterator[Block]:
+    def points(self, box: Ends | None = None) -> Iterator[Block]:
         """Yield all valid index sets in blocks: one array of values per index.
 
-        Every index set comes once. Without indices, a valid empty set is a block of one.
+        Every index set comes once. Without indices, a valid empty set is a block of one. What `box`
+        returns need not be found out again.
         """
-        box = self.box()
+        box = self.box() if box is None else box
         if box is not None:
             yield from enumerated(self.names, (*self.ranges, *self.conditions), box)
 
@@ -155,6 +154,12 @@ class IndexSet:
     def _condition(self) -> str:
         names = self._variables()
         return " and ".join([c.text(names) for c in (*self.ranges, *self.conditions)] or ["true"])
+
+    def _bounds(self, inside: islpy.Set, form: Affine) -> tuple[Fraction, Fraction]:
+        text, d = isl_text(form, self._variables())
+        value = _isl().Aff(f"{{ {self._tuple()} -> [{text}] }}", _context())
+        low, high = inside.min_val(value), inside.max_val(value)
+        return Fraction(low.to_python(), d), Fraction(high.to_python(), d)
 
     def _set(self) -> islpy.Set:
         found: islpy.Set = _isl().Set(f"{{ {self._tuple()} : {self._condition()} }}", _context())

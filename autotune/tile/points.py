@@ -13,12 +13,14 @@ from autotune.tile.conditions import Condition, Range, reach
 
 #: Index values by name, one array of equal length for each.
 Block = dict[str, NDArray[np.int64]]
+#: Least and largest value of every index.
+Ends = Mapping[str, tuple[int, int]]
 #: Points that are looked at together.
 _BLOCK: Final = 1 << 18
 
 
 def enumerated(
-    names: Sequence[str], conditions: Sequence[Condition], box: Mapping[str, tuple[int, int]]
+    names: Sequence[str], conditions: Sequence[Condition], box: Ends
 ) -> Iterator[Block]:
     """Yield all integers inside a box that satisfy every condition, in blocks.
 
@@ -31,7 +33,7 @@ def enumerated(
     yield from _extended({}, 1, list(names), conditions, box)
 
 
-def check_reach(conditions: Iterable[Condition], box: Mapping[str, tuple[int, int]]) -> None:
+def check_reach(conditions: Iterable[Condition], box: Ends) -> None:
     """Refuse conditions whose values inside a box would not fit in 64 bits, by a UsageError."""
     for condition in conditions:
         size = condition.size if isinstance(condition, Range) else 1
@@ -45,7 +47,7 @@ def _extended(
     count: int,
     rest: list[str],
     conditions: Sequence[Condition],
-    box: Mapping[str, tuple[int, int]],
+    box: Ends,
 ) -> Iterator[Block]:
     """Extend partial points by the next index, dropping what no extension makes valid."""
     if not rest:
@@ -71,7 +73,7 @@ def _possible(
     values: Block,
     rest: Sequence[str],
     conditions: Sequence[Condition],
-    box: Mapping[str, tuple[int, int]],
+    box: Ends,
 ) -> NDArray[np.bool_]:
     """Whether partial points may be extended: exactly, once no index is left."""
     kept: NDArray[np.bool_] = np.ones(len(next(iter(values.values()))), bool)

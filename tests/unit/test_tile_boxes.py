@@ -37,7 +37,9 @@ def test_few_values_are_fixed_such_that_no_condition_relates_two_others(
 ) -> None:
     a = floats(9, 9)
     step = contract(f"function (A[N, M]) -> (O) {{ {statement} }}", a)
-    found = list(boxes(step.domain))
+    ends = step.domain.box()
+    assert ends is not None
+    found = list(boxes(step.domain, ends))
     assert {tuple(box.fixed) for box in found} == {tuple(fixed)}
     points = sum(int(np.prod(box.shape(box.free))) for box in found)
     assert points == sum(len(block["i"]) for block in step.domain.points())
@@ -51,7 +53,7 @@ def test_contractions_of_programs_are_the_same_in_boxes(
     arrays = program.arrays(program.cases[0])
     made = bound(program.code, *arrays)
     expected = evaluate(made, *arrays)
-    monkeypatch.setattr("autotune.tile.contracted.is_worthwhile", lambda _: True)
+    monkeypatch.setattr("autotune.tile.contracted.is_worthwhile", lambda *_: True)
     monkeypatch.setattr("autotune.tile.contracted._PIECE", 7)
     for result, value in zip(evaluate(made, *arrays), expected, strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-6, atol=1e-7, strict=True)
@@ -83,7 +85,9 @@ def test_values_and_types_are_the_same_in_boxes(value: str, dtype: str) -> None:
 )
 def test_few_points_and_many_boxes_are_not_worth_it(statement: str, worthwhile: bool) -> None:
     step = contract(f"function (A[N, N]) -> (O) {{ {statement} }}", floats(200, 200))
-    assert is_worthwhile(step.domain) is worthwhile
+    ends = step.domain.box()
+    assert ends is not None
+    assert is_worthwhile(step.domain, ends) is worthwhile
 
 
 def test_a_large_product_is_numpys() -> None:
