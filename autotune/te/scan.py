@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from autotune.errors import IRError
@@ -197,7 +197,9 @@ def _check(
         )
 
 
-def _check_shapes(fail: Any, init: Tensor, update: Tensor, state: Tensor) -> None:
+def _check_shapes(
+    fail: Callable[[str], NoReturn], init: Tensor, update: Tensor, state: Tensor
+) -> None:
     if state.ndim < 1:
         fail(f"state {state.name!r} has no dimensions; the first one is that of the steps")
     if update.ndim != state.ndim or not all(map(same, update.extents, state.extents)):
