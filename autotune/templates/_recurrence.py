@@ -54,47 +54,21 @@ class Recurrence:
     def by_blocks(self, length: Any) -> Blocks:
         """Return the three phases for blocks of `length` steps, the last one maybe shorter."""
         count = te.ceildiv(self.steps, length)
-        shape = (count, self.columns)
-
-        def in_block(b: Any, t: Any, i: Any) -> Any:
-            return te.if_then_else(b * length + t < self.steps, self.value(b * length + t, i), zero)
-
-        def weighs(b: Any, t: Any, i: Any) -> Any:
-            assert self.weight is not None
-            return te.if_then_else(b * length + t < self.steps, self.weight(b * length + t, i), one)
-
-        zero, one = te.const(0, self.dtype), te.const(1, self.dtype)
-        k = te.reduce_axis((0, length), name="k")
-        if self.weight is None:
-            ends = te.compute(
-                shape, lambda b, i: te.sum(in_block(b, k, i), axis=k, dtype=self.dtype), name="ends"
-            )
-            factors = None
-        else:
-            # Not commutative: no schedule here takes steps in another order.
-            after = te.comm_reducer(
-                lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]),
-                lambda factor, end: (te.const(1, factor), te.const(0, end)),
-                name="after",
-            )
-            factors, ends = te.compute(
-                shape,
-                lambda b, i: after((weighs(b, k, i), in_block(b, k, i)), axis=k),
-                name="ends",
-            )
-        before = te.placeholder(shape, self.dtype, name="before")
-        none = te.compute((1, self.columns), lambda _, i: zero, name="none")
+        ends, factors = self._ends(count, length)
+        before = te.placeholder((count, self.columns), self.dtype, name="before")
 
         def carried(b: Any, i: Any) -> Any:
             own = before[b - 1, i]
             return (own if factors is None else own * factors[b - 1, i]) + ends[b - 1, i]
 
-        more = te.compute(shape, carried, name="more")
+        zero = te.const(0, self.dtype)
+        none = te.compute((1, self.columns), lambda _, i: zero, name="none")
+        more = te.compute((count, self.columns), carried, name="more")
         carry = te.scan(none, more, before, name="carry")
 
         def step(value: Any, b: Any, t: Any, i: Any) -> Any:
-            own = value if self.weight is None else value * weighs(b, t, i)
-            return own + in_block(b, t, i)
+            own = value if self.weight is None else value * self._weight_in(length, b, t, i)
+            return own + self._value_in(length, b, t, i)
 
         inside = (length, count, self.columns)
         state = te.placeholder(inside, self.dtype, name="inside")
@@ -106,6 +80,41 @@ class Recurrence:
         )
         parts = te.scan(first, later, state, name="parts")
         return Blocks(length, ends, none, more, carry, first, later, parts)
+
+    def _ends(self, count: Any, length: Any) -> tuple[Any, Any]:
+        """Return what each block makes of 0, and by which factor it scales (None for 1)."""
+        shape = (count, self.columns)
+        k = te.reduce_axis((0, length), name="k")
+        if self.weight is None:
+
+            def total(b: Any, i: Any) -> Any:
+                return te.sum(self._value_in(length, b, k, i), axis=k, dtype=self.dtype)
+
+            return te.compute(shape, total, name="ends"), None
+        # Not commutative: no schedule here takes steps in another order.
+        after = te.comm_reducer(
+            lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]),
+            lambda factor, end: (te.const(1, factor), te.const(0, end)),
+            name="after",
+        )
+
+        def pair(b: Any, i: Any) -> Any:
+            own = self._weight_in(length, b, k, i), self._value_in(length, b, k, i)
+            return after(own, axis=k)
+
+        factors, ends = te.compute(shape, pair, name="ends")
+        return ends, factors
+
+    def _value_in(self, length: Any, b: Any, t: Any, i: Any) -> Any:
+        """Return x[t] of a block; 0 where it has no such step."""
+        at, zero = b * length + t, te.const(0, self.dtype)
+        return te.if_then_else(at < self.steps, self.value(at, i), zero)
+
+    def _weight_in(self, length: Any, b: Any, t: Any, i: Any) -> Any:
+        """Return a[t] of a block; 1 where it has no such step."""
+        assert self.weight is not None
+        at, one = b * length + t, te.const(1, self.dtype)
+        return te.if_then_else(at < self.steps, self.weight(at, i), one)
 
 
 @dataclass(frozen=True)
