@@ -51,7 +51,8 @@ def interpret(
     arrays : sequence of ndarray
         One array per parameter, of its dtype and shape; any strides. Outputs are written.
     sizes : mapping of SizeVar to int, optional
-        Values of size variables that the shapes do not tell.
+        Values of size variables that the shapes do not tell, and of those that say where arrays
+        lie (0 if they are not given).
     races : bool
         Refuse two threads that touch one element of an output or of an allocation that is not
         local, one of them writing, with no barrier between.
@@ -71,7 +72,7 @@ def interpret(
             Watched(values, buffer.name, block) if buffer in function.outputs else values
             for buffer, values in zip(function.params, flat, strict=True)
         ]
-    run(block, *flat, *(known[var.id] for var in function.sizes))
+    run(block, *flat, *(known[var.id] for var in (*function.sizes, *function.lines)))
     for buffer, array, values in zip(function.params, arrays, flat, strict=True):
         if buffer in function.outputs:
             array[...] = np.array(values, dtype=array.dtype).reshape(array.shape)
@@ -128,7 +129,7 @@ def compile_function(function: Function, races: bool = False) -> Callable[..., N
     What is allocated is watched for `races` if wanted; parameters are the caller's to watch.
     """
     source = FunctionSource(races)
-    arguments = [source.bind(var) for var in function.sizes]
+    arguments = [source.bind(var) for var in (*function.sizes, *function.lines)]
     for buffer in function.params:
         source.add_buffer(buffer)
     source.write(without_warps(function).body)
@@ -154,6 +155,8 @@ def _bind_sizes(
             if isinstance(dim, SizeVar):
                 known.setdefault(dim, extent)
         known.update(_row_major(buffer, array.shape))
+    for var in function.lines:
+        known.setdefault(var, 0)
     for var in function.sizes:
         if var not in known:
             raise IRError(f"size {var.name!r} of {function.name!r} is in no array's shape: give it")
@@ -163,7 +166,7 @@ def _bind_sizes(
             raise IRError(
                 f"array for {buffer.name!r}: expected shape {expected}, not {array.shape}"
             )
-    return {var.id: int(known[var]) for var in function.sizes}
+    return {var.id: int(known[var]) for var in (*function.sizes, *function.lines)}
 
 
 def _row_major(buffer: Buffer, shape: tuple[int, ...]) -> dict[Any, int]:

@@ -229,6 +229,16 @@ class Function:
     sizes: tuple[SizeVar, ...] = ()
     attrs: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def lines(self) -> dict[SizeVar, Buffer]:
+        """Variables that say where arrays lie, and these arrays.
+
+        Such a variable is how many elements an array has before one that begins a cache line. What
+        a function computes does not depend on it.
+        """
+        found: dict[SizeVar, Buffer] = self.attrs.get("lines", {})
+        return found
+
     def with_body(self, body: Stmt) -> Function:
         """Return the function with another body (itself if it is the same)."""
         if body is self.body:

@@ -79,7 +79,7 @@ class _Verifier:
     def __init__(self, function: Function, allow_knobs: bool) -> None:
         self.function = function
         self.allow_knobs = allow_knobs
-        self.bound: set[int] = {id(size) for size in function.sizes}
+        self.bound: set[int] = {id(size) for size in (*function.sizes, *function.lines)}
         self.buffers: set[int] = set()
         self.names: set[str] = set()
         self.well_formed: set[int] = set()

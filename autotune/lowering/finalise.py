@@ -10,8 +10,10 @@ from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
 from autotune.ir.sum_bounds import Bounds
 from autotune.ir.visitor import StmtRewriter, recursive
+from autotune.lowering.carried import carry
 from autotune.lowering.facts import has_conditions
 from autotune.lowering.hoist import hoist_guards
+from autotune.lowering.lines import line_up
 from autotune.lowering.partition import partition, shorten
 from autotune.lowering.side_by_side import parallel_steps
 from autotune.lowering.steps_inside import steps_inside
@@ -47,6 +49,8 @@ def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Func
     attrs["blocks_per_multiprocessor"] = {
         name: simplifier.expr(blocks) for name, blocks in resident.items()
     }
+    ahead = function.attrs.get("ahead", {})
+    attrs["ahead"] = {name: simplifier.expr(distance) for name, distance in ahead.items()}
     return Function(function.name, function.params, function.outputs, body, function.sizes, attrs)
 
 
@@ -94,10 +98,13 @@ def finalising(function: Function) -> Iterator[Function]:
     result = parallel_steps(listing(mark_unrolled(function)))
     yield (result := drop_marks(steps_inside(result)))
     yield (result := share_storage(result))
+    yield (result := line_up(result))
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):
             yield (result := step(result))
-    yield vectorize(result)
+    yield (result := vectorize(carry(result)))
+    if result.lines:
+        yield hoist_guards(result)
 
 
 class _DropUnitLoops(StmtRewriter):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Const, Expr, Load, Read, SizeVar
+from autotune.ir.expr import Buffer, Const, Expr, Knob, Load, Read, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
-from autotune.ir.poly import to_poly
+from autotune.ir.poly import add, to_expr, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
-from autotune.ir.visitor import Rewriter
+from autotune.ir.visitor import Rewriter, free_vars, substitute
 from autotune.lowering.bounds import Bounds, is_sized
 from autotune.lowering.placement import storage_scope
 from autotune.schedule.schedule import Schedule
@@ -43,6 +43,8 @@ class Layout:
         Those of a scan that are kept in the array of its result.
     mixed : set of Buffer
         Arrays of scans into which some index does not show which element of a step it is.
+    rings : dict of Tensor to Buffer
+        Of scans that keep their last steps in a ring: the ring of each init, update and state.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Layout:
         self.buffers: dict[Tensor, Buffer] = {}
         self.whole: set[Tensor] = set()
         self.mixed: set[Buffer] = set()
+        self.rings: dict[Tensor, Buffer] = {}
         self._starts: dict[Tensor, list[Expr]] = {}
         self._strides: dict[Tensor, list[Expr]] = {}
         self._names = Names()
@@ -126,6 +129,11 @@ class Layout:
                 self.buffers[other] = self.buffers[result]
                 self._strides[other] = self._strides[result]
                 self.whole.add(other)
+            if stage.has_pragma("state_in_ring"):
+                shape = (const(ring_steps(op)), *(span.extent for span in spans[1:]))
+                name = self.unused(f"{result.name}.ring")
+                ring = Buffer(name, result.dtype, shape, storage_scope(stage))
+                self.rings.update(dict.fromkeys(others, ring))
 
     def _region_shape(self, stage: Stage) -> tuple[Expr, ...]:
         assert isinstance(stage.op, ComputeOp)
@@ -202,6 +210,34 @@ class Layout:
             self.mixed.add(buffer)
         return buffer, flat
 
+    def kept(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
+        """Return the ring of a state, an init or an update, and the flat index of an element."""
+        ring = self.rings[tensor]
+        step, *places = (
+            binary("-", i, start) for i, start in zip(indices, self._starts[tensor], strict=True)
+        )
+        flat: Expr = binary("%", step, ring.shape[0])
+        for place, length in zip(places, ring.shape[1:], strict=True):
+            flat = binary("+", binary("*", flat, length), place)
+        if not all(map(self._is_plain, places)):
+            self.mixed.add(ring)
+        return ring, flat
+
+    def distance(
+        self, tensor: Tensor, indices: Sequence[Expr], later: Mapping[Var, Expr]
+    ) -> Expr | None:
+        """Return how many elements on an element lies for other values of some variables.
+
+        None where that is nothing, or depends on anything but sizes and knobs.
+        """
+        _, here = self.element(tensor, indices)
+        _, there = self.element(tensor, [substitute(index, later) for index in indices])
+        moved = to_expr(add(to_poly(there), to_poly(here), -1))
+        if isinstance(moved, Const) and not moved.value:
+            return None
+        fixed = all(isinstance(var, (SizeVar, Knob)) for var in free_vars(moved))
+        return moved if fixed else None
+
     def _is_plain(self, place: Expr) -> bool:
         """Whether an index has no negative terms, so that its elements are less than a step."""
         return all(
@@ -227,4 +263,17 @@ class _Flatten(Rewriter):
 
     def visit_Read(self, node: Read) -> Expr:
         indices = [self.expr(index) for index in node.children]
-        return Load(*self.layout.element(node.tensor, indices))
+        in_ring = node.tensor in self.layout.rings
+        find = self.layout.kept if in_ring else self.layout.element
+        return Load(*find(node.tensor, indices))
+
+
+def ring_steps(op: ScanOp) -> int:
+    """Return how many steps of a scan are kept at a time.
+
+    Those that a step may read, and the one that it writes unless that can replace the oldest: each
+    element of a single state is then written when all that reads the oldest has done so.
+    """
+    update = op.update[0]
+    alone = len(op.update) == 1 and len(op.apart) == update.ndim - 1
+    return op.first if alone else op.first + 1

@@ -27,7 +27,7 @@ from autotune.ir.stmt import (
     ThreadReduce,
     seq,
 )
-from autotune.ir.visitor import Rewriter, free_vars, recursive, substitute
+from autotune.ir.visitor import Rewriter, free_vars, reads, recursive, substitute
 from autotune.lowering.axis_guards import below, guarded, stage_guards
 from autotune.lowering.bounds import Bounds, is_sized
 from autotune.lowering.double_buffer import double_buffer
@@ -138,7 +138,7 @@ class _Lowering:
                 buffer.name: buffer not in self.layout.mixed
                 for stage in self.stages
                 if isinstance(stage.op, ScanOp)
-                for buffer in (self.buffers[tensor] for tensor in stage.outputs)
+                for buffer in (*map(self.buffers.__getitem__, stage.outputs), *self._rings(stage))
             },
             "blocks_per_multiprocessor": {
                 self.buffers[tensor].name: pragmas["blocks_per_multiprocessor"]
@@ -147,6 +147,7 @@ class _Lowering:
                 if "blocks_per_multiprocessor" in pragmas
                 for tensor in stage.outputs
             },
+            "ahead": self._ahead(),
             **{
                 f"through_{way}": tuple(
                     self.buffers[tensor].name
@@ -158,6 +159,23 @@ class _Lowering:
             },
         }
         return Function(self.name, params, outputs, body, sizes, attrs)
+
+    def _ahead(self) -> dict[str, Expr]:
+        """Return how many elements behind those that scans read of inputs others are fetched."""
+        found: dict[str, Expr] = {}
+        for stage in self.stages:
+            steps = None if stage.cell is None else stage.cell.pragma_value("prefetch_steps")
+            if steps is None:
+                continue
+            assert stage.cell is not None
+            here = {a.var for a in stage.op.axis if self.bounds.is_step(stage.cell, a)}
+            later = {var: binary("+", var, steps) for var in here}
+            for read in (read for expr in self.bounds.bodies[stage] for read in reads(expr)):
+                if isinstance(read.tensor.op, PlaceholderOp) and read.tensor in self.parameters:
+                    distance = self.layout.distance(read.tensor, read.children, later)
+                    if distance is not None:
+                        found[self.buffers[read.tensor].name] = distance
+        return found
 
     def _doubled(self) -> dict[Buffer, str]:
         """Return the buffers of stages that are double-buffered, and the names of these."""
@@ -189,10 +207,27 @@ class _Lowering:
 
     def _produce(self, stage: Stage, open_threads: Threads) -> Stmt:
         if isinstance(stage.op, ScanOp):
-            scan = Produce(stage.name, self._scan(stage, open_threads))
-            return hoist_allocations(scan, set(self._doubled()))
+            scan: Stmt = Produce(stage.name, self._scan(stage, open_threads))
+            scan = hoist_allocations(scan, set(self._doubled()))
+            for ring in self._rings(stage):
+                scan = Allocate(ring, scan)
+            return scan
         nest = self._nest(stage, open_threads)
         return nest if stage.time is not None else Produce(stage.name, nest)
+
+    def _rings(self, scan: Stage) -> list[Buffer]:
+        """Return the rings that a scan keeps its last steps in."""
+        if not isinstance(scan.op, ScanOp) or not scan.has_pragma("state_in_ring"):
+            return []
+        for tensor in (*scan.op.init, *scan.op.update):
+            stage = self.schedule[tensor]
+            if stage.op.reduce_axis:
+                raise LoweringError(
+                    f"stage {stage.name!r}: it reduces, and the steps of scan {scan.name!r} are "
+                    "kept in a ring, which is written once; give the reduction a stage of its "
+                    "own with cache_write"
+                )
+        return [self.layout.rings[state] for state in scan.op.state_placeholder]
 
     def _scan(self, stage: Stage, open_threads: Threads) -> Stmt:
         """Return the first steps of a scan, then the loop over the others."""
@@ -213,10 +248,13 @@ class _Lowering:
         spatial = [self.layout.element(t, [values[a.var] for a in op.axis]) for t in stage.outputs]
         leaves = stage.leaf_axes
         if not op.reduce_axis:
-            stores = [
-                Store(buffer, index, self.layout.loads(substitute(expr, values)))
-                for (buffer, index), expr in zip(spatial, body, strict=True)
-            ]
+            stores: list[Stmt] = []
+            for tensor, place, expr in zip(stage.outputs, spatial, body, strict=True):
+                value = self.layout.loads(substitute(expr, values))
+                stores.append(Store(*place, value))
+                if tensor in self.layout.rings:
+                    kept = self.layout.kept(tensor, [values[a.var] for a in op.axis])
+                    stores.append(Store(*kept, value))
             stored = self._where_stored(stage, values, threads, seq(*stores))
             inner = guarded(stage_guards(stage, self.bounds, values), stored)
             return self._loops(stage, leaves, inner, threads, opened)

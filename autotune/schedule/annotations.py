@@ -12,8 +12,13 @@ from autotune.schedule.core import StageCore
 
 #: Hints that `pragma` takes.
 PRAGMAS = (
-    "auto_unroll_max_step", "unroll_explicit", "nontemporal_store", "blocks_per_multiprocessor"
+    "auto_unroll_max_step", "unroll_explicit", "nontemporal_store", "blocks_per_multiprocessor",
+    "state_in_ring", "prefetch_steps",
 )  # fmt: skip
+
+_WITHOUT_VALUE = ("nontemporal_store", "state_in_ring")
+_OF_SCANS = ("state_in_ring", "prefetch_steps")
+
 
 class Annotations(StageCore):
     """Primitives on how the loops of a stage run."""
@@ -116,6 +121,13 @@ class Annotations(StageCore):
 
         "nontemporal_store" (no value): the stage's result is written past the caches, which pays
         where it is larger than they are and written in whole vectors.
+
+        "state_in_ring" (no value, on a `scan_axis`): the steps that later ones read are kept in a
+        small array besides, so that the result itself is only written.
+
+        "prefetch_steps" (on a `scan_axis`): with each vector that a step reads of an input, that
+        which the step `value` steps later reads is fetched into the second cache of a CPU; 0
+        fetches nothing.
         """
         self._leaf("pragma", axis)
         if kind not in PRAGMAS:
@@ -128,11 +140,13 @@ class Annotations(StageCore):
         self.note("pragma", axis, kind, *(() if size is None else (size,)))
 
     def _pragma_value(self, axis: IterVar, kind: str, value: Any) -> Expr | None:
-        if kind == "nontemporal_store":
+        if kind in _OF_SCANS and axis.kind is not AxisKind.SCAN:
+            self.fail("pragma", f"{kind!r} is for the steps of a scan; give its scan_axis", axis)
+        if kind in _WITHOUT_VALUE:
             if value is not None:
                 self.fail("pragma", f"{kind!r} takes no value, got {value!r}; leave it out", axis)
             return None
-        if kind in ("auto_unroll_max_step", "blocks_per_multiprocessor"):
+        if kind in ("auto_unroll_max_step", "blocks_per_multiprocessor", "prefetch_steps"):
             return self._size("pragma", f"value of {kind!r}", value, axis, least=0)
         flag = const(int(value)) if isinstance(value, bool) else value
         size = None if flag is None else self._size("pragma", f"value of {kind!r}", flag, axis, 0)

@@ -150,7 +150,11 @@ class StageCore:
 
     def has_pragma(self, kind: str) -> bool:
         """Whether some loop has a pragma of this kind."""
-        return any(kind in pragmas for pragmas in self.pragmas.values())
+        return self.pragma_value(kind) is not None
+
+    def pragma_value(self, kind: str) -> Expr | None:
+        """Return the value of a pragma of this kind on some loop, 1 if it takes none."""
+        return next((given[kind] for given in self.pragmas.values() if kind in given), None)
 
     def __repr__(self) -> str:
         return f"<stage {self.name}>"

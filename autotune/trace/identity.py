@@ -138,6 +138,8 @@ class _Code(_Lines):
         self.stmt(function.body)
         resident = function.attrs.get("blocks_per_multiprocessor", {})
         self.lines += [f"resident {name} {self.expr(least)}" for name, least in resident.items()]
+        ahead = function.attrs.get("ahead", {})
+        self.lines += [f"ahead {name} {self.expr(distance)}" for name, distance in ahead.items()]
         for hint in ("nontemporal", "through_registers", "through_copies"):
             names = set(function.attrs.get(hint, ()))
             hinted = [n for b, n in self._numbers.items() if isinstance(b, Buffer)

@@ -6,7 +6,7 @@ scratch memory could not be allocated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autotune.codegen.llvm.linear import Linear, constant
@@ -16,7 +16,7 @@ from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, symb
 from autotune.codegen.llvm.values import EXACT_OPS, FAST_OPS, Values
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Call, Const, Var
+from autotune.ir.expr import Buffer, Call, Const, Expr, SizeVar, Var
 from autotune.ir.stmt import (
     Allocate,
     Barrier,
@@ -28,7 +28,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
 )
-from autotune.ir.visitor import child_stmts
+from autotune.ir.visitor import child_stmts, free_vars
 
 #: Constant allocations up to this many bytes live on the stack, where they can become registers.
 STACK_BYTES = 16 * 1024
@@ -60,6 +60,10 @@ class ModuleText:
         Metadata of loops that LLVM is to unroll, one node each.
     streamed : frozenset of str
         Names of buffers whose vectors are stored past the caches (metadata !1).
+    ahead : mapping of str to Expr
+        Names of buffers, and how many elements behind each vector that is read of them is fetched.
+    lines : dict of Buffer to SizeVar
+        Those for which it is known how many elements are before one that begins a cache line.
     fast_math : bool
         Whether float arithmetic may be rearranged.
     """
@@ -71,6 +75,8 @@ class ModuleText:
     uses_hints: bool = False
     unrolled: list[str] = field(default_factory=list)
     streamed: frozenset[str] = frozenset()
+    ahead: Mapping[str, Expr] = field(default_factory=dict)
+    lines: Mapping[Buffer, SizeVar] = field(default_factory=dict)
     fast_math: bool = False
 
     def unrolled_loop(self) -> str:
@@ -99,6 +105,7 @@ class Body(Values):
         self.name = name
         self.threads = threads
         self.functions = module.math
+        self.lines = module.lines
         self.float_ops = FAST_OPS if module.fast_math else EXACT_OPS
         self.stack: list[str] = []
         self.stack_bytes = 0
@@ -187,6 +194,22 @@ class Body(Values):
             )
         value = self.to_memory(self.widened(store.value, lanes), dtype, lanes)
         self.store(buffer, store.index, value)
+
+    def look_ahead(self, buffer: Buffer, index: Linear, lanes: int) -> None:
+        """Fetch the cache lines that are some way behind consecutive elements of a buffer."""
+        distance = self.module.ahead.get(buffer.name)
+        if distance is None or lanes == 1 or any(v not in self.env for v in free_vars(distance)):
+            return
+        away = self.form(distance)
+        if away.is_const and not away.const:
+            return
+        size, name = dtypes.itemsize(buffer.dtype), "llvm.prefetch.p0"
+        self.declare(name, f"declare void @{name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        start = index + away
+        for line in range(0, lanes, max(1, ALIGNMENT // size)):
+            pointer = self.address(buffer, start + constant(line))
+            # To be read (0), into the second level (2), data (1).
+            self.line(f"call void @{name}(ptr {pointer}, i32 0, i32 2, i32 1)")
 
     def store_hint(self, buffer: Buffer, lanes: int) -> str:
         """Metadata of a store of `lanes` consecutive elements."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from autotune.codegen.llvm.conversions import Conversions
 from autotune.codegen.llvm.linear import Linear, constant, within
@@ -11,7 +11,7 @@ from autotune.codegen.llvm.types import memory_type
 from autotune.codegen.llvm.vectors import constants
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Expr, Load
+from autotune.ir.expr import Buffer, Expr, Load, SizeVar
 
 #: Alignment of allocations in bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
@@ -26,6 +26,8 @@ class Memory(Conversions):
         Buffers allocated by the kernel, aligned to `ALIGNMENT` bytes.
     private : dict of Buffer to int
         Numbers of elements of the buffers on this function's stack.
+    lines : dict of Buffer to SizeVar
+        How many elements callers' arrays have before one that begins a cache line.
     epoch : int
         Counts loops and branches that wrote; loaded values are remembered within one epoch only.
     writes : dict of Buffer to int
@@ -36,6 +38,7 @@ class Memory(Conversions):
         super().__init__()
         self.own: set[Buffer] = set()
         self.private: dict[Buffer, int] = {}
+        self.lines: Mapping[Buffer, SizeVar] = {}
         self.epoch = 0
         self.writes: dict[Buffer, int] = {}
         self._sources: dict[Expr, tuple[Buffer, ...]] = {}
@@ -86,11 +89,15 @@ class Memory(Conversions):
     def alignment(self, buffer: Buffer, index: Linear) -> int:
         """Largest known alignment in bytes of an element, at most that of allocations.
 
-        Callers' arrays are only known to be aligned to their elements.
+        Callers' arrays are only known to be aligned to their elements, unless the index counts from
+        a cache line (`Function.lines`).
         """
         size = dtypes.itemsize(buffer.dtype)
         if buffer not in self.own:
-            return size
+            line = self.env.get(self.lines[buffer]) if buffer in self.lines else None
+            if line is None:
+                return size
+            index -= line
         return math.gcd(ALIGNMENT, size * index.const, *(size * c for c in index.terms.values()))
 
     def pointers(self, buffer: Buffer, index: Expr) -> str:

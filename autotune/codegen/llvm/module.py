@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.body import UNROLL_METADATA, Body, ModuleText
+from autotune.codegen.llvm.linear import Linear
 from autotune.codegen.llvm.math import definitions
+from autotune.codegen.llvm.memory import ALIGNMENT
 from autotune.codegen.llvm.types import symbol
+from autotune.ir import dtypes
+from autotune.ir.expr import Buffer
 from autotune.ir.stmt import Function
 from autotune.ir.visitor import recursive
 
@@ -40,7 +44,8 @@ def emit(function: Function, fast_math: bool = False) -> LLVMSource:
 
     `function.attrs["nontemporal"]` names buffers that are written once, in whole cache lines, and
     not read soon: their vectors are stored past the caches (a kernel that only moves memory runs
-    up to twice as fast, one that writes parts of lines far slower).
+    up to twice as fast, one that writes parts of lines far slower). `function.attrs["ahead"]` says
+    how many elements behind those that are read of a buffer others are fetched into the caches.
 
     Raises
     ------
@@ -49,7 +54,12 @@ def emit(function: Function, fast_math: bool = False) -> LLVMSource:
         thread axes, barriers, unknown intrinsics.
     """
     streamed = frozenset(function.attrs.get("nontemporal", ()))
-    module = ModuleText(streamed=streamed, fast_math=fast_math)
+    module = ModuleText(
+        streamed=streamed,
+        ahead=function.attrs.get("ahead", {}),
+        lines={buffer: var for var, buffer in function.lines.items()},
+        fast_math=fast_math,
+    )
     entry = f"kernel_{symbol(function.name)}"
     body = Body(module, entry, threads="%threads")
     parameters = []
@@ -63,8 +73,22 @@ def emit(function: Function, fast_math: bool = False) -> LLVMSource:
         body.env[size] = body.atom(ref, 0, None)
         parameters.append(f"i64 {ref}")
     parameters.append("i32 %threads")
+    for number, (var, buffer) in enumerate(function.lines.items()):
+        body.env[var] = _before_line(body, buffer, number)
     text = body.finish(parameters, "", lambda: body.stmt(function.body))
     return LLVMSource(_assemble(module, text), entry, module.uses_threads)
+
+
+def _before_line(body: Body, buffer: Buffer, number: int) -> Linear:
+    """Return how many elements a parameter has before one that begins a cache line."""
+    size = dtypes.itemsize(buffer.dtype)
+    body.stack += [
+        f"  %at.{number} = ptrtoint ptr {body.buffers[buffer]} to i64",
+        f"  %back.{number} = sub i64 0, %at.{number}",
+        f"  %bytes.{number} = and i64 %back.{number}, {ALIGNMENT - 1}",
+        f"  %line.{number} = lshr i64 %bytes.{number}, {size.bit_length() - 1}",
+    ]
+    return body.atom(f"%line.{number}", 0, ALIGNMENT // size - 1)
 
 
 def _assemble(module: ModuleText, entry_text: str) -> str:

@@ -63,6 +63,7 @@ class Transfers(Memory):
         found = self.recall(key)
         if isinstance(found, str):
             return found
+        self.look_ahead(buffer, index, lanes)
         pointer, kind = self.address(buffer, index), memory_type(buffer.dtype, lanes)
         align = self.alignment(buffer, index)
         loaded = self.define(f"load {kind}, ptr {pointer}, align {align}")
@@ -212,6 +213,10 @@ class Transfers(Memory):
             f"call void @{name}({kind} {value}, {pointers} {self.pointers(buffer, index)}, "
             f"i32 {align}, {masks} {self.mask.ref})"
         )
+
+    def look_ahead(self, buffer: Buffer, index: Linear, lanes: int) -> None:
+        """Fetch what will be read after these elements, if that is wanted."""
+        raise NotImplementedError
 
     def store_hint(self, buffer: Buffer, lanes: int) -> str:
         """Metadata of a store of `lanes` consecutive elements."""
