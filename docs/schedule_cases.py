@@ -212,8 +212,8 @@ HOW = [
         add_one,
         's[B].vectorize(j)\ns[B].pragma(j, "nontemporal_store")',
         "The stage's vectors are stored past the caches. A kernel that writes more than the caches "
-        "hold, in whole vectors, then runs up to twice as fast; any other is slower. The loops "
-        "stay as they are.",
+        "hold, in whole vectors, then runs up to twice as fast; any other is slower. On CPUs loops "
+        "over vectors that are whole cache lines, where rows are, begin at the first of these.",
         "It takes no value.",
         's[B].pragma(j, "nontemporal_store", 1)',
         final=True,
@@ -389,6 +389,28 @@ SCANS = [
         "Where columns mix, that is all of them.",
         "Every reader must be inside that loop; a scan is not computed inline.",
         "s[S].compute_inline()",
+    ),
+    Primitive(
+        's[S].pragma(S.op.scan_axis, "state_in_ring")',
+        column_sums,
+        "s[half].compute_inline()\n"
+        's[S].pragma(S.op.scan_axis, "state_in_ring")',
+        "The steps that later ones read are kept in a small array besides, a ring of as many steps "
+        "as that takes. The result itself is then only written, for instance past the caches by "
+        '"nontemporal_store". Unrolled steps carry what they leave to one another in registers.',
+        "It is for the axis of a scan (or what it was split into), takes no value, and needs an "
+        "update that does not reduce.",
+        's[S].pragma(S.op.scan_axis, "state_in_ring", 2)',
+    ),
+    Primitive(
+        's[S].pragma(S.op.scan_axis, "prefetch_steps", n)',
+        column_sums,
+        's[S].pragma(S.op.scan_axis, "prefetch_steps", 2)',
+        "On CPUs, with each vector of an input that a step reads, the one that the step `n` steps "
+        "later reads is fetched into the second cache. It pays where tasks are parts of rows: what "
+        "processors fetch by themselves ends with each part. The loops stay as they are.",
+        "It is for the axis of a scan; the value must be a whole number of at least 0 (or a knob).",
+        's[update].pragma(j, "prefetch_steps", 2)',
     ),
 ]
 

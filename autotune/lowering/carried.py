@@ -1,5 +1,7 @@
 """What unrolled steps of a scan leave to one another is carried in registers, not through a ring.
 
+::
+
     unrolled (t, 0, 4)                       local[j] = ring[i*64 + j]
       vectorized (j, 0, 64)                  unrolled (t, 0, 4)
         ring[i*64 + j] = f(ring[...])  ->      vectorized (j, 0, 64)
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.names import Names
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, stmt_exprs, walk, walk_expr

@@ -41,15 +41,17 @@ LINE_BYTES = 64
 def line_up(function: Function) -> Function:
     """Return the function with its streamed vectors at cache lines, where that can be.
 
-    It can where the loop over vectors runs over a constant number of elements that do not depend on
-    one another, all loops around move by whole lines, and only one array is streamed.
+    It can where all loops over vectors of the array run over a constant number of elements that do
+    not depend on one another, all loops around move by whole lines, and no other array is streamed
+    in them.
     `function.attrs["lines"]` then holds a variable for each array: how many of its elements there
     are before one that begins a line (its remainder by the elements of a line counts).
     """
     streamed = frozenset(function.attrs.get("nontemporal", ()))
     if not streamed:
         return function
-    found = _Lines(streamed, function.attrs.get("states", {}))
+    rows = _Rows(streamed, function.attrs.get("states", {}))
+    found = _Lines(rows.movable(function.body))
     body = found.stmt(function.body)
     if not found.lines:
         return function
@@ -58,49 +60,40 @@ def line_up(function: Function) -> Function:
     return function.with_body(body).with_attrs(lines=lines)
 
 
-class _Lines(StmtRewriter):
-    """Moves loops over vectors to where lines begin.
-
-    Attributes
-    ----------
-    lines : dict of Buffer to SizeVar
-        Where the arrays begin.
-    """
+class _Rows:
+    """Finds loops over vectors that may begin at cache lines."""
 
     def __init__(self, streamed: frozenset[str], states: Mapping[str, bool]) -> None:
-        super().__init__()
         self.streamed, self.states = streamed, states
-        self.lines: dict[Buffer, SizeVar] = {}
-        self.allocated: set[Buffer] = set()
-        self._beside: dict[Buffer, set[Expr | None]] = {}
 
-    def private(self) -> dict[Buffer, Expr]:
-        """Return the allocations to be moved as well, so that their vectors lie at lines too."""
-        return {
-            buffer: shift
-            for buffer, (shift, *others) in self._beside.items()
-            if shift is not None and not others
-        }
+    def movable(self, body: Stmt) -> dict[For, Buffer]:
+        """Return the loops that may be moved, and the array whose lines each is to begin at."""
+        found: dict[For, Buffer] = {}
+        left: dict[Buffer, int] = {}
+        self._find(body, found)
+        for store in _stores(body):
+            left[store.buffer] = left.get(store.buffer, 0) + 1
+        for loop, goal in found.items():
+            left[goal] -= sum(store.buffer is goal for store in _stores(loop.body))
+        return {loop: goal for loop, goal in found.items() if not left[goal]}
 
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        """Note an array of the function's own."""
-        self.allocated.add(node.buffer)
-        return self.rebuild_stmt(node)
-
-    def visit_For(self, node: For) -> Stmt:
-        """Move a loop over vectors if it is one, else look further in."""
-        goal = self._goal(node)
-        return self.rebuild_stmt(node) if goal is None else self._moved(node, goal)
+    def _find(self, stmt: Stmt, found: dict[For, Buffer]) -> None:
+        goal = self._goal(stmt) if isinstance(stmt, For) else None
+        if goal is not None and isinstance(stmt, For):
+            found[stmt] = goal
+            return
+        for child in child_stmts(stmt):
+            self._find(child, found)
 
     def _goal(self, loop: For) -> Buffer | None:
         """Return the array whose lines a loop over vectors is to begin at; None if it may not."""
-        vectors = list(_vectors(loop.body))
-        goals = {s.buffer for s in _stores(loop.body) if s.buffer.name in self.streamed}
         if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const):
             return None
-        if not _only_vectors(loop.body) or len(goals) != 1:
+        goals = {s.buffer for s in _stores(loop.body) if s.buffer.name in self.streamed}
+        if len(goals) != 1 or not _only_vectors(loop.body):
             return None
-        (goal,), lanes, elements = goals, vectors[0].extent, _elements(next(iter(goals)))
+        (goal,), vectors = goals, list(_vectors(loop.body))
+        lanes, elements = vectors[0].extent, _elements(goal)
         if not isinstance(lanes, Const) or lanes.value % elements:
             return None
         stores = [(s, v) for v in vectors for s in _stores(v) if s.buffer is goal]
@@ -123,6 +116,41 @@ class _Lines(StmtRewriter):
         found = [access for access in accesses(body) if access.buffer in written]
         axes = {loop.var: loop.extent, lane: vectors[0].extent}
         return Apart(axes, self.states).shared(found) is None
+
+
+class _Lines(StmtRewriter):
+    """Moves loops over vectors to where lines begin.
+
+    Attributes
+    ----------
+    lines : dict of Buffer to SizeVar
+        Where the arrays begin.
+    """
+
+    def __init__(self, goals: Mapping[For, Buffer]) -> None:
+        super().__init__()
+        self.goals = goals
+        self.lines: dict[Buffer, SizeVar] = {}
+        self.allocated: set[Buffer] = set()
+        self._beside: dict[Buffer, set[Expr | None]] = {}
+
+    def private(self) -> dict[Buffer, Expr]:
+        """Return the allocations to be moved as well, so that their vectors lie at lines too."""
+        return {
+            buffer: shift
+            for buffer, (shift, *others) in self._beside.items()
+            if shift is not None and not others
+        }
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        """Note an array of the function's own."""
+        self.allocated.add(node.buffer)
+        return self.rebuild_stmt(node)
+
+    def visit_For(self, node: For) -> Stmt:
+        """Move a loop over vectors if it is one, else look further in."""
+        goal = self.goals.get(node)
+        return self.rebuild_stmt(node) if goal is None else self._moved(node, goal)
 
     def _moved(self, loop: For, goal: Buffer) -> Stmt:
         """Return a loop over vectors as four: part of a line, vectors, lines, part of a line."""
@@ -150,7 +178,7 @@ class _Lines(StmtRewriter):
         for access in accesses(vector.body):
             buffer = access.buffer
             if buffer in self.allocated:
-                fits = _elements(buffer) == elements and not _may_be_registers(buffer)
+                fits = _elements(buffer) == elements and _is_long_row(buffer)
                 fits = fits and _by_lines(access.index, vector.var, elements)
                 self._beside.setdefault(buffer, set()).add(shift if fits else None)
 
@@ -231,11 +259,9 @@ class _Moved(Rewriter):
 
 
 def _roomier(buffer: Buffer) -> Buffer:
-    length: Expr = const(_elements(buffer))
-    size: Expr = const(1)
-    for extent in buffer.shape:
-        size = binary("*", size, extent)
-    return Buffer(buffer.name, buffer.dtype, (binary("+", size, length),), buffer.scope)
+    *others, last = buffer.shape
+    shape = (*others, binary("+", last, const(_elements(buffer))))
+    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
 
 
 def _elements(buffer: Buffer) -> int:
@@ -243,12 +269,11 @@ def _elements(buffer: Buffer) -> int:
     return LINE_BYTES // dtypes.itemsize(buffer.dtype)
 
 
-def _may_be_registers(buffer: Buffer) -> bool:
-    sizes = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
-    count = dtypes.itemsize(buffer.dtype)
-    for size in sizes:
-        count *= size
-    return len(sizes) == len(buffer.shape) and count <= REGISTER_BYTES
+def _is_long_row(buffer: Buffer) -> bool:
+    """Whether an array is one row, too long for registers."""
+    sizes = [int(extent.value) if isinstance(extent, Const) else 0 for extent in buffer.shape]
+    is_row = all(size == 1 for size in sizes[:-1])
+    return is_row and sizes[-1] * dtypes.itemsize(buffer.dtype) > REGISTER_BYTES
 
 
 def _by_lines(index: Expr, lane: Var, elements: int) -> bool:

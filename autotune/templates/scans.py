@@ -16,6 +16,15 @@ from autotune.templates._recurrence import Blocks, Recurrence
 
 TYPES = ("float32", "float64", "int32", "int64")
 
+BEYOND_CACHES = 1 << 24
+"""Bytes of a result from which on it pays, most likely, to store it past the caches."""
+
+TASKS = 4
+"""Tasks that columns are to be shared out in where nothing has been measured, ..."""
+
+BLOCKS = 1 << 12
+"""... and steps from which on these are shared out instead, if columns are too few for that."""
+
 
 def cumsum_reference(x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
     """Return the sums of an (m, n) array down to each row (axis 0) or along rows (axis 1)."""
@@ -55,7 +64,10 @@ def cumsum(
     length
         Steps of a block ("blocks" only).
     stream
-        Whether the result is stored past the caches ("tiles" and "blocks" of axis 0).
+        Whether the result is stored past the caches (axis 0 only), where "steps" keep the last step
+        in a small array of its own.
+    ahead
+        By how many steps the input is fetched ahead ("steps" that stream only).
     """
     check_arguments("cumsum", dtype, TYPES, m=m, n=n)
     if axis not in (0, 1):
@@ -78,7 +90,7 @@ def linear_recurrence(
 
     Knobs
     -----
-    how, width, lanes, unroll, length, stream
+    how, width, lanes, unroll, length, stream, ahead
         As of `cumsum`.
     """
     check_arguments("linear_recurrence", dtype, TYPES[:2], m=m, n=n)
@@ -91,11 +103,17 @@ def linear_recurrence(
 
 def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
     """Return the schedule and the result, (steps, columns), with columns in vectors."""
-    vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(series.dtype))
-    lanes = cfg.define_knob("lanes", [vector, 2 * vector, 4 * vector])
-    width = lanes * cfg.define_knob("width", [64, 1, 2, 4, 8, 16, 32, 128])
-    unroll = cfg.define_knob("unroll", [1, 2, 4])
-    how = cfg.define_knob("how", ["steps", "tiles", "blocks"])
+    size = dtypes.itemsize(series.dtype)
+    vector = max(1, cfg.target.vector_bytes // size)
+    large = series.steps * series.columns * size >= BEYOND_CACHES
+    tasks = series.columns // (4 * vector * TASKS)
+    lanes = cfg.define_knob("lanes", _first([vector, 2 * vector, 4 * vector], -1 if large else 0))
+    wide = sum(width <= tasks for width in (2, 4, 8, 16, 32)) + 1 if large else 0
+    width = lanes * cfg.define_knob("width", _first([64, 1, 2, 4, 8, 16, 32, 128], wide))
+    unroll = cfg.define_knob("unroll", _first([1, 2, 4, 8], -1 if large else 0))
+    few = tasks == 0 and series.steps >= BLOCKS
+    how = cfg.define_knob("how", _first(["steps", "tiles", "blocks"], -1 if few else 0))
+    stream = cfg.define_knob("stream", [large, not large])
     shape = (series.steps, series.columns)
     if how == "blocks":
         blocks = series.by_blocks(cfg.define_knob("length", [64, 16, 32, 128, 256, 1024]))
@@ -111,13 +129,17 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
             outer, axis = s[part].split(axis, factor=width)
             s[part].parallel(outer)
         s[part].vectorize(s[part].split(axis, factor=lanes)[1])
-    _unroll(s, scan, unroll)
+    steps = _unroll(s, scan, unroll)
     if how == "steps":
+        if stream:
+            s[scan].pragma(steps, "state_in_ring")
+            s[scan].pragma(steps, "nontemporal_store")
+            s[scan].pragma(steps, "prefetch_steps", cfg.define_knob("ahead", [8, 0, 4, 16]))
         return s, Y
     columns, inner = s[Y].split(Y.op.axis[1], factor=width)
     steps, vectors = s[Y].split(inner, factor=lanes)
     s[Y].vectorize(vectors)
-    if cfg.define_knob("stream", [False, True]):
+    if stream:
         s[Y].pragma(vectors, "nontemporal_store")
     if how == "tiles":
         s[Y].reorder(columns, Y.op.axis[0], steps)
@@ -173,5 +195,14 @@ def _ends(s: Any, blocks: Blocks, lanes: Any) -> None:
         s[part].vectorize(s[part].split(part.op.axis[1], factor=lanes)[1])
 
 
-def _unroll(s: Any, scan: Any, factor: Any) -> None:
-    s[scan].unroll(s[scan].split(scan.op.scan_axis, factor=factor)[1])
+def _unroll(s: Any, scan: Any, factor: Any) -> Any:
+    """Write steps out one after another; return the loop over what is left."""
+    outer, inner = s[scan].split(scan.op.scan_axis, factor=factor)
+    s[scan].unroll(inner)
+    return outer
+
+
+def _first(choices: list[Any], position: int) -> list[Any]:
+    """Return choices with one of them first, which is what a build takes without a record."""
+    chosen = choices[position]
+    return [chosen, *(other for other in choices if other != chosen)]

@@ -17,7 +17,7 @@ from autotune.schedule.stage import Attach, Stage
 class _ScanScheduler(Scheduler):
     def __init__(self, draw: Callable[[Any], Any], case: RandomScan) -> None:
         super().__init__(draw, [case.scans[0].op], threads=False)
-        self.kinds += ("steps",) * 2
+        self.kinds += ("steps", "steps", "hint", "hint")
         self.case = case
         self.scan = self.schedule[case.scans[0]]
 
@@ -82,6 +82,17 @@ class _ScanScheduler(Scheduler):
                 stage.split(axis, nparts=self.factor())
         elif axes:
             stage.unroll(self.pick(axes))
+
+
+    def do_hint(self, _: Stage) -> None:
+        """Keep the last steps in rings, store past the caches, fetch inputs ahead."""
+        axes = self.free(self.scan)
+        kind = self.pick(("state_in_ring", "state_in_ring", "nontemporal_store", "prefetch_steps"))
+        written = (*self.case.inits, *self.case.updates)
+        reduces = kind == "state_in_ring" and any(part.op.reduce_axis for part in written)
+        if axes and not reduces and not self.scan.has_pragma(kind):
+            value = (self.factor(),) if kind == "prefetch_steps" else ()
+            self.scan.pragma(self.pick(axes), kind, *value)
 
 
 @st.composite
