@@ -207,11 +207,8 @@ class _Lowering:
 
     def _produce(self, stage: Stage, open_threads: Threads) -> Stmt:
         if isinstance(stage.op, ScanOp):
-            scan: Stmt = Produce(stage.name, self._scan(stage, open_threads))
-            scan = hoist_allocations(scan, set(self._doubled()))
-            for ring in self._rings(stage):
-                scan = Allocate(ring, scan)
-            return scan
+            scan = Produce(stage.name, self._scan(stage, open_threads))
+            return hoist_allocations(scan, set(self._doubled()), self._rings(stage))
         nest = self._nest(stage, open_threads)
         return nest if stage.time is not None else Produce(stage.name, nest)
 

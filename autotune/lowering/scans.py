@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from autotune.ir.expr import Buffer, Expr, Knob, SizeVar
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt
@@ -11,19 +11,20 @@ from autotune.ir.visitor import StmtRewriter, free_vars
 _SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
 
 
-def hoist_allocations(scan: Produce, kept: Set[Buffer]) -> Stmt:
-    """Return a scan around which the arrays are allocated that all its steps may share.
+def hoist_allocations(scan: Produce, kept: Set[Buffer], rings: Sequence[Buffer] = ()) -> Stmt:
+    """Return a scan around which the arrays are allocated that all its steps may share, and rings.
 
     Those in loops whose iterations run side by side stay, as do those whose size differs and
     those of `kept`. What lasts no longer than a kernel is allocated inside the scan, which is one.
     """
     hoist = _Hoist(kept)
     body = hoist.stmt(scan.body)
-    for buffer in reversed(hoist.found):
+    found = [*rings, *hoist.found]
+    for buffer in reversed(found):
         if buffer.scope != "global":
             body = Allocate(buffer, body)
     result: Stmt = Produce(scan.name, body)
-    for buffer in reversed(hoist.found):
+    for buffer in reversed(found):
         if buffer.scope == "global":
             result = Allocate(buffer, result)
     return result
