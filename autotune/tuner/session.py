@@ -9,7 +9,6 @@ import contextlib
 import functools
 import logging
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -19,7 +18,6 @@ from autotune.measure.ceiling import Ceiling
 from autotune.measure.noise import NOISY
 from autotune.measure.replay import result_of
 from autotune.measure.result import (
-    Foreseeing,
     MeasureErrorNo,
     MeasureInput,
     Measurer,
@@ -42,6 +40,7 @@ from autotune.tuner.events import (
 from autotune.tuner.limits import Deadline, Limits, Paces
 from autotune.tuner.meanwhile import Meanwhile
 from autotune.tuner.patience import Patience
+from autotune.tuner.supply import Supply
 from autotune.tuner.trials import Trials
 from autotune.tuner.yardstick import Yardstick
 from records import Record, RecordStore
@@ -54,9 +53,6 @@ LATE = 4
 
 LONG_RUN = 24
 """With more trials a run is long: its tuner will need everything it has."""
-
-FRESH = 7
-"""For each candidate held back a batch has so many, at least, that know of the latest results."""
 
 USUAL_PACE_S = 0.2
 """Seconds that a trial is taken to need before there was one."""
@@ -158,13 +154,7 @@ class Session:
         self._measured = 0
         self._untold: list[Observation] = []
         self._deferred: list[int] = []
-        self._cut_off: list[int] = []
-        self._default_asked = False
-        self._ahead = measurer if isinstance(measurer, Foreseeing) else None
-        self._overlap = self._ahead is not None and self._ahead.overlap
-        self._builds_first = self._ahead is not None and not self._overlap
-        self._foreseen: list[int] = []
-        self._held: list[MeasureInput] = []
+        self._supply = Supply(task, measurer, tuner, self.trials, limits)
         self._yardstick = Yardstick(task, limits.goal)
         self._why = ""
         self._noisy = False
@@ -263,7 +253,7 @@ class Session:
     # -- a batch ---------------------------------------------------------------------------
 
     def _measure_batch(self) -> None:
-        indices, known = self._proposals(), len(self.trials)
+        indices, known = self._supply.next_batch(), len(self.trials)
         exhausted = not indices
         if exhausted:  # others may have given up what they were measuring
             indices, self._deferred = list(dict.fromkeys(self._deferred)), []
@@ -273,76 +263,26 @@ class Session:
         elif exhausted or self._refused_since >= MOST_REFUSED:
             self.ended = End.EXHAUSTED
 
-    def _proposals(self) -> list[int]:
-        """Return what to measure next: first of all the default configuration.
-
-        What is known to be measured is built while the tuner chooses the rest, and what it chose
-        last is held back, to be that the next time.
-        """
-        left = self._trials_left
-        wanted = min(self.limits.batch, left)
-        first = []
-        default = self.trials.default
-        if default is not None and not self._default_asked and not self.trials.default_record:
-            first, self._default_asked = [default], True
-        first += self._cut_off  # by a goal that was not reached after all
-        first += self._foreseen
-        self._build_ahead(self._legal(first))
-        most = wanted // (FRESH + 1) if self._builds_first else 0
-        held_back = min(self._tuner.held_back, most, left - wanted)
-        found = self._with_more(first, wanted + held_back)
-        if held_back:  # the tuner may have proposed the default, too
-            found = self._with_more(found, wanted + held_back)
-        self._foreseen = found[wanted:]
-        self._held = self._legal(self._foreseen)
-        return found[:wanted]
-
-    def _with_more(self, indices: list[int], wanted: int) -> list[int]:
-        """Return some candidates, and as many of the tuner's as are missing."""
-        missing = wanted - len(indices)
-        asked = self._tuner.ask(missing) if missing > 0 else []
-        return list(dict.fromkeys(indices + asked))
-
-    @property
-    def _trials_left(self) -> int:
-        """How many trials there may still be."""
-        return sys.maxsize if self.limits.trials is None else self.limits.trials - len(self.trials)
-
     @property
     def _expected_left(self) -> float:
         """How many trials there may still be, at this pace."""
         left_s = self.deadline.left_s
         in_time = math.inf if left_s is None else left_s / (self.pace_s or USUAL_PACE_S)
-        return min(self._trials_left, in_time)
-
-    def _legal(self, indices: Sequence[int]) -> list[MeasureInput]:
-        """Return what builders can be given of some configurations, if there is anything for it."""
-        if self._ahead is None:
-            return []
-        legal = [index for index in indices if not self.task.refusal(index)]
-        return [MeasureInput(self.task.space.config(index)) for index in legal]
-
-    def _build_ahead(self, candidates: Sequence[MeasureInput]) -> None:
-        """Let builders begin with what will be measured, and wait for nothing."""
-        if self._ahead is not None and candidates:
-            self._ahead.foresee(candidates)
+        return min(self._supply.left, in_time)
 
     def _foresee(self, left: int, thinking: Meanwhile) -> None:
         """Ask for the next batch while so many of this one are left, and have it built already."""
-        wanted = min(self.limits.batch, self._trials_left - left)
-        if wanted < 1 or self._limit() is not None:
-            return
-        thinking.wait()  # the tuner does one thing at a time
-        self._learn()
-        self._foreseen = self._tuner.ask(wanted)
-        self._build_ahead(self._legal(self._foreseen))
+        if self._supply.left > left and self._limit() is None:
+            thinking.wait()  # the tuner does one thing at a time
+            self._learn()
+            self._supply.ask_ahead(left)
 
     def _measure(self, indices: Sequence[int]) -> None:
         for start in range(0, len(indices), AT_A_TIME):
             if self._limit() is None:
                 self._measure_some(indices[start : start + AT_A_TIME], len(indices) - start)
         done = {*self.trials.by_index, *self._deferred, *self.refused}
-        self._cut_off = [index for index in indices if index not in done]
+        self._supply.put_back([index for index in indices if index not in done])
 
     def _measure_some(self, indices: Sequence[int], rest: int) -> None:
         """Measure a few candidates, the first of those that are still to be measured now."""
@@ -359,8 +299,8 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
-                late = rest - done == min(LATE, rest // 2) and not self._foreseen
-                if self._overlap and late:
+                late = rest - done == min(LATE, rest // 2) and not self._supply.foresees
+                if self._supply.overlap and late:
                     self._foresee(rest - done, thinking)
 
     def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
@@ -378,9 +318,10 @@ class Session:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
 
         def still_wanted(candidate: MeasureInput) -> bool:
-            if not self._overlap:  # they are built, and what is timed must not have neighbours
+            if not self._supply.overlap:
+                # They are built, and what is timed must not have neighbours.
                 if thinking.goes_on and self._limit() is None:
-                    self._build_ahead(self._held)
+                    self._supply.build_held()
                 thinking.wait()
             self._know_machine()
             self._recall(thinking)
