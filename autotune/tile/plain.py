@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.ir.expr import Call, Var
+from autotune.ir.expr import Call, Read, Var
 from autotune.ir.visitor import free_vars, reads, walk_expr
+from autotune.schedule.core import Attach
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
@@ -17,6 +18,8 @@ from autotune.tile.to_te import ELEMENT_WISE, Tensors
 #: Operations below which a stage is not worth starting threads for.
 _PARALLEL: Final = 1 << 16
 _THREADS: Final = 256
+#: Expressions that a fused stage may consist of: more would be copied, and nest, without end.
+_MOST_FUSED: Final = 500
 
 
 def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
@@ -38,14 +41,25 @@ def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
 
 
 def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
-    """Whether a stage is computed where it is read: each element once, or cheaply."""
+    """Whether a stage is computed where it is read: each element once, or cheaply.
+
+    What stages before it were fused into it counts: it comes to a limited length.
+    """
     op = _compute(tensor)
     if op.tag != ELEMENT_WISE or any(tensor is output for output in outputs):
         return False
     readers = schedule.readers(tensor)
     once = len(readers) == 1 and not readers[0].op.reduce_axis
     calls = any(isinstance(e, Call) for value in op.body for e in walk_expr(value))
-    return once or not calls
+    return (once or not calls) and _length(schedule, tensor) <= _MOST_FUSED
+
+
+def _length(schedule: Schedule, tensor: te.Tensor) -> int:
+    """Return how many expressions a stage is made of, with those of what is fused into it."""
+    own = [e for value in _compute(tensor).body for e in walk_expr(value)]
+    read = (e.tensor for e in own if isinstance(e, Read) and isinstance(e.tensor.op, ComputeOp))
+    fused = (t for t in read if schedule[t].attach is Attach.INLINE)
+    return len(own) + sum(_length(schedule, t) for t in fused)
 
 
 def _compute(tensor: te.Tensor) -> ComputeOp:

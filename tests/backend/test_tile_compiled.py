@@ -65,6 +65,14 @@ def test_cheap_element_wise_statements_are_fused_and_dear_ones_done_once() -> No
     assert "E" in text
 
 
+def test_statements_that_are_read_often_are_fused_up_to_a_length() -> None:
+    doubled = "reshape(reshape(T{0}, M * N), N, M)"  # other indices of the same element
+    levels = " ".join(f"T{k + 1} = T{k} / 2 + {doubled.format(k)} / 2;" for k in range(20))
+    code = f"function (A[N, M]) -> (O) {{ T0 = A; {levels} O = T20; }}"
+    a = floats(3, 5)
+    np.testing.assert_allclose(tile.compile(code)(a), a, rtol=1e-5)
+
+
 def test_statements_that_no_output_needs_are_checked_but_not_computed() -> None:
     code = """function (A[N], B) -> (O) {
         Half = N / 2;
