@@ -29,7 +29,8 @@ class ListedSpace(Space):
 
     def __init__(self, knobs: Iterable[Knob], positions: npt.ArrayLike) -> None:
         super().__init__(knobs, [Constraint("listed", lambda _: True, "it is not in the list")])
-        rows = np.asarray(positions, dtype=np.int64).reshape(-1, len(self.knobs))
+        listed = np.asarray(positions, dtype=np.int64)
+        rows = listed.reshape(len(listed), len(self.knobs))
         self._members = np.unique(self.indices_of(rows))
         self._members.setflags(write=False)
 

@@ -198,7 +198,8 @@ def _trace_text(trace: Trace) -> str:
     worked = trace.costs_s[trace.costs_s == trace.costs_s]
     best = f"best {time_text(float(worked.min()))}" if len(worked) else "nothing worked"
     spent = duration_text(float(trace.seconds[-1])) if count else "0 s"
-    return f"{best} in {count} measurements ({spent} recorded), {trace.ended}"
+    several = "" if count == 1 else "s"
+    return f"{best} in {count} measurement{several} ({spent} recorded), {trace.ended}"
 
 
 def _check(options: ReplayOptions) -> None:

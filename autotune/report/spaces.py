@@ -72,7 +72,8 @@ def space_json(space: Space, counts: Tally, index: int | None) -> dict[str, Any]
 
 def _sizes(counts: Tally) -> str:
     if counts.exact:
-        return f"{counts.size} configurations, {counts.feasible} allowed"
+        several = "" if counts.size == 1 else "s"
+        return f"{counts.size} configuration{several}, {counts.feasible} allowed"
     if not counts.feasible:
         return f"{counts.size} configurations, none of {counts.counted} drawn is allowed"
     share = percent_text(counts.feasible / counts.counted)

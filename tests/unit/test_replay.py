@@ -113,6 +113,11 @@ def test_a_listed_space_may_be_a_needle_in_a_haystack_of_combinations():
         ListedSpace(knobs, [[100] * 8])
 
 
+def test_a_space_without_knobs_lists_its_one_configuration():
+    space = ListedSpace([], [[]])
+    assert space.feasible_indices().tolist() == [0]
+
+
 def test_a_replay_takes_the_time_that_was_recorded():
     recording = bowl()
     trace = replay(recording, make_tuner("random", recording.space, 1), budget=10, batch=4)
