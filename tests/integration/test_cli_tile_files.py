@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import autotune
+from autotune.cli.bench_measure import _baseline
+from autotune.task import Task
 from tests.command_line import QUICK
 
 CODE = """function (A[M, N], X, S) -> (O, Most) {
@@ -60,12 +62,12 @@ def test_what_a_job_tunes_is_found_by_words_and_built_exported_and_replayed(
     assert called("replay", "run", "log.jsonl", "--tuner", "random", "--budget", 1).code == 0
 
 
-def test_a_bench_of_a_file_has_no_column_of_numpy_as_what_code_means_is_no_rival(
-    called: Callable[..., Any],
-) -> None:
-    table = called("bench", *WORDS, *QUICK).out
-    assert "default" in table
-    assert "NumPy" not in table
+def test_a_bench_does_not_time_what_code_means_which_is_no_rival(tmp_path: Path) -> None:
+    (tmp_path / "scaled.tile").write_text(CODE)
+    args = {"M": 4, "N": 32, "X": "32", "S": "scalar"}
+    task = Task.from_reference(str(tmp_path / "scaled.tile"), args)
+    nobody_to_ask: Any = None
+    assert _baseline(task, nobody_to_ask) is None
 
 
 @pytest.mark.parametrize("command", ["run", "best", "bench", "build", "show", "features describe"])
