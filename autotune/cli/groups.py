@@ -231,14 +231,15 @@ def tile_grad(
         typer.Option(
             "--rank",
             metavar="NAME=N",
-            help="Dimensions of an input, if the header has none for it; repeat it.",
+            help="How many dimensions an input has, if the header has none; repeat it.",
         ),
     ] = None,
+    shape: Shape = None,
 ) -> None:
     """Print the Tile function that computes the gradients of one."""
     from autotune.cli.tile import grad_command
 
-    grad_command(file, wrt or [], ranks or [])
+    grad_command(file, wrt or [], ranks or [], shape or [])
 
 
 @tile_app.command("show")

@@ -66,7 +66,9 @@ def show_command(
         say(build(schedule, parameters, wanted, name="tile").source.rstrip())
 
 
-def grad_command(file: str, wrt: Sequence[str], ranks: Sequence[str]) -> None:
+def grad_command(
+    file: str, wrt: Sequence[str], ranks: Sequence[str], shapes: Sequence[str]
+) -> None:
     """Print the gradients of a Tile function, in Tile; by all inputs if `wrt` is empty.
 
     Raises
@@ -74,11 +76,14 @@ def grad_command(file: str, wrt: Sequence[str], ranks: Sequence[str]) -> None:
     UsageError
         If an argument is not what it should be, or (a TileError) the function has no gradient.
     """
-    from autotune.templates.tiled import read_function
+    from autotune.templates.tiled import read_function, shape_of
     from autotune.tile import gradient, to_code
 
-    given = parse_settings(ranks, "--rank")
-    known = {name: _rank(name, text) for name, text in given.items()}
+    given = parse_settings(shapes, "--shape")
+    known = {name: len(shape_of(name, text)) for name, text in given.items()}
+    for name, text in parse_settings(ranks, "--rank").items():
+        if known.setdefault(name, _rank(name, text)) != _rank(name, text):
+            raise UsageError(f"--shape gives {name} {known[name]} dimensions, --rank {text}")
     say(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
 
 

@@ -122,5 +122,9 @@ def test_grad_prints_a_tile_function_that_computes_the_gradients(
     printed = tile.parse(capsys.readouterr().out)
     tile.check(printed)
     assert [name.text for name in printed.outputs] == ["GradA"]
+    assert main(["tile", "grad", file, "--wrt", "A", "--shape", "X=4,32"]) == 0
+    assert tile.parse(capsys.readouterr().out) == printed
+    assert main(["tile", "grad", file, "--shape", "X=4,32", "--rank", "X=1"]) == 2
+    assert "--shape gives X 2 dimensions, --rank 1" in capsys.readouterr().err
     assert main(["tile", "grad", file, "--rank", "X=two"]) == 2
     assert "a rank is a whole number, as in X=2" in capsys.readouterr().err
