@@ -9,7 +9,7 @@ from typing import Final
 from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.tile.check import check
-from autotune.tile.mistakes import counted, mistake, nearest
+from autotune.tile.mistakes import counted, mistake, nearest, unknown
 from autotune.tile.parse import parse
 from autotune.tile.partials import differentiable, partial
 from autotune.tile.printer import to_code
@@ -68,7 +68,7 @@ def gradient(
     TileError
         For whatever `check` refuses, for integers in `wrt`, and for inputs whose rank is not known.
     UsageError
-        If `wrt` names no inputs, or one twice, or `ranks` contradicts the function.
+        If `wrt` names no inputs, or one twice, or `ranks` or `dtypes_of` do not fit the function.
 
     Notes
     -----
@@ -83,10 +83,13 @@ def gradient(
     inputs = [
         _with_dimensions(function, i, known[i.name.text], names) for i in function.inputs
     ]
-    check(replace(function, inputs=tuple(inputs)))  # the ranks fit together
+    symbols = check(replace(function, inputs=tuple(inputs)))  # the ranks fit together
     reverse = _Reverse(function, inputs, given, names)
     for statement in function.statements:
-        reverse.forward(statement)
+        if symbols[statement.target.text].kind == "dimension":
+            reverse.dimension(statement)
+        else:
+            reverse.forward(statement)
     result = reverse.backward(given)
     # Read again, so that what is said about it later can point into its text.
     return parse(to_code(result), f"gradient of {function.name}")
@@ -97,8 +100,13 @@ def _wrt(
 ) -> tuple[str, ...]:
     """Return the inputs to differentiate by, in the order they are asked for."""
     inputs = {i.name.text: i for i in function.inputs}
+    for name in dtypes_of:
+        if name not in inputs:
+            raise unknown(function, "input", name, inputs)
     floats = {n for n in inputs if dtypes.is_float(dtypes.check(dtypes_of.get(n, "float32")))}
     asked = tuple(n for n in inputs if n in floats) if wrt is None else tuple(wrt)
+    if wrt is None and not asked:
+        raise UsageError(f"{function.name} has no input of floats to differentiate by")
     for name in asked:
         if name not in inputs:
             there = nearest(name, inputs) or f"there are {', '.join(inputs) or 'none'}"
@@ -169,16 +177,17 @@ class _Reverse:
 
     # -- forwards ------------------------------------------------------------------------------
 
+    def dimension(self, statement: Statement) -> None:
+        assert isinstance(statement, Assignment)
+        self.tape.extents.define(statement.target.text, statement.value)
+        self.tape.statements.append(statement)
+
     def forward(self, statement: Statement) -> None:
         tape, name = self.tape, statement.target.text
         if isinstance(statement, Contraction):
             for part in self.contractions.simple(statement):
                 self.operations.append(part)
                 tape.statements.append(part)
-            return
-        if tape.is_dimension(statement.value):
-            tape.extents.define(name, statement.value)
-            tape.statements.append(statement)
             return
         if not self.active(statement.value):
             tape.assign(name, statement.value)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from autotune.tile.check import index_names
 from autotune.tile.extents import Extents, Shape
 from autotune.tile.syntax import (
-    COMPARISONS,
     Access,
     Aggregation,
     Assignment,
@@ -135,19 +134,6 @@ class Tape:
     def has_tensors(self, expr: Expr) -> bool:
         """Whether an expression reads a tensor; else it is a number."""
         return any(name.text in self.shapes for name in names_in(expr))
-
-    def is_dimension(self, expr: Expr) -> bool:
-        """Whether an expression of a statement is arithmetic over dimensions."""
-        match expr:
-            case Number(value):
-                return isinstance(value, int)
-            case Name(text):
-                return text not in self.shapes
-            case Binary(op) if op in COMPARISONS:
-                return False
-            case Conditional() | Call():
-                return False
-        return all(map(self.is_dimension, children(expr)))
 
     def shape(self, expr: Expr) -> Shape:
         """Return the shape of an element-wise expression."""

@@ -372,6 +372,8 @@ def test_integers_are_refused() -> None:
     function = parse("function (A[N], B[N]) -> (O) { O = A * B; }", "net.tile")
     with pytest.raises(TileError, match="A is of type int32: there are derivatives by floats only"):
         gradient(function, ["A"], dtypes_of={"A": "int32"})
+    with pytest.raises(UsageError, match=r"net\.tile has no input C in its header: there are A, B"):
+        gradient(function, dtypes_of={"C": "int32"})
     made = gradient(function, dtypes_of={"A": "int32"})
     assert [name.text for name in made.outputs] == ["GradB"]
 
@@ -387,6 +389,13 @@ def test_inputs_of_unknown_rank_are_refused() -> None:
         gradient(parse("function (A[N]) -> (O) { O = sin(A); }"), ranks={"A": 3})
     contracted = gradient(parse("function (A) -> (O) { O[] = +(A[i, j]); }"))
     assert "A[A0, A1]" in to_code(contracted)
+
+
+def test_without_floats_there_is_nothing_to_differentiate_by() -> None:
+    with pytest.raises(UsageError, match="has no input of floats"):
+        gradient(parse("function () -> (O) { O = 1.5; }"))
+    with pytest.raises(UsageError, match="has no input of floats"):
+        gradient(parse("function (A[N]) -> (O) { O = A; }"), dtypes_of={"A": "int8"})
 
 
 @pytest.mark.parametrize("wrt", [["C"], [], ["A", "A"]])
