@@ -20,10 +20,7 @@ BEYOND_CACHES = 1 << 24
 """Bytes of a result from which on it pays, most likely, to store it past the caches."""
 
 TASKS = 4
-"""Tasks that columns are to be shared out in where nothing has been measured, ..."""
-
-BLOCKS = 1 << 12
-"""... and steps from which on these are shared out instead, if columns are too few for that."""
+"""Tasks that columns are to be shared out in, at least, where nothing has been measured."""
 
 
 def cumsum_reference(x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
@@ -111,8 +108,7 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
     wide = sum(width <= tasks for width in (2, 4, 8, 16, 32)) + 1 if large else 0
     width = lanes * cfg.define_knob("width", _first([64, 1, 2, 4, 8, 16, 32, 128], wide))
     unroll = cfg.define_knob("unroll", _first([1, 2, 4, 8], -1 if large else 0))
-    few = tasks == 0 and series.steps >= BLOCKS
-    how = cfg.define_knob("how", _first(["steps", "tiles", "blocks"], -1 if few else 0))
+    how = cfg.define_knob("how", ["steps", "tiles", "blocks"])
     stream = cfg.define_knob("stream", [large, not large])
     shape = (series.steps, series.columns)
     if how == "blocks":
@@ -134,7 +130,7 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
         if stream:
             s[scan].pragma(steps, "state_in_ring")
             s[scan].pragma(steps, "nontemporal_store")
-            s[scan].pragma(steps, "prefetch_steps", cfg.define_knob("ahead", [8, 0, 4, 16]))
+            s[scan].pragma(steps, "prefetch_steps", cfg.define_knob("ahead", [16, 0, 4, 8]))
         return s, Y
     columns, inner = s[Y].split(Y.op.axis[1], factor=width)
     steps, vectors = s[Y].split(inner, factor=lanes)
@@ -155,8 +151,8 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
 
 def _along_rows(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
     """Return the schedule and the result, (columns of the series, steps): each row is a series."""
-    width = cfg.define_knob("width", [1, 2, 4, 8])
-    unroll = cfg.define_knob("unroll", [1, 2, 4, 8])
+    width = cfg.define_knob("width", [4, 1, 2, 8])
+    unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
     shape = (series.columns, series.steps)
     if cfg.define_knob("how", ["steps", "blocks"]) == "steps":
         whole = series.by_steps("S")
@@ -202,7 +198,7 @@ def _unroll(s: Any, scan: Any, factor: Any) -> Any:
     return outer
 
 
-def _first(choices: list[Any], position: int) -> list[Any]:
+def _first(choices: list[int], position: int) -> list[int]:
     """Return choices with one of them first, which is what a build takes without a record."""
     chosen = choices[position]
     return [chosen, *(other for other in choices if other != chosen)]

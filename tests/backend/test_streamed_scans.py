@@ -22,6 +22,7 @@ from autotune.ir.visitor import accessed, walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.llvm import compile_function
+from autotune.task import Task
 from autotune.trace.identity import code_hash
 
 LINE = 64
@@ -135,6 +136,14 @@ def test_hints_for_scans_are_steps_that_replay() -> None:
 def test_programs_that_fetch_otherwise_are_not_taken_for_the_same() -> None:
     near, far = (final(*_parts(streamed(9, 1024, ahead=ahead))) for ahead in (4, 8))
     assert code_hash(near) != code_hash(far)
+
+
+@pytest.mark.parametrize(("steps", "streams"), [(4096, True), (40, False)])
+def test_templates_stream_what_caches_do_not_hold_without_a_record(
+    steps: int, streams: bool
+) -> None:
+    task = Task.from_reference("cumsum", {"m": steps, "n": 4096}, "llvm")
+    assert bool(task.final(0).lines) == streams
 
 
 def two_steps_back(n: int) -> tuple[Any, Any, Callable[[Any], Any]]:

@@ -56,6 +56,7 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     (f"{OWN}argmax_rows", {"m": 4, "n": 28}),
     (f"{OWN}argmax_rows", {"m": 5, "n": 11}),
     ("cumsum", {"m": 37, "n": 70}),
+    ("cumsum", {"m": 19, "n": 192}),
     ("cumsum", {"m": 1, "n": 1, "dtype": "int32"}),
     ("cumsum", {"m": 3, "n": 300, "axis": 1}),
     ("linear_recurrence", {"m": 35, "n": 9}),
