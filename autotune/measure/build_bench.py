@@ -5,6 +5,7 @@ The task stays traced from one candidate to the next.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
 from autotune.builder import gpu_source
@@ -46,8 +47,12 @@ class BuildBench:
         self._known.update(hashes)
 
     def rehearse(self) -> None:
-        """Run the template once: its first time may take longer than a candidate has."""
-        Program.of(self.task)
+        """Run the template once: its first time may take longer than a candidate has.
+
+        What it fails at then, candidates will say.
+        """
+        with contextlib.suppress(Exception, SystemExit):
+            Program.by_default(self.task)
 
     def subject(self) -> tuple[Subject, Binary | None]:
         """Return what a runner must know of the workload.

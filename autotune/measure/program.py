@@ -49,10 +49,15 @@ class Program:
     def of(cls, task: Task) -> Program:
         """Return what a task's template computes, with its default knobs if they are legal."""
         try:
-            return cls._with_values(task, {})
+            return cls.by_default(task)
         except (Exception, SystemExit):
             # The template refuses its defaults: the space knows which configuration it takes.
             return cls._with_values(task, task.space.config(task.default_index).values)
+
+    @classmethod
+    def by_default(cls, task: Task) -> Program:
+        """Return what a task's template computes with its default knobs, legal or not."""
+        return cls._with_values(task, {})
 
     @classmethod
     def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Program:

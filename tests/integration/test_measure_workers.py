@@ -144,6 +144,19 @@ def test_ceiling_and_baseline_are_measured_without_any_candidate():
         assert result.ok
 
 
+def test_one_builder_describes_the_workload_and_another_one_if_that_is_lost():
+    with LocalMeasurer(NAPPING, {}, "llvm", QUICK, builders=2) as measurer:
+        measurer.start()
+        builders = measurer._workshop._builders
+        assert [builder.describes for builder in builders] == [True, False]
+        for builder in builders:
+            builder.lose()
+        measurer.start()
+        assert [builder.describes for builder in builders] == [True, False]
+        ((_, result),) = measurer.measure(inputs({}))
+        assert result.ok
+
+
 def test_there_must_be_a_builder():
     with pytest.raises(UsageError, match="at least 1 builder, not 0"):
         LocalMeasurer("matmul", {}, "llvm", builders=0)

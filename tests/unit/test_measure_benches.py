@@ -105,6 +105,17 @@ def test_a_known_kernel_is_compiled_only_if_it_is_measured_again(monkeypatch):
     assert bench.build({"step": 8}) == Built(first.code_hash, None)
 
 
+def test_what_a_template_fails_at_when_it_is_rehearsed_is_left_to_candidates():
+    ran = []
+
+    def refuse(*_args):
+        ran.append(True)
+        raise SystemExit
+
+    BuildBench(elementwise(refuse, None)).rehearse()
+    assert ran == [True]
+
+
 def test_refused_knob_values_are_an_instantiation_error():
     with pytest.raises(CandidateError, match="step divides n") as caught:
         BuildBench(increment()).build({"step": 5})
