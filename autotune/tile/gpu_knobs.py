@@ -11,6 +11,7 @@ from autotune.recipes.gpu_product import Tiles, define_tiles
 from autotune.recipes.gpu_rows import Rows
 from autotune.target import Target
 from autotune.tile.gpu_plan import Kernel, Plan, computed_with
+from autotune.tile.gpu_products import Product, runs_of
 from autotune.tile.panels import extent
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ _MOST: Final = 1 << 60
 _LONG: Final = 128
 _LESS_LONG: Final = 32
 _FEW: Final = 1 << 14
+#: Elements fetched one by one that a thread holds until they are stored: their addresses and
+#: conditions take registers, too.
+_MOST_WAITING: Final = 16
 
 
 class GpuKnobs:
@@ -71,11 +75,21 @@ class GpuKnobs:
 
     # -- kinds of kernels ----------------------------------------------------------------------
 
-    def tiles(self, kernel: Kernel, widths: Sequence[int], runs: Sequence[int]) -> Tiles:
+    def tiles(self, kernel: Kernel, product: Product, widths: Sequence[int]) -> Tiles:
         """Return how a product is cut up."""
-        assert kernel.product is not None
-        rows = kernel.product.sizes[0]
-        return define_tiles(_OfProduct(self, kernel, runs), rows, widths, runs)
+        found = runs_of(product)
+        runs = [run for _, run in found if run > 1]
+        own = _OfProduct(self, kernel, runs)
+        tiles = define_tiles(own, product.sizes[0], widths, runs)
+        if tiles.ahead == "registers":
+            for way in (way for way, run in found if run == 1):
+                size = (tiles.rows, tiles.columns)[way]
+                own.add_constraint(
+                    size * tiles.depth <= _MOST_WAITING * tiles.threads,
+                    f"at most {_MOST_WAITING} elements with addresses of their own wait in a "
+                    "thread's registers",
+                )
+        return tiles
 
     def rows(self, kernel: Kernel, columns: int, lanes: Sequence[int]) -> Rows:
         """Return how the threads of a kernel share rows of so many elements."""
@@ -90,13 +104,15 @@ class GpuKnobs:
         """Return how threads share the reductions of so many elements."""
         together = _kind(kernel) == "long"
         powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-        threads = self.define(kernel, "threads", _first(WARP if together else 1, powers))
-        rows = self.define(kernel, "rows", _first(8 if together else 128, powers))
-        each = self.define(kernel, "each", [1, 2, 4])
         most, longest = _power(elements), _power(steps)
+        usual = min(8 if together else 128, most)
+        needed = min(WARP if together else max(1, WARP // usual), longest)
+        threads = self.define(kernel, "threads", _first(needed, powers))
+        rows = self.define(kernel, "rows", _first(usual, powers))
+        each = self.define(kernel, "each", [1, 2, 4])
         self.require(kernel, rows * each <= most, "a block has no more elements than there are")
         self.require(kernel, threads <= longest, "an element has no more threads than steps")
-        least = min(WARP, most * longest)
+        least = min(WARP, usual * needed)
         self.require(kernel, threads * rows >= least, "a block has a warp or more")
         return Rows(rows, threads, each, 1, across)
 

@@ -179,7 +179,7 @@ class _Planner:
     def _fuses(self, tensor: te.Tensor) -> bool:
         """Whether an element-wise stage is computed where it is read."""
         name, readers = tensor.name, self.readers[tensor.name]
-        if name in self.outputs or not readers:
+        if name in self.outputs or not readers or (len(readers) > 1 and self._follows(tensor)):
             return False
         hosts = frozenset().union(*(self.hosts[r.name] for r in readers))
         fetched = any(r in self.products for r in self._users(tensor))
@@ -189,6 +189,17 @@ class _Planner:
             return True
         size = math.prod(map(extent, tensor.op.axis))
         return len(hosts) == 1 and not fetched and all(_visits(r) <= 2 * size for r in readers)
+
+    def _follows(self, tensor: te.Tensor) -> bool:
+        """Whether a contraction can store a stage in its own place, being read by nobody else."""
+        own = list(dict.fromkeys(r.tensor for r in reads(body_of(tensor))))
+        return any(
+            t.name in self.products
+            and t.name not in self.outputs
+            and all(reader is tensor for reader in self.readers[t.name])
+            and _is_same_element(t, tensor)
+            for t in own
+        )
 
     def _users(self, tensor: te.Tensor) -> set[str]:
         """Return the stages that read a tensor, directly or by way of what is inline."""

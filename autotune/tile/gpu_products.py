@@ -145,9 +145,9 @@ class Tiled:
         return (*(operand.tensor for operand in self.operands), self.total, self.result)
 
 
-def runs_of(product: Product) -> list[int]:
-    """Return how many neighbours of what is read lie in a row, where that is more than one."""
-    return [run for read, way in product.sides if (run := _run(product, read, way)) > 1]
+def runs_of(product: Product) -> list[tuple[int, int]]:
+    """Return, for each side, which it is, and how many neighbours of what is read lie in a row."""
+    return [(way, _run(product, read, way)) for read, way in product.sides]
 
 
 def tiled(product: Product, tiles: Tiles) -> Tiled:

@@ -29,7 +29,6 @@ from autotune.tile.gpu_products import (
     product_of,
     reads_of,
     reduction_of,
-    runs_of,
     steps_of,
     tiled,
 )
@@ -74,7 +73,7 @@ def gpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
         kernel, product = made.kernels[host], product_of(tensor)
         if product is not None:
             widths = lane_counts(cfg.target, _widest(kernel, product))
-            products[host] = tiled(product, knobs.tiles(kernel, widths, runs_of(product)))
+            products[host] = tiled(product, knobs.tiles(kernel, product, widths))
             return products[host].stages
         if tensor.name not in flat or not tensor.op.axis:
             return (tensor,)

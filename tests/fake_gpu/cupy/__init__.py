@@ -29,6 +29,13 @@ class ndarray(np.ndarray):
     def data(self):
         return cuda.MemoryPointer(self.__array_interface__["data"][0])
 
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        assert stream is not None, "who uses it says in which stream"
+        return self.view(np.ndarray).__dlpack__(max_version=max_version)
+
     def get(self):
         machine.check()
         return np.array(self, copy=True, subok=False)
