@@ -203,7 +203,7 @@ def build(
     Parameters
     ----------
     what : Schedule or str
-        A schedule, or a template: its name, or ``path/to/file.py:function``.
+        A schedule, or a template: its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
     arguments : sequence of Tensor, or mapping
         The schedule's tensors, inputs then outputs; or the template's arguments by name.
     target : str or Target

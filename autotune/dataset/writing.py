@@ -86,7 +86,8 @@ def export(
     programs : bool
         Add loops, steps, the hash of the source and all repeats; takes some 10 ms per record.
     templates : sequence of str
-        Templates without a name of their own, as ``path/to/file.py:function``.
+        Templates without a name of their own, as ``path/to/file.py:function`` or
+        ``path/to/file.tile``.
 
     Raises
     ------

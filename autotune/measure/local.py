@@ -53,7 +53,7 @@ class LocalMeasurer:
     Parameters
     ----------
     template : str
-        Reference of the template: a name, or ``path/to/file.py:function``.
+        Reference of the template: a name, ``path/to/file.py:function`` or ``path/to/file.tile``.
     args : mapping
         Its arguments.
     target : str or Target
