@@ -13,29 +13,17 @@ store past the caches in whole lines; parts of lines are many times as slow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.poly import to_poly
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
-from autotune.ir.visitor import (
-    Rewriter,
-    StmtRewriter,
-    all_written,
-    child_stmts,
-    free_vars,
-    stmt_exprs,
-    substitute_stmt,
-    walk,
-)
-from autotune.lowering.columns import Apart, accesses
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.visitor import Rewriter, StmtRewriter, substitute_stmt
+from autotune.lowering.columns import accesses
+from autotune.lowering.line_rows import Rows, by_lines, elements_of_line, vectors_in
 from autotune.lowering.storage import REGISTER_BYTES
-
-#: Bytes of a cache line.
-LINE_BYTES = 64
 
 
 def line_up(function: Function) -> Function:
@@ -50,72 +38,15 @@ def line_up(function: Function) -> Function:
     streamed = frozenset(function.attrs.get("nontemporal", ()))
     if not streamed:
         return function
-    rows = _Rows(streamed, function.attrs.get("states", {}))
-    found = _Lines(rows.movable(function.body))
+    rows = Rows(streamed, function.attrs.get("states", {}))
+    goals = rows.movable(function.body)
+    found = _Lines(goals, rows.tasks(function.body, goals))
     body = found.stmt(function.body)
     if not found.lines:
         return function
     body = _Moved(found.private()).stmt(body)
     lines = {var: buffer for buffer, var in found.lines.items()}
     return function.with_body(body).with_attrs(lines=lines)
-
-
-class _Rows:
-    """Finds loops over vectors that may begin at cache lines."""
-
-    def __init__(self, streamed: frozenset[str], states: Mapping[str, bool]) -> None:
-        self.streamed, self.states = streamed, states
-
-    def movable(self, body: Stmt) -> dict[For, Buffer]:
-        """Return the loops that may be moved, and the array whose lines each is to begin at."""
-        found: dict[For, Buffer] = {}
-        left: dict[Buffer, int] = {}
-        self._find(body, found)
-        for store in _stores(body):
-            left[store.buffer] = left.get(store.buffer, 0) + 1
-        for loop, goal in found.items():
-            left[goal] -= sum(store.buffer is goal for store in _stores(loop.body))
-        return {loop: goal for loop, goal in found.items() if not left[goal]}
-
-    def _find(self, stmt: Stmt, found: dict[For, Buffer]) -> None:
-        goal = self._goal(stmt) if isinstance(stmt, For) else None
-        if goal is not None and isinstance(stmt, For):
-            found[stmt] = goal
-            return
-        for child in child_stmts(stmt):
-            self._find(child, found)
-
-    def _goal(self, loop: For) -> Buffer | None:
-        """Return the array whose lines a loop over vectors is to begin at; None if it may not."""
-        if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const):
-            return None
-        goals = {s.buffer for s in _stores(loop.body) if s.buffer.name in self.streamed}
-        if len(goals) != 1 or not _only_vectors(loop.body):
-            return None
-        (goal,), vectors = goals, list(_vectors(loop.body))
-        lanes, elements = vectors[0].extent, _elements(goal)
-        if not isinstance(lanes, Const) or lanes.value % elements:
-            return None
-        stores = [(s, v) for v in vectors for s in _stores(v) if s.buffer is goal]
-        if any(vector.extent is not lanes for vector in vectors) or not all(
-            _by_lines(store.index, vector.var, elements) for store, vector in stores
-        ):
-            return None
-        return goal if self._is_row(loop, vectors) else None
-
-    def _is_row(self, loop: For, vectors: list[For]) -> bool:
-        """Whether a loop runs over elements in no particular order, and its vectors over parts."""
-        step = {vector.var: binary("-", vector.var, vector.extent) for vector in vectors}
-        following = {loop.var: binary("+", loop.var, const(1)), **step}
-        pairs = zip(_exprs(loop.body), _exprs(substitute_stmt(loop.body, following)), strict=True)
-        if not all(a is b for a, b in pairs):
-            return False
-        lane = Var("lane", vectors[0].var.dtype)
-        body = _OneLane(lane).stmt(loop.body)
-        written = all_written(body)
-        found = [access for access in accesses(body) if access.buffer in written]
-        axes = {loop.var: loop.extent, lane: vectors[0].extent}
-        return Apart(axes, self.states).shared(found) is None
 
 
 class _Lines(StmtRewriter):
@@ -127,9 +58,9 @@ class _Lines(StmtRewriter):
         Where the arrays begin.
     """
 
-    def __init__(self, goals: Mapping[For, Buffer]) -> None:
+    def __init__(self, goals: Mapping[For, Buffer], tasks: Mapping[For, For]) -> None:
         super().__init__()
-        self.goals = goals
+        self.goals, self.tasks = goals, tasks
         self.lines: dict[Buffer, SizeVar] = {}
         self.allocated: set[Buffer] = set()
         self._beside: dict[Buffer, set[Expr | None]] = {}
@@ -153,21 +84,30 @@ class _Lines(StmtRewriter):
         return self.rebuild_stmt(node) if goal is None else self._moved(node, goal)
 
     def _moved(self, loop: For, goal: Buffer) -> Stmt:
-        """Return a loop over vectors as four: part of a line, vectors, lines, part of a line."""
-        elements = _elements(goal)
+        """Return a loop over vectors as four: part of a line, vectors, lines, part of a line.
+
+        Where a row is the part of a longer one that a task has, it ends with a line, and the next
+        one begins there.
+        """
+        elements = elements_of_line(goal)
         start = self.lines.setdefault(goal, SizeVar(f"{goal.name}.line"))
-        line, vector_length = const(elements), next(_vectors(loop.body)).extent
+        line, vector_length = const(elements), next(vectors_in(loop.body)).extent
         head = binary("%", start, line)
-        for vector in _vectors(loop.body):
+        for vector in vectors_in(loop.body):
             self._note(vector, binary("-", line, head), elements)
         length = binary("*", loop.extent, vector_length)
-        rest = binary("-", length, head)
+        before, rest = head, binary("-", length, head)
+        task = self.tasks.get(loop)
+        if task is not None:  # none but the first has anything before a line
+            before = binary("max", const(0), binary("-", head, binary("*", task.var, line)))
+            left = binary("*", binary("-", task.extent, task.var), length)
+            rest = binary("min", length, binary("-", left, head))
         vectors, lines = binary("//", rest, vector_length), binary("//", rest, line)
         more = binary("%", lines, binary("//", vector_length, line))
         behind = binary("+", head, binary("*", vectors, vector_length))
         end = binary("+", head, binary("*", lines, line))
         return seq(
-            _Piece(loop, const(0), line, below=head).part(),
+            _Piece(loop, const(0), line, below=before).part(),
             _Piece(loop, head, vector_length).loop(vectors),
             _Piece(loop, behind, line).loop(more),
             _Piece(loop, end, line, below=binary("%", rest, line)).part(),
@@ -178,22 +118,9 @@ class _Lines(StmtRewriter):
         for access in accesses(vector.body):
             buffer = access.buffer
             if buffer in self.allocated:
-                fits = _elements(buffer) == elements and _is_long_row(buffer)
-                fits = fits and _by_lines(access.index, vector.var, elements)
+                fits = elements_of_line(buffer) == elements and _is_long_row(buffer)
+                fits = fits and by_lines(access.index, vector.var, elements)
                 self._beside.setdefault(buffer, set()).add(shift if fits else None)
-
-
-class _OneLane(StmtRewriter):
-    """Takes the loops over lanes away, whose variables become one."""
-
-    def __init__(self, lane: Var) -> None:
-        super().__init__()
-        self.lane = lane
-
-    def visit_For(self, node: For) -> Stmt:
-        if node.kind is LoopKind.VECTORIZED:
-            return substitute_stmt(node.body, {node.var: self.lane})
-        return self.rebuild_stmt(node)
 
 
 class _Piece(StmtRewriter):
@@ -260,13 +187,8 @@ class _Moved(Rewriter):
 
 def _roomier(buffer: Buffer) -> Buffer:
     *others, last = buffer.shape
-    shape = (*others, binary("+", last, const(_elements(buffer))))
+    shape = (*others, binary("+", last, const(elements_of_line(buffer))))
     return Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
-
-
-def _elements(buffer: Buffer) -> int:
-    """Return how many elements of an array a line holds."""
-    return LINE_BYTES // dtypes.itemsize(buffer.dtype)
 
 
 def _is_long_row(buffer: Buffer) -> bool:
@@ -276,39 +198,3 @@ def _is_long_row(buffer: Buffer) -> bool:
     return is_row and sizes[-1] * dtypes.itemsize(buffer.dtype) > REGISTER_BYTES
 
 
-def _by_lines(index: Expr, lane: Var, elements: int) -> bool:
-    """Whether an index is the lane and whole lines."""
-    terms = to_poly(index)
-    return terms.pop((lane,), 0) == 1 and all(
-        scale % elements == 0 and all(var is not lane for atom in atoms for var in free_vars(atom))
-        for atoms, scale in terms.items()
-    )
-
-
-def _vectors(stmt: Stmt) -> Iterator[For]:
-    for inner in walk(stmt):
-        if isinstance(inner, For) and inner.kind is LoopKind.VECTORIZED:
-            yield inner
-
-
-def _stores(stmt: Stmt) -> Iterator[Store]:
-    return (inner for inner in walk(stmt) if isinstance(inner, Store))
-
-
-def _only_vectors(stmt: Stmt) -> bool:
-    """Whether all that a statement does is done by loops over the lanes of vectors."""
-    match stmt:
-        case For(_, _, LoopKind.VECTORIZED, body):
-            return all(isinstance(inner, (Store, If, Seq)) for inner in walk(body))
-        case For(_, _, LoopKind.SERIAL | LoopKind.UNROLLED | LoopKind.UNROLL_HINTED, _):
-            return all(map(_only_vectors, child_stmts(stmt)))
-        case Seq() | If():
-            return all(map(_only_vectors, child_stmts(stmt)))
-        case _:
-            return False
-
-
-def _exprs(stmt: Stmt) -> list[Expr]:
-    """Return the expressions of a statement, in order, each simplified."""
-    simple = Simplifier().stmt(stmt)
-    return [expr for inner in walk(simple) for expr in stmt_exprs(inner)]

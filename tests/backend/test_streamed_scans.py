@@ -16,9 +16,10 @@ from scans import ColumnSums, TwoStates
 from autotune import te
 from autotune.errors import LoweringError, ScheduleError
 from autotune.ir.interpreter import interpret
-from autotune.ir.stmt import For, Function, LoopKind, Store
+from autotune.ir.ops import const
+from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
 from autotune.ir.verify import verify
-from autotune.ir.visitor import accessed, walk
+from autotune.ir.visitor import StmtRewriter, accessed, walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.runtime.llvm import compile_function
@@ -92,6 +93,48 @@ def test_whole_lines_are_written_past_the_caches() -> None:
 def test_rows_that_begin_anywhere_in_a_line_are_not_moved() -> None:
     assert final(*_parts(streamed(9, 1024))).lines
     assert not final(*_parts(streamed(9, 1028))).lines
+
+
+def test_all_tasks_but_the_first_begin_at_lines_as_well() -> None:
+    function = final(*_parts(streamed(2, 1024)))
+    first = function.with_body(_FirstTask().stmt(function.body))
+    x, out = np.ones((2, 1024), "float32"), np.zeros((2, 1024), "float32")
+    interpret(first, [x, out], dict.fromkeys(function.lines, 12))
+    for row in out:
+        assert np.flatnonzero(row).tolist() == list(range(12 + 64))
+
+
+class _FirstTask(StmtRewriter):
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind is LoopKind.PARALLEL:
+            return For(node.var, const(1), node.kind, node.body)
+        return self.rebuild_stmt(node)
+
+
+def test_columns_that_mix_in_a_task_stay_in_it() -> None:
+    X = te.placeholder((5, 256), "int32", name="X")
+    state = te.placeholder((5, 256), "int32", name="state")
+    init = te.compute((1, 256), lambda _, i: X[0, i])
+    update = te.compute((5, 256), lambda t, i: state[t - 1, i // 64 * 64] + X[t, i])
+    S = te.scan(init, update, state, name="S")
+    s = te.create_schedule(S.op)
+    for part in (init, update):
+        outer, inner = s[part].split(part.op.axis[1], factor=64)
+        s[part].parallel(outer)
+        s[part].vectorize(s[part].split(inner, factor=16)[1])
+    s[S].pragma(S.op.scan_axis, "nontemporal_store")
+    function = final(s, [X, S])
+    x = RNG.integers(-9, 9, (5, 256)).astype("int32")
+    want = x.copy()
+    for t in range(1, 5):
+        want[t] += np.repeat(want[t - 1, ::64], 64)
+    for run in (
+        lambda *a: interpret(function, a, dict.fromkeys(function.lines, 12)),
+        compile_function(function),
+    ):
+        out = np.full_like(x, 77)
+        run(x, out)
+        np.testing.assert_array_equal(out, want)
 
 
 @pytest.mark.parametrize(("ahead", "elements"), [(0, None), (4, 4 * 1024), (5, 5 * 1024)])
