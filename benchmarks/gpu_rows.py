@@ -11,7 +11,9 @@ element in bytes.
 | transpose | B[n, m] = A[m, n] | a copy | 2 s m n bytes |
 | reduce | B[m] = sums of the rows of A[m, n] | a copy | s (m n + m) bytes |
 | matmul.N | C[n, n] = A[n, n] @ B[n, n], float32 | cuBLAS, TF32 off | 2 n^3 operations |
+| tile_matmul.N | the same, from Tile code | cuBLAS, TF32 off | 2 n^3 operations |
 
+tile_matmul's ratio over that of matmul is what Tile code reaches of the template's speed.
 Sizes are such that each kernel moves at least four times what the L2 cache holds, and 512 MiB.
 """
 
@@ -26,6 +28,7 @@ from here import ROOT
 COPY, LIBRARY = "copy", "cuBLAS"
 AIM = 0.95
 UNARY = f"{ROOT / 'examples' / 'raw_kernel.py'}:elementwise"
+TILE_MATMUL = str(ROOT / "benchmarks" / "matmul.tile")
 MATMULS = (1024, 2048, 4096, 8192)
 LEAST_BYTES = 512 << 20
 
@@ -84,13 +87,14 @@ def kernels(l2_bytes: float) -> list[Kernel]:
         _unary("float32", n * n),
         _unary("float16", 2 * n * n),
         *(_matmul(size, 2.0 if size < 4096 else 3.0) for size in MATMULS),
+        _tile_matmul(_MOST_EXACT, 2.0),
     ]
 
 
 def tiny_kernels(texts: bool) -> list[Kernel]:
     """Return rows that are done at once; kernels as text cannot run on a CPU in a GPU's place."""
     unary = [_unary(dtype, 64 * 48) for dtype in ("float32", "float16")] if texts else []
-    return [*_moving(64, 48), *unary, _matmul(64, 1.0)]
+    return [*_moving(64, 48), *unary, _matmul(64, 1.0), _tile_matmul(64, 1.0)]
 
 
 def _moving(m: int, n: int) -> list[Kernel]:
@@ -112,6 +116,11 @@ def _unary(dtype: str, n: int) -> Kernel:
 def _matmul(n: int, weight: float) -> Kernel:
     args = {"m": n, "n": n, "k": n}
     return Kernel(f"matmul.{n}", "matmul", args, LIBRARY, 2.0 * n**3, weight)
+
+
+def _tile_matmul(n: int, weight: float) -> Kernel:
+    args = {"M": n, "N": n, "K": n}
+    return Kernel(f"tile_matmul.{n}", TILE_MATMUL, args, LIBRARY, 2.0 * n**3, weight)
 
 
 def chosen(rows: Sequence[Kernel], only: str) -> list[Kernel]:

@@ -46,7 +46,7 @@ def test_a_row_is_tuned_and_judged_and_a_later_call_goes_on_from_there(tmp_path:
     (line,) = (text for text in done.stdout.splitlines() if text.startswith("transpose"))
     assert line.split()[1:3] == [f"{row['ratio']:.3f}", "0.95"]
     assert [text.split()[0] for text in done.stdout.splitlines()[4:]] == [
-        "broadcast_add", "softmax", "transpose", "reduce", "matmul.64",
+        "broadcast_add", "softmax", "transpose", "reduce", "matmul.64", "tile_matmul.64",
     ]  # fmt: skip
     done = call("gpu.py", *words, "--minutes", "0")
     assert done.stderr == "transpose: no time is left to tune it\n"
@@ -89,7 +89,7 @@ def test_the_benchmark_runs_on_a_gpu(machine: FakeMachine, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     data = json.loads((tmp_path / "Fake-GPU.json").read_text())
     assert (data["versions"]["cuda_driver"], data["versions"]["driver"]) == ("12.9", "999.1")
-    assert len(data["rows"]) == 7
+    assert len(data["rows"]) == 8
     for row in data["rows"].values():
         assert row["trials"] + row["failed"] >= 1
         assert row["ratio"] > 0
@@ -128,10 +128,12 @@ def test_kernels_are_judged_on_the_device_of_their_target(
     scripts: Callable[[str], Any], pretend_cupy: Callable[[Any], None]
 ) -> None:
     pretend_cupy(fake_cupy)
-    (product,) = (row for row in scripts("gpu_rows").tiny_kernels(True) if row.against != "copy")
+    products = [row for row in scripts("gpu_rows").tiny_kernels(True) if row.against != "copy"]
     bench = scripts("gpu_timing").OnGpu({"arch": "sm_90"})
     assert bench.target == "cuda -arch=sm_90"
-    assert bench.seconds(bench.library(product), 3) == pytest.approx(9e-5)
+    assert [product.name for product in products] == ["matmul.64", "tile_matmul.64"]
+    for product in products:
+        assert bench.seconds(bench.library(product), 3) == pytest.approx(9e-5)
 
 
 def test_a_row_that_cannot_be_judged_leaves_the_others(
@@ -152,10 +154,10 @@ def test_a_row_that_cannot_be_judged_leaves_the_others(
         put=lambda row, figures: kept.append(row.name),
     )  # fmt: skip
     rows = scripts("gpu_rows").tiny_kernels(texts=False)
-    gpu._judge([*rows[-1:], *rows[:-1]], results, True, 1)
-    assert kept == [row.name for row in rows[:-1]]
-    told = "matmul.64 cannot be judged: ImportError: libcublas.so.12: no such file\n"
-    assert capsys.readouterr().err == told
+    gpu._judge([*rows[-2:], *rows[:-2]], results, True, 1)
+    assert kept == [row.name for row in rows[:-2]]
+    told = "{} cannot be judged: ImportError: libcublas.so.12: no such file\n"
+    assert capsys.readouterr().err == "".join(told.format(row.name) for row in rows[-2:])
 
 
 @pytest.fixture
@@ -170,7 +172,7 @@ def test_amounts_are_the_bytes_and_operations_of_the_workloads(rows: Any) -> Non
     found = rows.kernels(l2_bytes)
     assert {row.name for row in found} == {
         "broadcast_add", "softmax", "transpose", "reduce", "unary.float32", "unary.float16",
-        "matmul.1024", "matmul.2048", "matmul.4096", "matmul.8192",
+        "matmul.1024", "matmul.2048", "matmul.4096", "matmul.8192", "tile_matmul.2048",
     }  # fmt: skip
     for row in found:
         task = Task.from_reference(row.template, row.args, "cuda -arch=sm_90")

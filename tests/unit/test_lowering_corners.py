@@ -14,7 +14,7 @@ from autotune.errors import IRError, LoweringError
 from autotune.ir.expr import Const, Knob, Load, Var
 from autotune.ir.interpreter import evaluate, interpret
 from autotune.ir.ops import const
-from autotune.ir.poly import normal
+from autotune.ir.poly import normal, rejoined, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store
 from autotune.ir.verify import verify
@@ -468,3 +468,13 @@ def test_a_condition_reads_only_what_its_first_part_allows(logic: Any, vector: b
     far = np.arange(19) * 10**11
     far[::3] = np.arange(7) % 6
     assert_computes(s, [A, I, B], {I: far})
+
+
+def test_loops_that_are_fused_and_read_as_one_number_come_out_as_that_number() -> None:
+    number, other = Var("number"), Var("other")
+    outer, last = number // 5, number % 5
+    parts = (outer // 3 * 3 + outer % 3) * 5 + last
+    assert rejoined(parts) is number
+    assert to_poly(rejoined(parts * 4 + other)) == to_poly(number * 4 + other)
+    assert to_poly(rejoined(outer * 10 + last * 2)) == to_poly(number * 2)
+    assert to_poly(rejoined(outer * 10 + last)) == to_poly(outer * 10 + last)
