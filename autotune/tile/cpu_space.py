@@ -1,23 +1,31 @@
-"""The search space of any Tile function on CPUs: tiles and vectors that its axes allow.
+"""The search space of any Tile function on CPUs: tiles, vectors and rows that its axes allow.
 
-Contractions are cut into register tiles over packed panels where an axis can lie in vectors;
-everything else is scheduled as by `plain_schedule`, with knobs for its lanes and threads.
+Contractions are cut into register tiles over packed panels where an output axis can lie in vectors,
+and the statement that only reads such a one is computed at its tiles. Reductions along rows have
+partial results in vectors. Statements that share rows are computed a row at a time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from autotune import te
-from autotune.ir import dtypes
 from autotune.schedule.schedule import Schedule
-from autotune.tile.panels import Panels, extent, panels_of, roles_of
-from autotune.tile.plain import is_contiguous, is_fused, is_worth_threads
+from autotune.tile.cpu_rows import RowLoops
+from autotune.tile.cpu_tiles import lanes_in, schedule_tiles, tiles
+from autotune.tile.lanes import Lanes, lanes_of, runs_along_rows
+from autotune.tile.panels import Panels
+from autotune.tile.plain import is_fused
 from autotune.tile.program import Program
+from autotune.tile.stages import ends_in, readings, together, written_out
 from autotune.tile.to_te import Tensors, to_te
 
 if TYPE_CHECKING:
     from autotune.trace.knobs import Knobs
+
+#: Groups of statements with a knob for where they are computed; each doubles what is traced.
+_CHOICES: Final = 2
 
 
 def cpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
@@ -33,148 +41,78 @@ def cpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
         Tiles that one task computes, and which of them come first.
     NAME_unroll
         Steps of the reduction that are written out.
+    NAME_vectors
+        Of reductions along rows: vectors of partial results.
     NAME_lanes
         Of other statements: elements in a vector.
+    NAME_at, NAME_task
+        Of statements that share rows, NAME the last of them: whether they are computed row by row,
+        and how many rows a task has.
     """
-    tiled: dict[te.Tensor, Panels] = {}
+    space = _Space(cfg, program)
+    return space.schedule, space.tensors
 
-    def refine(tensor: te.Tensor) -> tuple[te.Tensor, ...]:
-        panels = _tiles(cfg, tensor)
-        if panels is None:
-            return (tensor,)
-        for part in (*panels.packed, panels.tile, panels.result):
-            tiled[part] = panels
-        return (*panels.packed, panels.tile, panels.result)
 
-    tensors = to_te(program, refine)
-    schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
-    for tensor in tensors.stages:
-        panels = tiled.get(tensor)
+class _Space:
+    """The knobs of a program, being defined, and the schedule that they make."""
+
+    def __init__(self, cfg: Knobs, program: Program) -> None:
+        self.cfg = cfg
+        self.fused = _fused(program)
+        self.panels: list[Panels] = []
+        self.lanes: dict[te.Tensor, Lanes] = {}
+        self.tensors = to_te(program, self.refine)
+        self.schedule: Schedule = te.create_schedule([t.op for t in self.tensors.outputs])
+        self.inline()
+        apart = self.tiles()
+        stages = readings(self.schedule)
+        loops = RowLoops(cfg, self.schedule, stages, self.lanes)
+        choices = 0
+        for group in together(self.schedule, stages, apart):
+            is_choice = choices < _CHOICES
+            choices += loops.apply(group, is_choice)
+
+    def refine(self, tensor: te.Tensor) -> Sequence[te.Tensor]:
+        """Return the stages of a reduction: in tiles, in lanes, or as it is."""
+        tensor = written_out(tensor, self.fused)
+        panels = tiles(self.cfg, tensor)
         if panels is not None:
-            if tensor is panels.result:
-                _schedule_tiles(cfg, schedule, panels)
-        elif is_fused(schedule, tensor, tensors.outputs):
-            schedule[tensor].compute_inline()
-        else:
-            _loops(cfg, schedule, tensor)
-    return schedule, tensors
+            self.panels.append(panels)
+            return (*panels.packed, panels.tile, panels.result)
+        width = lanes_in(self.cfg, tensor.dtype)
+        if not runs_along_rows(tensor, width):
+            return (tensor,)
+        vectors = self.cfg.define_knob(f"{tensor.name}_vectors", [4, 1, 2, 8])
+        lanes = lanes_of(tensor, width, vectors)
+        for part in (lanes.parts, lanes.vector, lanes.result):
+            self.lanes[part] = lanes
+        return lanes.parts, lanes.vector, lanes.result
+
+    def inline(self) -> None:
+        """Inline the stages that are computed where they are read, and are still read."""
+        for stage in self.schedule.stages:
+            if stage.op.name in self.fused:
+                stage.compute_inline()
+
+    def tiles(self) -> list[te.Tensor]:
+        """Schedule contractions in tiles; returns all stages that belong to them."""
+        apart: list[te.Tensor] = []
+        for panels in self.panels:
+            end = ends_in(panels.result, readings(self.schedule))
+            is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
+            if end is None or not is_free or self.schedule[panels.result].is_output:
+                end = panels.result
+            else:
+                self.schedule[panels.result].compute_inline()
+            apart += [*panels.packed, panels.tile, end]
+            apart += schedule_tiles(self.cfg, self.schedule, panels, end)
+        return apart
 
 
-def _lanes(cfg: Knobs, dtype: str) -> int:
-    return max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
-
-
-# -- contractions in tiles ---------------------------------------------------------------------
-
-
-def _tiles(cfg: Knobs, tensor: te.Tensor) -> Panels | None:
-    """Define the knobs of a contraction's tiles; None if no axis of it can lie in vectors."""
-    lanes = _lanes(cfg, tensor.dtype)
-    found = {str(tensor.op.axis[r.vector].var): r for r in roles_of(tensor, lanes)}
-    if not found:
-        return None
-    roles = found[cfg.define_knob(f"{tensor.name}_vector", list(found))]
-    axes, ways = list(tensor.op.axis), list(found.values())
-    length, longest = extent(axes[roles.vector]), max(extent(axes[r.vector]) for r in ways)
-    wide = cfg.target.vector_bytes >= 64
-    counts = [n for n in ([4, 1, 2, 3] if wide else [2, 1, 3, 4]) if n * lanes <= longest]
-    columns = cfg.define_knob(f"{tensor.name}_columns", [n * lanes for n in counts])
-    cfg.add_constraint(columns <= length, "a tile is no wider than the result")
-    if roles.rows is None:
-        return panels_of(tensor, roles, 1, columns)
-    height, tallest = extent(axes[roles.rows]), max(extent(axes[r.rows or 0]) for r in ways)
-    sizes = [n for n in (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16) if n <= tallest]
-    rows = cfg.define_knob(f"{tensor.name}_rows", sizes)
-    cfg.add_constraint(rows <= height, "a tile is no taller than the result")
-    registers = 32 if wide else 16
-    cfg.add_constraint(
-        rows * columns <= (registers - 2) * lanes, "the accumulators fit in the registers"
+def _fused(program: Program) -> frozenset[str]:
+    """Return the statements that are computed where they are read."""
+    tensors = to_te(program)
+    schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
+    return frozenset(
+        t.name for t in tensors.stages if is_fused(schedule, t, tensors.outputs)
     )
-    return panels_of(tensor, roles, rows, columns)
-
-
-def _schedule_tiles(cfg: Knobs, s: Schedule, panels: Panels) -> None:
-    """Compute tiles in registers, blocks of them in tasks, and panels before all that."""
-    result, roles = panels.result, panels.roles
-    name, lanes = result.name, _lanes(cfg, result.dtype)
-    columns = cfg[f"{name}_columns"]
-    rows = 1 if roles.rows is None else cfg[f"{name}_rows"]
-    unroll = cfg.define_knob(f"{name}_unroll", [4, 1, 2, 8])
-    acc = s.cache_write(panels.tile, "local")
-
-    axes = list(s[result].op.axis)
-    length = extent(axes[roles.vector])
-    vo, vi = s[result].split(axes[roles.vector], factor=columns)
-    block_columns = cfg.define_knob(f"{name}_block_columns", [1, 2, 4, 8, 16])
-    cfg.add_constraint(
-        block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
-    )
-    vo, vm = s[result].split(vo, factor=block_columns)
-    others = [a for n, a in enumerate(axes) if n not in (roles.vector, roles.rows)]
-    if roles.rows is None:
-        outer, middle, inner = [*others, vo], [vm], [vi]
-    else:
-        height = extent(axes[roles.rows])
-        uo, ui = s[result].split(axes[roles.rows], factor=rows)
-        block_rows = cfg.define_knob(f"{name}_block_rows", [4, 1, 2, 8, 16, 32])
-        cfg.add_constraint(
-            block_rows * rows <= max(16, height), "a block is no taller than the result"
-        )
-        uo, um = s[result].split(uo, factor=block_rows)
-        across = cfg.define_knob(f"{name}_order", ["columns", "rows"]) == "columns"
-        front = [vo, uo] if across else [uo, vo]
-        outer, middle = [*others, *front], [vm, um]
-        inner = [ui, vi] if roles.vector == len(axes) - 1 else [vi, ui]
-    s[result].reorder(*outer, *middle, *inner)
-    s[result].parallel(s[result].fuse(*outer) if len(outer) > 1 else outer[0])
-    along = roles.vector == len(axes) - 1 and length % columns == 0
-    if along and (roles.rows is None or extent(axes[roles.rows]) % rows == 0):
-        for axis in inner[:-1]:
-            s[result].unroll(axis)
-        _vectors(s[result], vi, lanes)
-
-    for stage in (s[panels.tile], s[acc]):
-        stage.compute_at(s[result], middle[-1])
-        own = list(stage.op.axis)
-        if stage is s[acc]:
-            reduced = list(stage.op.reduce_axis)
-            ko, ki = stage.split(reduced[-1], factor=unroll)
-            stage.reorder(*own[: len(axes)], *reduced[:-1], ko, ki, *own[len(axes) :])
-            if extent(reduced[-1]) % unroll == 0:
-                stage.unroll(ki)
-        for axis in own[len(axes) : -1]:
-            stage.unroll(axis)
-        _vectors(stage, own[-1], lanes)
-    for panel in panels.packed:
-        s[panel].parallel(s[panel].op.axis[0])
-        _vectors(s[panel], s[panel].op.axis[-1], lanes)
-
-
-def _vectors(stage: Any, axis: Any, lanes: int) -> None:
-    """Write an axis out as whole vectors."""
-    outer, inner = stage.split(axis, factor=lanes)
-    stage.unroll(outer)
-    stage.vectorize(inner)
-
-
-# -- everything else ---------------------------------------------------------------------------
-
-
-def _loops(cfg: Knobs, s: Schedule, tensor: te.Tensor) -> None:
-    """Compute a stage by itself: its front in parallel, its last dimension in vectors."""
-    stage, axes = s[tensor], list(tensor.op.axis)
-    if not axes:
-        return
-    reduced, inner = list(tensor.op.reduce_axis), []
-    lanes = _lanes(cfg, tensor.dtype)
-    if lanes > 1 and extent(axes[-1]) >= lanes and is_contiguous(tensor):
-        width = cfg.define_knob(f"{tensor.name}_lanes", [lanes, 2 * lanes, 4 * lanes])
-        outer, vector = stage.split(axes.pop(), factor=width)
-        axes.append(outer)
-        inner.append(vector)
-        stage.vectorize(vector)
-    if reduced:
-        stage.reorder(*axes, *reduced, *inner)
-    if is_worth_threads(tensor):
-        front = axes[: max(len(axes) - 1, 1)]
-        stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])

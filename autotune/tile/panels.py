@@ -15,10 +15,13 @@ from autotune import te
 from autotune.ir.expr import Const, Expr, Read, Reduce
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.te.tensor import ComputeOp
+from autotune.tile.stages import extent, iterations
 from autotune.tile.to_te import CONTRACTION
 
-#: A panel may hold this many times the elements of the tensor that it is packed from.
+#: A panel may hold this many times the elements of the tensor that it is packed from, and each of
+#: its elements is read so often at least.
 _MOST_COPIES: Final = 2
+_OFTEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,6 @@ class Panels:
     tile: te.Tensor
     result: te.Tensor
     roles: Roles
-
-
-def extent(axis: Any) -> int:
-    """Return the length of an axis."""
-    return int(axis.dom.extent.value)
 
 
 def roles_of(tensor: te.Tensor, lanes: int) -> list[Roles]:
@@ -106,13 +104,14 @@ def _used(read: Read, axes: Sequence[Any]) -> list[Any]:
 
 
 def _packs(read: Read, tensor: te.Tensor, v: int, rows: int | None) -> bool:
-    """Whether a panel of what a read takes is worth it: not of each row, nor much larger."""
+    """Whether a panel of what a read takes is worth it: read often, for all rows, not too large."""
     axes = list(tensor.op.axis)
     used = _used(read, [*axes, *tensor.op.reduce_axis])
     if rows is not None and any(axis is axes[rows] for axis in used):
         return False
     size = math.prod(int(n) for n in read.tensor.shape)
-    return math.prod(extent(axis) for axis in used) <= _MOST_COPIES * size
+    panel = math.prod(map(extent, used))
+    return panel <= _MOST_COPIES * size and _OFTEN * panel <= iterations(tensor)
 
 
 def _panel(

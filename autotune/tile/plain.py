@@ -13,13 +13,17 @@ from autotune.schedule.core import Attach
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp
-from autotune.tile.to_te import ELEMENT_WISE, Tensors
+from autotune.tile.to_te import ASSIGNED, BEHIND, ELEMENT_WISE, Tensors
 
 #: Operations below which a stage is not worth starting threads for.
 _PARALLEL: Final = 1 << 16
 _THREADS: Final = 256
 #: Expressions that a fused stage may consist of: more would be copied, and nest, without end.
 _MOST_FUSED: Final = 500
+
+#: What may be computed where it is read, and how often a reduction may do that again.
+_FUSED: Final = (ELEMENT_WISE, ASSIGNED, BEHIND)
+_OFTEN: Final = 4
 
 
 def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
@@ -41,17 +45,21 @@ def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
 
 
 def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
-    """Whether a stage is computed where it is read: each element once, or cheaply.
+    """Whether a stage is computed where it is read: each element once, or cheaply and not often.
 
     What stages before it were fused into it counts: it comes to a limited length.
     """
     op = _compute(tensor)
-    if op.tag != ELEMENT_WISE or any(tensor is output for output in outputs):
+    if op.tag not in _FUSED or any(tensor is output for output in outputs):
         return False
-    readers = schedule.readers(tensor)
-    once = len(readers) == 1 and not readers[0].op.reduce_axis
-    calls = any(isinstance(e, Call) for value in op.body for e in walk_expr(value))
-    return (once or not calls) and _length(schedule, tensor) <= _MOST_FUSED
+    readers = [reader.op for reader in schedule.readers(tensor)]
+    size = _iterations(op)
+    times = max((_iterations(reader) // size for reader in readers), default=1)
+    if any(isinstance(e, Call) for value in op.body for e in walk_expr(value)):
+        suits = len(readers) == 1 and times <= 1
+    else:
+        suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
+    return suits and _length(schedule, tensor) <= _MOST_FUSED
 
 
 def _length(schedule: Schedule, tensor: te.Tensor) -> int:
@@ -90,8 +98,11 @@ def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
 
 def is_worth_threads(tensor: te.Tensor) -> bool:
     """Whether a stage is so much work that threads should share it."""
-    axes = (*tensor.op.axis, *tensor.op.reduce_axis)
-    return math.prod(_extent(axis) for axis in axes) >= _PARALLEL
+    return _iterations(tensor.op) >= _PARALLEL
+
+
+def _iterations(op: Any) -> int:
+    return math.prod(_extent(axis) for axis in (*op.axis, *op.reduce_axis))
 
 
 def is_contiguous(tensor: te.Tensor) -> bool:

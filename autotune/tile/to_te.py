@@ -27,9 +27,11 @@ _COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "*": lambda a, b: a * b, "+": lambda a, b: a + b
 }  # fmt: skip
 
-#: Marks of computes: what an element-wise statement is, and what stands behind a contraction.
+#: Marks of computes: what an element-wise statement is, a contraction that aggregates something,
+#: one that does not, and what stands behind a contraction.
 ELEMENT_WISE: Final = "tile.elementwise"
 CONTRACTION: Final = "tile.contraction"
+ASSIGNED: Final = "tile.assigned"
 BEHIND: Final = "tile.behind"
 
 
@@ -147,7 +149,7 @@ def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) ->
         value = _combined(step, found, spelled, tensors).astype(step.accumulator)
         return _where(conditions, value.astype(step.type.dtype))
 
-    return _compute(step.type.shape, body, step.name, CONTRACTION)
+    return _compute(step.type.shape, body, step.name, ASSIGNED)
 
 
 def _reduced(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> te.Tensor:

@@ -1,0 +1,166 @@
+"""How the stages of a Tile function hang together: which share rows, which end a contraction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+from autotune.ir.expr import Expr, Read, Reduce
+from autotune.ir.visitor import Rewriter, reads, substitute
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import ComputeOp
+
+
+def extent(axis: Any) -> int:
+    """Return the length of an axis."""
+    return int(axis.dom.extent.value)
+
+
+def iterations(tensor: te.Tensor) -> int:
+    """Return how often a stage's expression is evaluated."""
+    return math.prod(extent(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis))
+
+
+def written_out(tensor: te.Tensor, names: Collection[str]) -> te.Tensor:
+    """Return a stage that reads none of the computed tensors of these names, but what they read."""
+    op = tensor.op
+    assert isinstance(op, ComputeOp)
+    out = _WrittenOut(names)
+    body = tuple(map(out.expr, op.body))
+    same = all(new is old for new, old in zip(body, op.body, strict=True))
+    return tensor if same else ComputeOp(op.name, op.axis, body, tag=op.tag).output()
+
+
+class _WrittenOut(Rewriter):
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_Read(self, node: Read) -> Expr:
+        rebuilt = self.rebuild(node)
+        assert isinstance(rebuilt, Read)
+        op = rebuilt.tensor.op
+        if not isinstance(op, ComputeOp) or op.name not in self.names:
+            return rebuilt
+        values = {a.var: i for a, i in zip(op.axis, rebuilt.children, strict=True)}
+        return self.expr(substitute(op.body[0], values))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A stage that is computed by itself, and what it reads with what is fused written out."""
+
+    tensor: te.Tensor
+    reads: tuple[Read, ...]
+
+
+def readings(schedule: Schedule) -> list[Reading]:
+    """Return the stages of a schedule that are not inlined, in the order of computation."""
+    return [
+        Reading(stage.op.output(), tuple(r for value in body for r in _all_reads(value)))
+        for stage, body in schedule.bodies().items()
+    ]
+
+
+def _all_reads(value: Expr) -> Iterable[Read]:
+    if not isinstance(value, Reduce):
+        return reads(value)
+    return [r for part in (*value.sources, value.condition) for r in reads(part)]
+
+
+def readers_of(tensor: te.Tensor, stages: Sequence[Reading]) -> list[Reading]:
+    """Return the stages that read a tensor."""
+    return [s for s in stages if any(r.tensor is tensor for r in s.reads)]
+
+
+def ends_in(tensor: te.Tensor, stages: Sequence[Reading]) -> te.Tensor | None:
+    """Return the only stage that reads a tensor, if it does so element by element."""
+    readers = readers_of(tensor, stages)
+    if len(readers) != 1 or readers[0].tensor.op.reduce_axis:
+        return None
+    (reader,) = readers
+    axes = reader.tensor.op.axis
+    shape = zip(reader.tensor.shape, tensor.shape, strict=False)
+    if len(axes) != len(tensor.shape) or any(a is not b for a, b in shape):
+        return None
+    own = [r for r in reader.reads if r.tensor is tensor]
+    same = all(
+        extent(a) == 1 or i is a.var
+        for r in own for i, a in zip(r.children, axes, strict=True)
+    )  # fmt: skip
+    return reader.tensor if same else None
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Stages that can be computed for some elements of certain axes at a time, each once.
+
+    Attributes
+    ----------
+    root
+        The stage that nothing in the group needs.
+    rows
+        Positions of its axes that all of the group have.
+    members
+        The others, those that need others first; for each one the axes that are `rows`.
+    """
+
+    root: te.Tensor
+    rows: tuple[int, ...]
+    members: tuple[tuple[te.Tensor, tuple[Any, ...]], ...]
+
+
+def together(
+    schedule: Schedule, stages: Sequence[Reading], alone: Collection[te.Tensor]
+) -> list[Together]:
+    """Return groups of stages that share rows; every stage but those `alone` is in one."""
+    left = [s for s in stages if not any(s.tensor is t for t in alone)]
+    groups: list[Together] = []
+    while left:
+        group = _group(schedule, left, stages)
+        groups.append(group)
+        done = [group.root, *(t for t, _ in group.members)]
+        left = [s for s in left if not any(s.tensor is t for t in done)]
+    return groups
+
+
+def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> Together:
+    *before, last = left
+    root = last.tensor
+    rows = {n: axis for n, axis in enumerate(root.op.axis) if extent(axis) > 1}
+    found: list[tuple[Reading, dict[int, Any]]] = [(last, rows)]
+    for stage in reversed(before):
+        if schedule[stage.tensor].is_output:
+            continue
+        readers = readers_of(stage.tensor, stages)
+        inside = [(s, own) for s, own in found if any(s is r for r in readers)]
+        if len(inside) != len(readers):
+            continue
+        shared = _shared(stage.tensor, inside)
+        if shared:
+            found = [(s, {n: own[n] for n in shared}) for s, own in found]
+            found.append((stage, shared))
+    return Together(
+        root,
+        tuple(found[0][1]),
+        tuple((s.tensor, tuple(own.values())) for s, own in found[1:]),
+    )
+
+
+def _shared(tensor: te.Tensor, readers: Sequence[tuple[Reading, dict[int, Any]]]) -> dict[int, Any]:
+    """Return which of the readers' rows are axes of a tensor, at the same place everywhere."""
+    shared: dict[int, Any] = {}
+    places: dict[int, set[int | None]] = {}
+    for stage, rows in readers:
+        for read in (r for r in stage.reads if r.tensor is tensor):
+            for n, axis in rows.items():
+                at = next((d for d, i in enumerate(read.children) if i is axis.var), None)
+                places.setdefault(n, set()).add(at)
+    for n, own in places.items():
+        (at,) = own if len(own) == 1 else (None,)
+        if at is not None:
+            shared[n] = tensor.op.axis[at]
+    return shared
