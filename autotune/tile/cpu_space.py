@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from autotune import te
 from autotune.schedule.schedule import Schedule
 from autotune.tile.cpu_rows import RowLoops
-from autotune.tile.cpu_tiles import lanes_in, schedule_tiles, tiles
+from autotune.tile.cpu_tiles import Effort, lanes_in, schedule_tiles, tiles
 from autotune.tile.lanes import Lanes, lanes_of, runs_along_rows
 from autotune.tile.panels import Panels
 from autotune.tile.plain import is_fused
 from autotune.tile.program import Program
-from autotune.tile.stages import ends_in, readings, together, written_out
+from autotune.tile.stages import ends_in, iterations, readings, together, written_out
 from autotune.tile.to_te import Tensors, to_te
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Groups of statements with a knob for where they are computed; each doubles what is traced.
 _CHOICES: Final = 2
+
+#: Contractions, those of most work, with knobs for more than the width of their tiles.
+_TUNED: Final = 3
 
 
 def cpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
@@ -58,7 +61,9 @@ class _Space:
 
     def __init__(self, cfg: Knobs, program: Program) -> None:
         self.cfg = cfg
-        self.fused = _fused(program)
+        plain = to_te(program)
+        self.fused = _fused(plain)
+        self.efforts = _efforts(plain)
         self.panels: list[Panels] = []
         self.lanes: dict[te.Tensor, Lanes] = {}
         self.tensors = to_te(program, self.refine)
@@ -75,7 +80,7 @@ class _Space:
     def refine(self, tensor: te.Tensor) -> Sequence[te.Tensor]:
         """Return the stages of a reduction: in tiles, in lanes, or as it is."""
         tensor = written_out(tensor, self.fused)
-        panels = tiles(self.cfg, tensor)
+        panels = tiles(self.cfg, tensor, self.efforts[tensor.name])
         if panels is not None:
             self.panels.append(panels)
             return (*panels.packed, panels.tile, panels.result)
@@ -98,6 +103,7 @@ class _Space:
         """Schedule contractions in tiles; returns all stages that belong to them."""
         apart: list[te.Tensor] = []
         for panels in self.panels:
+            effort = self.efforts[panels.result.name]
             end = ends_in(panels.result, readings(self.schedule))
             is_free = end is not None and not any(end is t for t in (*apart, *self.lanes))
             if end is None or not is_free or self.schedule[panels.result].is_output:
@@ -105,13 +111,20 @@ class _Space:
             else:
                 self.schedule[panels.result].compute_inline()
             apart += [*panels.packed, panels.tile, end]
-            apart += schedule_tiles(self.cfg, self.schedule, panels, end)
+            apart += schedule_tiles(self.cfg, self.schedule, panels, end, effort)
         return apart
 
 
-def _fused(program: Program) -> frozenset[str]:
+def _efforts(tensors: Tensors) -> dict[str, Effort]:
+    """Return how much tuning each contraction is worth."""
+    contractions = [t for t in tensors.stages if t.op.reduce_axis]
+    contractions.sort(key=iterations, reverse=True)
+    efforts = [Effort.ALL, *[Effort.NUMBERS] * (_TUNED - 1), *[Effort.FEW] * len(contractions)]
+    return {t.name: effort for t, effort in zip(contractions, efforts, strict=False)}
+
+
+def _fused(tensors: Tensors) -> frozenset[str]:
     """Return the statements that are computed where they are read."""
-    tensors = to_te(program)
     schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
     return frozenset(
         t.name for t in tensors.stages if is_fused(schedule, t, tensors.outputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
 
 from autotune import te
 from autotune.ir import dtypes
@@ -14,17 +15,30 @@ if TYPE_CHECKING:
     from autotune.trace.knobs import Knobs
 
 
+#: Axes that the vectors may lie along, the most promising ones.
+_VECTORS: Final = 2
+
+
+class Effort(IntEnum):
+    """How many knobs a contraction has: whole spaces are products, and choices multiply traces."""
+
+    FEW = 0  # the width of its tiles
+    NUMBERS = 1  # no axes or orders to choose
+    ALL = 2
+
+
 def lanes_in(cfg: Knobs, dtype: str) -> int:
     """Return how many elements of a type a vector of the target has."""
     return max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
 
 
-def tiles(cfg: Knobs, tensor: te.Tensor) -> Panels | None:
+def tiles(cfg: Knobs, tensor: te.Tensor, effort: Effort) -> Panels | None:
     """Define the knobs of a contraction's tiles; None if no axis of it can lie in vectors."""
     lanes = lanes_in(cfg, tensor.dtype)
     found = {str(tensor.op.axis[r.vector].var): r for r in roles_of(tensor, lanes)}
     if not found:
         return None
+    found = dict(list(found.items())[: _VECTORS if effort is Effort.ALL else 1])
     roles = found[cfg.define_knob(f"{tensor.name}_vector", list(found))]
     axes, ways = list(tensor.op.axis), list(found.values())
     length, longest = extent(axes[roles.vector]), max(extent(axes[r.vector]) for r in ways)
@@ -36,7 +50,7 @@ def tiles(cfg: Knobs, tensor: te.Tensor) -> Panels | None:
         return panels_of(tensor, roles, 1, columns)
     height, tallest = extent(axes[roles.rows]), max(extent(axes[r.rows or 0]) for r in ways)
     sizes = [n for n in (6, 4, 3, 2, 1, 5, 7, 8, 10, 12, 14, 16) if n <= tallest]
-    rows = cfg.define_knob(f"{tensor.name}_rows", sizes)
+    rows = cfg.define_knob(f"{tensor.name}_rows", sizes if effort else sizes[:1])
     cfg.add_constraint(rows <= height, "a tile is no taller than the result")
     registers = 32 if wide else 16
     cfg.add_constraint(
@@ -45,7 +59,9 @@ def tiles(cfg: Knobs, tensor: te.Tensor) -> Panels | None:
     return panels_of(tensor, roles, rows, columns)
 
 
-def schedule_tiles(cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor) -> list[te.Tensor]:
+def schedule_tiles(
+    cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor, effort: Effort
+) -> list[te.Tensor]:
     """Compute tiles in registers, blocks of them in tasks, and panels before all that.
 
     Parameters
@@ -55,6 +71,8 @@ def schedule_tiles(cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor) -> l
     panels
     end
         What is computed of the tiles where they are: the result, or what alone reads that.
+    effort
+        How many knobs it has.
 
     Returns
     -------
@@ -65,16 +83,17 @@ def schedule_tiles(cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor) -> l
     name, lanes = panels.result.name, lanes_in(cfg, panels.result.dtype)
     columns = cfg[f"{name}_columns"]
     rows = 1 if roles.rows is None else cfg[f"{name}_rows"]
-    unroll = cfg.define_knob(f"{name}_unroll", [4, 1, 2, 8])
     acc = s.cache_write(panels.tile, "local")
 
     axes = list(s[end].op.axis)
     length = extent(axes[roles.vector])
     vo, vi = s[end].split(axes[roles.vector], factor=columns)
-    block_columns = cfg.define_knob(f"{name}_block_columns", [1, 2, 4, 8, 16])
-    cfg.add_constraint(
-        block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
-    )
+    block_columns, block_rows = 1, 1
+    if effort:
+        block_columns = cfg.define_knob(f"{name}_block_columns", [1, 2, 4, 8, 16])
+        cfg.add_constraint(
+            block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
+        )
     vo, vm = s[end].split(vo, factor=block_columns)
     others = [a for n, a in enumerate(axes) if n not in (roles.vector, roles.rows)]
     if roles.rows is None:
@@ -82,19 +101,21 @@ def schedule_tiles(cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor) -> l
     else:
         height = extent(axes[roles.rows])
         uo, ui = s[end].split(axes[roles.rows], factor=rows)
-        block_rows = cfg.define_knob(f"{name}_block_rows", [4, 1, 2, 8, 16, 32])
-        cfg.add_constraint(
-            block_rows * rows <= max(16, height), "a block is no taller than the result"
-        )
+        across = True
+        if effort:
+            block_rows = cfg.define_knob(f"{name}_block_rows", [4, 1, 2, 8, 16, 32])
+            cfg.add_constraint(
+                block_rows * rows <= max(16, height), "a block is no taller than the result"
+            )
+        if effort is Effort.ALL:
+            across = cfg.define_knob(f"{name}_order", ["columns", "rows"]) == "columns"
         uo, um = s[end].split(uo, factor=block_rows)
-        across = cfg.define_knob(f"{name}_order", ["columns", "rows"]) == "columns"
         front = [vo, uo] if across else [uo, vo]
         outer, middle = [*others, *front], [vm, um]
         inner = [ui, vi] if roles.vector == len(axes) - 1 else [vi, ui]
     s[end].reorder(*outer, *middle, *inner)
     s[end].parallel(s[end].fuse(*outer) if len(outer) > 1 else outer[0])
-    along = roles.vector == len(axes) - 1 and length % columns == 0
-    if along and (roles.rows is None or extent(axes[roles.rows]) % rows == 0):
+    if roles.vector == len(axes) - 1:
         for axis in inner[:-1]:
             s[end].unroll(axis)
         _vectors(s[end], vi, lanes)
@@ -104,10 +125,11 @@ def schedule_tiles(cfg: Knobs, s: Schedule, panels: Panels, end: te.Tensor) -> l
         own = list(stage.op.axis)
         if stage is s[acc]:
             reduced = list(stage.op.reduce_axis)
+            steps = [n for n in (4, 1, 2, 8) if extent(reduced[-1]) % n == 0]
+            unroll = cfg.define_knob(f"{name}_unroll", steps) if effort else steps[0]
             ko, ki = stage.split(reduced[-1], factor=unroll)
             stage.reorder(*own[: len(axes)], *reduced[:-1], ko, ki, *own[len(axes) :])
-            if extent(reduced[-1]) % unroll == 0:
-                stage.unroll(ki)
+            stage.unroll(ki)
         for axis in own[len(axes) : -1]:
             stage.unroll(axis)
         _vectors(stage, own[-1], lanes)

@@ -146,8 +146,7 @@ def _clamped(index: Any, size: int) -> Any:
 
 def _position(outer: Any, inner: Any, tile: Any, size: int) -> Any:
     """Return where an element of a tile is; the last element where that is outside."""
-    at = outer * tile + inner
-    return at if size % tile == 0 else _clamped(at, size)
+    return _clamped(outer * tile + inner, size)
 
 
 def panels_of(tensor: te.Tensor, roles: Roles, tile_u: Any, tile_v: Any) -> Panels:
