@@ -126,6 +126,9 @@ def _efforts(tensors: Tensors) -> dict[str, Effort]:
 def _fused(tensors: Tensors) -> frozenset[str]:
     """Return the statements that are computed where they are read."""
     schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
-    return frozenset(
-        t.name for t in tensors.stages if is_fused(schedule, t, tensors.outputs)
-    )
+    names = []
+    for tensor in tensors.stages:
+        if is_fused(schedule, tensor, tensors.outputs):
+            schedule[tensor].compute_inline()  # what it is fused into becomes longer by it
+            names.append(tensor.name)
+    return frozenset(names)

@@ -12,7 +12,7 @@ from autotune.recipes.gpu_rows import Rows
 from autotune.target import Target
 from autotune.tile.gpu_plan import Kernel, Plan, computed_with
 from autotune.tile.gpu_products import Product, runs_of
-from autotune.tile.panels import extent
+from autotune.tile.stages import extent
 
 if TYPE_CHECKING:
     from autotune.trace.knobs import Knobs

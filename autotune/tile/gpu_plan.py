@@ -17,7 +17,7 @@ from autotune.ir.expr import Call, Expr, Read, Var
 from autotune.ir.visitor import reads, substitute, walk_expr
 from autotune.te.tensor import ComputeOp
 from autotune.tile.gpu_products import Product, product_of
-from autotune.tile.panels import extent
+from autotune.tile.stages import extent
 from autotune.tile.to_te import Tensors
 
 #: Calls that choose or hint and compute nothing.

@@ -20,7 +20,7 @@ from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.regions import Interval, Relaxer
 from autotune.recipes.gpu_product import Operand, Tiles
 from autotune.te.tensor import ComputeOp
-from autotune.tile.panels import extent
+from autotune.tile.stages import extent
 from autotune.tile.to_te import CONTRACTION
 
 #: Rows, columns and steps of the smallest product that is worth tiles.

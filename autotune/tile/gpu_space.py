@@ -32,8 +32,8 @@ from autotune.tile.gpu_products import (
     steps_of,
     tiled,
 )
-from autotune.tile.panels import extent
 from autotune.tile.program import Program
+from autotune.tile.stages import extent
 from autotune.tile.to_te import CONTRACTION, Tensors, to_te
 
 if TYPE_CHECKING:
