@@ -382,9 +382,9 @@ def test_a_million_configs_are_decoded_and_judged_quickly():
     def fastest(action):
         times = []
         for _ in range(3):
-            started = time.perf_counter()
+            started = time.thread_time()
             action(indices)
-            times.append(time.perf_counter() - started)
+            times.append(time.thread_time() - started)
         return min(times)
 
     assert fastest(space.columns) < 0.5  # about 0.05 s on an idle core
