@@ -32,6 +32,20 @@ SOFTMAX = """function (X[M, N]) -> (Y) {
 }"""
 
 
+DENSE = """function (A[M, K], B[K, N], Bias[N]) -> (D) {
+    C[i, j: M, N] = +(A[i, k] * B[k, j]);
+    Z = C + Bias;
+    D = Z > 0 ? Z : 0.0;
+}"""
+LAYER_NORM = """function (X[M, N], Gamma[N], Beta[N]) -> (O) {
+    Sum[m, 0: M, 1] = +(X[m, n]);
+    Centred = X - Sum / N;
+    Square = Centred * Centred;
+    Squares[m, 0: M, 1] = +(Square[m, n]);
+    O = Gamma * (Centred / sqrt(Squares / N + 1e-5)) + Beta;
+}"""
+
+
 def tuned(folder: Path, name: str, code: str, args: dict[str, Any], trials: int) -> Any:
     """Tune a Tile function and return what is built from its log."""
     path = folder / f"{name}.tile"
@@ -83,8 +97,43 @@ def softmax_rows(folder: Path, trials: int) -> list[Row]:
     x, y = uniform(m, n), np.empty((m, n), "f4")
     ours_s, numpy_s = paired(lambda: ours(x, y), lambda: softmax_in_numpy(x))
     np.testing.assert_allclose(y, softmax_in_numpy(x), rtol=1e-3)
-    ratio = row(f"softmax.{m}x{n}.over_numpy", numpy_s / ours_s, "ratio")
-    return [ratio, compile_row("softmax", SOFTMAX, x)]
+    theirs, _ = tune(folder, "softmax", {"m": m, "n": n}, trials)
+    again_s, theirs_s = paired(lambda: ours(x, y), lambda: theirs(x, y))
+    return [
+        row(f"softmax.{m}x{n}.over_numpy", numpy_s / ours_s, "ratio", 1.0),
+        row(f"softmax.{m}x{n}.over_template", theirs_s / again_s, "ratio"),
+        compile_row("softmax", SOFTMAX, x),
+    ]
+
+
+def dense_rows(folder: Path, trials: int) -> list[Row]:
+    """Compare a product followed by bias and relu with the product alone."""
+    n = 512
+    args = {"M": n, "N": n, "K": n}
+    ours = tuned(folder, "dense", DENSE, args, trials)
+    product = tuned(folder, "product", MATMUL, args, trials)
+    a, b, bias = uniform(n, n), uniform(n, n), uniform(n)
+    c, d = np.empty((n, n), "f4"), np.empty((n, n), "f4")
+    ours_s, product_s = paired(lambda: ours(a, b, bias, d), lambda: product(a, b, c))
+    np.testing.assert_allclose(d, np.maximum(a @ b + bias, 0), rtol=1e-3, atol=1e-3)
+    return [row(f"dense.{n}.over_product", product_s / ours_s, "ratio")]
+
+
+def layer_norm_rows(folder: Path, trials: int) -> list[Row]:
+    """Compare a layer norm with NumPy's operations."""
+    m, n = 4096, 1024
+    ours = tuned(folder, "norm", LAYER_NORM, {"M": m, "N": n}, trials)
+    x, gamma, beta, y = uniform(m, n), uniform(n), uniform(n), np.empty((m, n), "f4")
+
+    def in_numpy() -> np.ndarray:
+        centred = x - x.mean(axis=1, keepdims=True)
+        scale = np.sqrt((centred * centred).mean(axis=1, keepdims=True) + np.float32(1e-5))
+        result: np.ndarray = gamma * (centred / scale) + beta
+        return result
+
+    ours_s, numpy_s = paired(lambda: ours(x, gamma, beta, y), in_numpy)
+    np.testing.assert_allclose(y, in_numpy(), rtol=1e-3, atol=1e-3)
+    return [row(f"layer_norm.{m}x{n}.over_numpy", numpy_s / ours_s, "ratio")]
 
 
 def main() -> None:
@@ -99,6 +148,8 @@ def main() -> None:
             "matmul": lambda: matmul_rows(folder, args.trials),
             "conv2d": lambda: conv2d_rows(folder, args.trials),
             "softmax": lambda: softmax_rows(folder, args.trials),
+            "dense": lambda: dense_rows(folder, args.trials),
+            "layer_norm": lambda: layer_norm_rows(folder, args.trials),
         }
         rows = [r for name, part in parts.items() if re.search(args.only, name) for r in part()]
     report("tile", rows, args.json, args.save)
