@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_rows import AIM, COPY, Kernel
+from gpu_rows import COPY, Kernel
 from here import ROOT
 
 ABOUT_BEST = 1.01
@@ -45,7 +45,7 @@ class Results:
 
     def met(self, row: Kernel) -> bool:
         """Whether a row has reached its aim."""
-        return bool(self._data["rows"].get(row.name, {}).get("ratio", 0.0) >= AIM)
+        return bool(self._data["rows"].get(row.name, {}).get("ratio", 0.0) >= row.aim)
 
     def search(self, row: Kernel) -> dict[str, Any]:
         """Return the course of a row's tuning, to be added to.
@@ -66,8 +66,8 @@ class Results:
             "workload": {"template": Path(row.template).name, "args": dict(row.args)},
             "against": row.against,
             "amount": row.amount,
-            "aim": AIM,
-            "met": figures["ratio"] >= AIM,
+            "aim": row.aim,
+            "met": figures["ratio"] >= row.aim,
             **figures,
             "seconds_to_best": found[0],
             "trials_to_best": found[1],
@@ -92,7 +92,7 @@ class Results:
         name = self._data["device"].get("name")
         versions = ", ".join(f"{k} {v}" for k, v in self._data["versions"].items())
         copies = (f"{1e-9 * v:.0f} GB/s at {k} MiB" for k, v in (self._data["copy"] or {}).items())
-        head = f"{'':16} {'ratio':>6} {'aim':>5}  {'speed':>12} {'against':>12}"
+        head = f"{'':19} {'ratio':>6} {'aim':>5}  {'speed':>12} {'against':>12}"
         lines = [f"{name}; {versions}", f"{self._data['date']}, commit {self._data['commit']}"]
         lines += [f"copy {', '.join(copies)}", f"{head}  {'trials':>6} {'seconds':>7}"]
         return "\n".join([*lines, *(self._line(row) for row in rows)])
@@ -100,7 +100,7 @@ class Results:
     def _line(self, row: Kernel) -> str:
         found = self._data["rows"].get(row.name)
         if found is None:
-            return f"{row.name:16} {'-':>6} {AIM:5}"
+            return f"{row.name:19} {'-':>6} {row.aim:5}"
         other = found["speed"] / found["ratio"]
         speeds = (f"{value:.0f} {row.unit}" for value in (found["speed"], other))
         effort = (found["trials_to_best"], found["seconds_to_best"])
@@ -108,8 +108,8 @@ class Results:
         figures = " ".join(f"{text:>12}" for text in speeds)
         verdict = "met" if found["met"] else "missed"
         what = "" if row.against == COPY else row.against
-        line = f"{row.name:16} {found['ratio']:6.3f} {AIM:5}  {figures}  {trials:>6} {seconds:>7}"
-        return f"{line}  {verdict} {what}".rstrip()
+        line = f"{row.name:19} {found['ratio']:6.3f} {row.aim:5}  {figures}"
+        return f"{line}  {trials:>6} {seconds:>7}  {verdict} {what}".rstrip()
 
 
 def _now() -> str:

@@ -10,11 +10,15 @@ element in bytes.
 | softmax | Y[m, n] of X[m, n], by rows | a copy | 2 s m n bytes |
 | transpose | B[n, m] = A[m, n] | a copy | 2 s m n bytes |
 | reduce | B[m] = sums of the rows of A[m, n] | a copy | s (m n + m) bytes |
+| cumsum.columns.N | Y[n, n], sums down the columns of X[n, n] | a copy | 2 s n^2 bytes |
+| linear_recurrence | H[t] = A[t] H[t - 1] + X[t], each [m, n] | a copy | 3 s m n bytes |
+| cumsum.row | y[n], sums along x[n] | `cupy.cumsum` | 2 s n bytes |
 | matmul.N | C[n, n] = A[n, n] @ B[n, n], float32 | cuBLAS, TF32 off | 2 n^3 operations |
 | tile_matmul.N | the same, from Tile code | cuBLAS, TF32 off | 2 n^3 operations |
 
 tile_matmul's ratio over that of matmul is what Tile code reaches of the template's speed.
-Sizes are such that each kernel moves at least four times what the L2 cache holds, and 512 MiB.
+Sizes are such that each kernel moves at least four times what the L2 cache holds, and 512 MiB, but
+for the column sums of 4096 x 4096: the cache helps them as much as their copy.
 """
 
 from __future__ import annotations
@@ -25,8 +29,8 @@ from typing import Any
 
 from here import ROOT
 
-COPY, LIBRARY = "copy", "cuBLAS"
-AIM = 0.95
+COPY, LIBRARY, SCAN = "copy", "cuBLAS", "cupy.cumsum"
+AIM, SCAN_AIM, SCAN_OF_COPY = 0.95, 1.0, 0.9
 UNARY = f"{ROOT / 'examples' / 'raw_kernel.py'}:elementwise"
 TILE_MATMUL = str(ROOT / "benchmarks" / "matmul.tile")
 MATMULS = (1024, 2048, 4096, 8192)
@@ -45,11 +49,13 @@ class Kernel:
     name, template : str
     args : mapping of str to value
     against : str
-        `COPY` or `LIBRARY`.
+        `COPY`, `LIBRARY` or `SCAN`.
     amount : float
         Bytes moved, or operations.
     weight : float
         Its share of the time for tuning, beside the others' weights.
+    aim : float
+        The ratio that is to be reached.
     """
 
     name: str
@@ -58,11 +64,12 @@ class Kernel:
     against: str
     amount: float
     weight: float = 1.0
+    aim: float = AIM
 
     @property
     def unit(self) -> str:
         """Of speeds: "GB/s" or "GFLOPS"."""
-        return "GB/s" if self.against == COPY else "GFLOPS"
+        return "GFLOPS" if self.against == LIBRARY else "GB/s"
 
     @property
     def settings(self) -> list[str]:
@@ -72,7 +79,7 @@ class Kernel:
     @property
     def sanitized_args(self) -> dict[str, Any]:
         """Arguments at which the sanitizer looks at the tuned configuration."""
-        if self.against == COPY:
+        if self.against != LIBRARY:
             return dict(self.args)
         return {n: min(v, _MOST_EXACT) if isinstance(v, int) else v for n, v in self.args.items()}
 
@@ -86,6 +93,10 @@ def kernels(l2_bytes: float) -> list[Kernel]:
         *_moving(n, n),
         _unary("float32", n * n),
         _unary("float16", 2 * n * n),
+        _columns(4096),
+        _columns(n),
+        _recurrence(n, n),
+        _row(1 << 26),
         *(_matmul(size, 2.0 if size < 4096 else 3.0) for size in MATMULS),
         _tile_matmul(_MOST_EXACT, 2.0),
     ]
@@ -94,7 +105,8 @@ def kernels(l2_bytes: float) -> list[Kernel]:
 def tiny_kernels(texts: bool) -> list[Kernel]:
     """Return rows that are done at once; kernels as text cannot run on a CPU in a GPU's place."""
     unary = [_unary(dtype, 64 * 48) for dtype in ("float32", "float16")] if texts else []
-    return [*_moving(64, 48), *unary, _matmul(64, 1.0), _tile_matmul(64, 1.0)]
+    scans = [_columns(64), _recurrence(64, 48), *([_row(100)] if texts else [])]
+    return [*_moving(64, 48), *unary, *scans, _matmul(64, 1.0), _tile_matmul(64, 1.0)]
 
 
 def _moving(m: int, n: int) -> list[Kernel]:
@@ -111,6 +123,22 @@ def _unary(dtype: str, n: int) -> Kernel:
     size = {"float32": 4.0, "float16": 2.0}[dtype]
     args = {"n": n, "op": "sigmoid", "dtype": dtype}
     return Kernel(f"unary.{dtype}", UNARY, args, COPY, 2 * size * n)
+
+
+def _columns(n: int) -> Kernel:
+    args = {"m": n, "n": n}
+    return Kernel(f"cumsum.columns.{n}", "cumsum", args, COPY, 8.0 * n * n, aim=SCAN_OF_COPY)
+
+
+def _recurrence(m: int, n: int) -> Kernel:
+    args = {"m": m, "n": n}
+    amount = 12.0 * m * n
+    return Kernel("linear_recurrence", "linear_recurrence", args, COPY, amount, aim=SCAN_OF_COPY)
+
+
+def _row(n: int) -> Kernel:
+    args = {"m": 1, "n": n, "axis": 1}
+    return Kernel("cumsum.row", "cumsum", args, SCAN, 8.0 * n, aim=SCAN_AIM)
 
 
 def _matmul(n: int, weight: float) -> Kernel:

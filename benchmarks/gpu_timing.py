@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from gpu_rows import LIBRARY, Kernel
+from gpu_rows import COPY, SCAN, Kernel
 
 from autotune.builder import BuiltFunction, best_config, build_task
 from autotune.measure.machine import copies as cpu_copies
@@ -42,7 +42,7 @@ class Bench(Protocol):
         ...
 
     def library(self, kernel: Kernel) -> Call:
-        """Return a call of the vendor's product of the same matrices."""
+        """Return a call of the library's function of the same arrays: a product, or sums."""
         ...
 
     def copies(self, size: float) -> list[tuple[Call, float]]:
@@ -107,7 +107,7 @@ def judged(bench: Bench, kernel: Kernel, log: Path) -> dict[str, Any]:
     """
     built = best_of(kernel, bench.target, log)
     ours = bench.call_of(built, arrays(kernel, bench.target))
-    if kernel.against == LIBRARY:
+    if kernel.against != COPY:
         ours_s, theirs_s = paired(bench, ours, bench.library(kernel))
         ratio = theirs_s / ours_s
     else:
@@ -149,6 +149,14 @@ def arrays(kernel: Kernel, target: str) -> list[Array]:
     ]
 
 
+def _library(xp: Any, kernel: Kernel, held: Sequence[Any]) -> Call:
+    if kernel.against == SCAN:
+        x, y = (array.reshape(-1) for array in held)
+        return lambda: xp.cumsum(x, out=y)
+    a, b, c = held
+    return lambda: xp.matmul(a, b, out=c)
+
+
 class OnGpu:
     """The first GPU, on a stream of its own; a `Bench`."""
 
@@ -172,9 +180,13 @@ class OnGpu:
         return lambda _held=held: call()
 
     def library(self, kernel: Kernel) -> Call:
-        """Return cuBLAS's product; CuPy lets it use no TF32 unless CUPY_TF32 is set."""
-        a, b, c = (self._xp.asarray(array) for array in arrays(kernel, self.target))
-        return lambda: self._xp.matmul(a, b, out=c)
+        """Return CuPy's function.
+
+        Its products are cuBLAS's, which uses no TF32 unless CUPY_TF32 is set, its sums along one
+        row CUB's unless CUPY_ACCELERATORS says otherwise.
+        """
+        held = [self._xp.asarray(array) for array in arrays(kernel, self.target)]
+        return _library(self._xp, kernel, held)
 
     def copies(self, size: float) -> list[tuple[Call, float]]:
         """Return the driver's copy, and those of some kernels."""
@@ -202,9 +214,8 @@ class OnCpu:
         return built.bind(*given)
 
     def library(self, kernel: Kernel) -> Call:
-        """Return NumPy's product."""
-        a, b, c = arrays(kernel, self.target)
-        return lambda: np.matmul(a, b, out=c)
+        """Return NumPy's function."""
+        return _library(np, kernel, arrays(kernel, self.target))
 
     def copies(self, size: float) -> list[tuple[Call, float]]:
         """Return copies with one thread, with all of them, and past the caches."""

@@ -2,15 +2,20 @@
 
 Each is tuned by `autotune run` into a temporary log, built from that log, checked, and timed in
 turn with its baseline; every ratio comes from one run.
+
+Where there is a GPU, the scans of `gpu.py` are tuned and judged there as well (part "gpu").
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import gpu
 import numpy as np
 from common import Row, paired, parser, report, row
 from cpu import tune, uniform
@@ -63,17 +68,27 @@ def recurrence_rows(folder: Path, trials: int) -> list[Row]:
     return rows
 
 
+def on_gpu(minutes: float) -> list[Row]:
+    """Print the table of the scans on a GPU, or in one line that there is none; no rows."""
+    words = ["--only", "cumsum,linear_recurrence", "--minutes", str(minutes)]
+    with contextlib.redirect_stdout(sys.stderr):
+        gpu.main(words)
+    return []
+
+
 def main() -> None:
     """Run the benchmarks and report."""
     options = parser(__doc__ or "")
     options.add_argument("--trials", type=int, default=128, help="measurements per kernel")
     options.add_argument("--only", default="", help="regular expression on the names of the parts")
+    options.add_argument("--gpu-minutes", type=float, default=8.0, help="for the part on a GPU")
     args = options.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         parts: dict[str, Callable[[], list[Row]]] = {
             "cumsum": lambda: column_rows(folder, args.trials),
             "linear_recurrence": lambda: recurrence_rows(folder, args.trials),
+            "gpu": lambda: on_gpu(args.gpu_minutes),
         }
         rows = [r for name, part in parts.items() if re.search(args.only, name) for r in part()]
     report("scan", rows, args.json, args.save)

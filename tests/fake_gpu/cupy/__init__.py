@@ -1,7 +1,8 @@
 """What autotune uses of CuPy, on the CPU: memory is NumPy's, kernels are run from their source.
 
 For processes that tests start, see `fake_machine.py`. Calls are carried out at once; how long they
-take is made up, and a launch of what has just run changes nothing and is not carried out again.
+take is made up, and a launch that is repeated, on memory in which only kernels have written since,
+is carried out twice.
 What is wrong with a kernel is read off its source, such as ``// fault: misaligned address``, and as
 on a GPU comes out when it is waited for.
 """
@@ -121,6 +122,12 @@ def matmul(a, b, out):
     if os.environ.get("FAKE_GPU_CUBLAS") == "missing":
         raise ImportError("libcublas.so.12: cannot open shared object file")
     out[...] = np.matmul(a, b)
+    machine.spend(3e-5)
+
+
+def cumsum(array, out):
+    """Sum elements up to each."""
+    out[...] = np.cumsum(array).view(ndarray)
     machine.spend(3e-5)
 
 

@@ -1,4 +1,7 @@
-"""Kernels compiled for the CPU from their CUDA source, threads as loops where none waits."""
+"""Kernels compiled for the CPU from their CUDA source, threads as loops where none waits.
+
+Schedules' kernels that wait run block after block; texts that do, blocks side by side.
+"""
 
 from __future__ import annotations
 
@@ -77,21 +80,33 @@ extern "C" void launch(unsigned* grid, unsigned* block, unsigned shared, void** 
 """
 
 
+_BY_LOT = """
+static void one_thread(void* given) {{ void** p = (void**)given; {symbol}({arguments}); }}
+extern "C" void launch(unsigned* grid, unsigned* block, unsigned shared, void** p) {{
+  if (fibers::run({{grid[0], grid[1], grid[2]}}, {{block[0], block[1], block[2]}}, 0, 4,
+                  one_thread, p))
+    abort();
+}}
+"""
+
+
 class HostKernel:
     """One kernel of a source, compiled for the CPU and loaded."""
 
     def __init__(self, source: str, symbol: str, code: bytes) -> None:
         self._sizes = kernel_infos(code)[symbol].parameter_bytes
         waits = "__syncthreads" in source or "__shfl" in source
-        header = "threads.h" if "namespace op" in source else "blocks.h"
+        is_text = "namespace op" in source
+        header = ("fibers.h" if waits else "threads.h") if is_text else "blocks.h"
         arguments = ", ".join(f"Any{{p[{i}]}}" for i in range(len(self._sizes)))
-        launch = _SIDE_BY_SIDE if waits else _IN_ORDER
+        launch = (_BY_LOT if is_text else _SIDE_BY_SIDE) if waits else _IN_ORDER
         text = source.replace(
             "extern __shared__ __align__(16) unsigned char shared[];",
             "unsigned char* shared = dynamic_shared;",
-        )
+        ).replace("using Word = volatile uint64;", "using Word = Watched;")
         whole = (
-            f'#include <new>\n#include <string.h>\n#include "{header}"\n{text}\n{_ANY}'
+            f'#include <new>\n#include <stdlib.h>\n#include <string.h>\n#include "{header}"\n'
+            f"{text}\n{_ANY}"
             f"{launch.format(symbol=symbol, arguments=arguments)}"
         )
         self._launch = ctypes.CDLL(str(_compiled(whole))).launch

@@ -120,7 +120,11 @@ class _Function:
         idle = symbol == "multiply_adds"
         self.kernel = None if idle else HostKernel(source, symbol, code)
         self.latest: object = None
+        self.runs = 0
 
+
+_RUNS = 2
+"""How often a launch is carried out on memory in which nobody but kernels has written."""
 
 _FUNCTIONS: dict[int, _Function] = {}
 
@@ -134,9 +138,10 @@ def _launch(handle, gx, gy, gz, bx, by, bz, shared, stream, table, extra) -> Non
         return
     what = (machine.writes, gx, gy, gz, bx, by, bz, function.kernel.arguments(table))
     if what != function.latest:
+        function.latest, function.runs = what, 0
+    if function.runs < _RUNS:
         function.kernel.run((gx, gy, gz), (bx, by, bz), shared, table)
-        machine.wrote()
-        function.latest = (machine.writes, *what[1:])
+        function.runs += 1
 
 
 def _properties(number: int) -> dict:
