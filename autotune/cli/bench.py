@@ -21,8 +21,7 @@ from autotune.cli.bench_plan import (
     value_text,
 )
 from autotune.cli.logs import check_log, open_log
-from autotune.cli.main import NOTHING_FOUND
-from autotune.cli.output import StopError, say, width
+from autotune.cli.output import NOTHING_FOUND, StopError, say, width
 from autotune.cli.plans import check_target, log_name
 from autotune.cli.signals import ending_signals, exit_code
 from autotune.cli.tasks import parse_settings, task_with, template_of

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from autotune.cli.main import NOTHING_FOUND
-from autotune.cli.output import StopError, say, width
+from autotune.cli.output import NOTHING_FOUND, StopError, say, width
 from autotune.cli.tasks import load_log, make_task, work_of
 
 

@@ -9,8 +9,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from autotune.cli.files import check_readable
-from autotune.cli.main import NOTHING_FOUND
-from autotune.cli.output import StopError, say, width
+from autotune.cli.output import NOTHING_FOUND, StopError, say, width
 from autotune.cli.signals import ending_signals
 from autotune.cli.tasks import closest, make_task
 from autotune.errors import UsageError

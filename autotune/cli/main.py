@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 
 from autotune.cli.messages import Messages
 from autotune.cli.output import (
+    DONE,
+    MISTAKE,
     StopError,
     complain,
     note,
@@ -26,8 +28,6 @@ from autotune.cli.output import (
 )
 from autotune.cli.signals import exit_code
 from autotune.errors import AutotuneError, TileError
-
-DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,9 @@ from autotune.errors import UsageError
 WIDTH = 80
 """Columns to fill where there is no terminal to ask."""
 
+DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
+"""Exit codes; a run that a signal ends exits with 128 + its number."""
+
 
 class StopError(Exception):
     """A command ends early: exit code and one line for the standard error."""

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.files import check_readable
-from autotune.cli.main import NOTHING_FOUND
-from autotune.cli.output import StopError, complain, say, width
+from autotune.cli.output import NOTHING_FOUND, StopError, complain, say, width
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:

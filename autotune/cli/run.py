@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotune.cli.main import MISTAKE, NOTHING_FOUND
-from autotune.cli.output import StopError, say
+from autotune.cli.output import MISTAKE, NOTHING_FOUND, StopError, say
 from autotune.cli.signals import ending_signals, exit_code
 from autotune.cli.tasks import work_of
 from autotune.cli.threads import load_numpy_for_one_thread
