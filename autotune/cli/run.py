@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.cli.output import MISTAKE, NOTHING_FOUND, StopError, say
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from autotune.measure.nursery import NurseryProcess
     from autotune.report.display import Display
     from autotune.report.job import Job
-    from autotune.report.progress import Progress
+    from autotune.report.progress import Progress, Standing
     from autotune.task import Task
     from autotune.tuner.events import TuneSummary
     from autotune.tuner.limits import Deadline
@@ -191,7 +192,9 @@ def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior |
 
 
 def _interrupted(progress: Progress, plans: Sequence[Plan], code: int) -> StopError:
-    standings = list(progress.standings.values())
+    """Return the line on what is in the logs, which may be more than was shown, or the best."""
+    shown = progress.standings
+    standings = [_logged(shown[plan.label], plan) for plan in plans if plan.label in shown]
     trials = sum(standing.trial for standing in standings)
     if not trials:
         return StopError(code, "interrupted before anything was measured")
@@ -204,6 +207,16 @@ def _interrupted(progress: Progress, plans: Sequence[Plan], code: int) -> StopEr
     wanted = "" if standing.trials is None else f" of {standing.trials}"
     best = f", {standing.parts()[0]}" if standing.best_s is not None else ""
     return StopError(code, f"interrupted after {trials}{wanted} trials{best}; {rest}")
+
+
+def _logged(standing: Standing, plan: Plan) -> Standing:
+    """Return where a workload stands by its log, whatever of it was shown."""
+    from autotune.history import valid_records
+
+    records = [record for _, record in valid_records(plan.task, plan.store.load())]
+    timed = [record for record in records if record.ok]
+    best = min(timed, key=lambda record: record.cost_s, default=None)
+    return replace(standing, trial=len(records), best=best)
 
 
 def _judge(

@@ -13,7 +13,9 @@ from command_line import QUICK, SMALL, environment, run_process
 from odd_templates import LINGERING, LOUD
 
 import autotune
+from autotune.cli.main import main
 from records import RecordStore
+from records.journal import Journal
 
 COMMAND = [sys.executable, "-m", "autotune"]
 
@@ -64,6 +66,24 @@ def test_interrupting_a_run_keeps_what_was_measured(tmp_path, how):
     measured = int(re.search(r"after (\d+)", err).group(1))
     assert len(records) == len({r.index for r in records}) == measured >= 3
     wait_for(lambda: not any(alive(child) for child in children))
+
+
+def test_a_measurement_that_is_logged_but_not_shown_when_the_interrupt_comes_is_counted(
+    tmp_path, monkeypatch, capsys
+):
+    add = Journal.add
+
+    def interrupted(self, record):
+        added = add(self, record)
+        if len(RecordStore(log).load()) == 3:
+            raise KeyboardInterrupt
+        return added
+
+    monkeypatch.setattr(Journal, "add", interrupted)
+    log = tmp_path / "log.jsonl"
+    words = ["run", "matmul", *SMALL, "--trials", "9", "--log", str(log), "--tuner", "random"]
+    assert main([*words, *QUICK]) == 130
+    assert capsys.readouterr().err.startswith("autotune: interrupted after 3 of 9 trials, best ")
 
 
 def test_a_reader_that_goes_away_is_no_error():
