@@ -144,7 +144,9 @@ class Nursery:
 def _work(serve: Callable[[str, Channel], None], role: str, end: int) -> None:
     """In a new process: be a worker."""
     from autotune.measure.protocol import Channel
+    from autotune.runtime.openmp import launches
 
+    launches.forked_before_any()  # a nursery only imports
     set_name(f"autotune:{role}")
     _confine(role)
     serve(role, Channel(socket.socket(fileno=end)))

@@ -104,7 +104,8 @@ class _Launches:
     """Guards launches: one at a time, and none in a forked child.
 
     libgomp keeps its threads per launching thread and does not survive fork: a child that
-    launches waits for threads that exist only in its parent. Children run on one thread.
+    launches waits for threads that exist only in its parent. Children run on one thread, unless
+    they know better.
     """
 
     def __init__(self) -> None:
@@ -117,6 +118,10 @@ class _Launches:
     def _in_child(self) -> None:
         self.lock = threading.Lock()
         self.forked = True
+
+    def forked_before_any(self) -> None:
+        """Say that nothing had launched, in this process or those above, when it was forked."""
+        self.forked = False
 
     def threads(self, wanted: int) -> int:
         """Return `wanted`, or 1 with one warning in a forked child."""

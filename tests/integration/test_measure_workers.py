@@ -144,6 +144,17 @@ def test_ceiling_and_baseline_are_measured_without_any_candidate():
         assert result.ok
 
 
+def test_parallel_loops_are_timed_on_as_many_threads_as_the_target_says():
+    args, target = {"n": 256}, "llvm -threads=5"
+    task = Task.from_reference("broadcast_add", args, target)
+    config = task.space.config(task.default_index)
+    with LocalMeasurer("broadcast_add", args, target, QUICK) as measurer:
+        ((_, result),) = measurer.measure([MeasureInput(config)])
+        assert result.ok
+        (runner,) = pids("run")
+        assert psutil.Process(runner).num_threads() >= 5  # libgomp's stay
+
+
 def test_one_builder_describes_the_workload_and_another_one_if_that_is_lost():
     with LocalMeasurer(NAPPING, {}, "llvm", QUICK, builders=2) as measurer:
         measurer.start()
