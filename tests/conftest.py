@@ -102,11 +102,20 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell has its background jobs ignore some, and every process they start would too. Commands
     that are tested read no settings of whoever runs the tests, nor the width of their terminal.
     Random examples are the same in every run; AUTOTUNE_EXAMPLES=n, which some tests take as their
-    number, makes them others each time.
+    number, makes them others each time. Constants of the modules that are loaded are not among
+    them, for which modules those are depends on the tests that the process ran before; nor does
+    it count how long a busy machine takes to draw them.
     """
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
+    from hypothesis.internal.conjecture import providers
 
-    settings.register_profile("the same", derandomize="AUTOTUNE_EXAMPLES" not in os.environ)
+    providers.is_local_module_file = lambda path: False
+    settings.register_profile(
+        "the same",
+        derandomize="AUTOTUNE_EXAMPLES" not in os.environ,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("the same")
     os.environ["AUTOTUNE_CONFIG_DIR"] = "/there is no such folder"
     os.environ.pop("COLUMNS", None)

@@ -322,6 +322,6 @@ for number in range(3):
 def test_processes_share_a_folder_of_compiled_code(tmp_path):
     words = [sys.executable, "-c", COMPILE, str(tmp_path / "objects")]
     started = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [process.communicate(timeout=120)[1] for process in started]
+    told = [process.communicate(timeout=240)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], told
     assert len(list((tmp_path / "objects").iterdir())) == 3  # whole ones, each once

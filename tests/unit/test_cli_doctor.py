@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from footprint import wait_for
 
 from autotune.cli import doctor, machine, software
 from autotune.cli.check import Check, Finding
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 FAKES = {
     "crashes": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
-    "hangs": "import time\ntime.sleep(60)\n",
+    "hangs": "import time\nopen(__file__ + '.begun', 'w').close()\ntime.sleep(300)\n",
     "leaves": "import os\nos._exit(0)\n",
     "raises": "raise RuntimeError('two\\nlines')\n",
     "chatters": "import os\nos.write(1, b'noise')\nprint('more')\n__version__ = '1.2'\n",
@@ -50,10 +51,19 @@ def test_what_a_step_does_to_its_process_is_held_against_it_alone(fakes):
     }
 
 
-def test_a_step_that_hangs_is_given_up(fakes):
-    outcomes = try_out(["import json", "import hangs"], timeout_s=2.0)
+def test_a_step_that_hangs_is_given_up(fakes, tmp_path, monkeypatch):
+    class Begun(subprocess.Popen):
+        """A process for which time counts from where it hangs."""
+
+        def communicate(self, *args, timeout=None):
+            if timeout is not None:
+                wait_for((tmp_path / "hangs.py.begun").exists)
+            return super().communicate(*args, timeout=timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Begun)
+    outcomes = try_out(["import json", "import hangs"], timeout_s=0.25)
     assert outcomes["import json"].error is None
-    assert outcomes["import hangs"].error == "did not come back within 2 s"
+    assert outcomes["import hangs"].error == "did not come back within 0.25 s"
 
 
 def outcomes_with(**changes: Outcome) -> dict[str, Outcome]:

@@ -58,21 +58,27 @@ def test_listing_templates_and_showing_loops_loads_no_compiler_and_no_model():
         assert not loaded_by(command_after(*words, view)) & (HEAVY - {"typer", "click"})
 
 
-def least_cpu_seconds(words: list[str], tries: int = 7) -> float:
+def least_cpu_seconds(*words: str, tries: int = 7) -> float:
     """Return the least of several tries; waiting for a machine that is busy does not count."""
 
     def seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(words, capture_output=True, check=True)
+        subprocess.run([sys.executable, *words], capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     return min(seconds() for _ in range(tries))
 
 
-def test_import_autotune_takes_less_than_150_ms():
-    assert least_cpu_seconds([sys.executable, "-c", "import autotune"]) < 0.15
+@pytest.fixture(scope="module")
+def slowness() -> float:
+    """How much longer than 20 ms the interpreter alone takes here; 1 if it does not."""
+    return max(1.0, least_cpu_seconds("-c", "pass") / 0.02)
 
 
-def test_help_takes_less_than_half_a_second():
-    assert least_cpu_seconds([sys.executable, "-m", "autotune", "--help"]) < 0.5
+def test_import_autotune_takes_less_than_150_ms(slowness):
+    assert least_cpu_seconds("-c", "import autotune") < 0.15 * slowness
+
+
+def test_help_takes_less_than_half_a_second(slowness):
+    assert least_cpu_seconds("-m", "autotune", "--help") < 0.5 * slowness

