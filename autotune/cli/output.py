@@ -63,7 +63,8 @@ def say(text: str) -> None:
         If the output cannot be written for another reason.
     """
     try:
-        print(text, flush=True)
+        sys.stdout.write(f"{text}\n")  # at once: an interrupt comes before a line or after it
+        sys.stdout.flush()
     except OSError as error:
         output_failed(error)
 
@@ -102,7 +103,8 @@ def complain(text: str) -> None:
 def note(text: str, end: str = "\n") -> None:
     """Print to the standard error; that it cannot be written is no error."""
     try:
-        print(text, file=sys.stderr, end=end, flush=True)
+        sys.stderr.write(f"{text}{end}")
+        sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)  # nobody is left to be told
 

@@ -1,14 +1,21 @@
-"""Signals that ask a run to end are treated like Ctrl-C, so that it ends in good order."""
+"""Signals that ask a run to end are treated like Ctrl-C, so that it ends in good order.
+
+And none of them is lost, wherever in the program it comes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+_SOON_S = 1e-3
+"""After so long an interrupt comes again that Python has dropped."""
 
 
 class EndedBySignal(KeyboardInterrupt):
@@ -48,3 +55,49 @@ def ending_signals() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+def lose_no_interrupt() -> None:
+    """Have interrupts come again that Python drops, from here on to the end of the process.
+
+    An interrupt is an exception that is raised wherever the main thread happens to be. In what is
+    called when an object dies or a module was imported nobody can catch it: Python prints it and
+    goes on. As expressions die all the time, one in ten used to be lost while loops were lowered.
+    """
+    sys.unraisablehook = _Redelivery(sys.unraisablehook)
+
+
+class _Redelivery:
+    """What Python calls for exceptions that nobody can catch.
+
+    Parameters
+    ----------
+    others : callable
+        Is given all but interrupts.
+    """
+
+    def __init__(self, others: Callable[[sys.UnraisableHookArgs], object]) -> None:
+        self._others = others
+        self._dropped: KeyboardInterrupt | None = None
+        self._at_it = False
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Set an alarm for an interrupt, as what is raised here is dropped, too."""
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            self._others(unraisable)
+            return
+        self._at_it = True
+        try:
+            self._dropped = unraisable.exc_value
+            signal.signal(signal.SIGALRM, self._raise)
+            signal.setitimer(signal.ITIMER_REAL, _SOON_S, _SOON_S)
+        finally:
+            self._at_it = False
+
+    def _raise(self, number: int, _: FrameType | None) -> None:
+        if self._at_it:  # on a slow machine; the next alarm will do
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        dropped, self._dropped = self._dropped, None
+        if dropped is not None:
+            raise dropped.with_traceback(None)

@@ -11,13 +11,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 INTERRUPT_AT = """
-import os, signal, sys
+import os, signal, sys, time
+
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
 
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == os.environ["AUTOTUNE_TEST_INTERRUPT_AT"]:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            if os.environ["AUTOTUNE_TEST_INTERRUPT_IN"] == "import":
+                os.kill(os.getpid(), signal.SIGINT)
+            Dying()  # what is raised there nobody can catch
+            time.sleep(60)
 
 sys.meta_path.insert(0, Interrupting())
 """
@@ -30,14 +37,23 @@ def console_script():
 
 
 @pytest.mark.parametrize("command", [["-m", "autotune"], console_script()], ids=["-m", "script"])
-@pytest.mark.parametrize("module", ["autotune.cli.main", "records.errors", "typer"])
-def test_ctrl_c_during_imports_is_one_line(tmp_path, command, module):
+@pytest.mark.parametrize(
+    ("module", "where"),
+    [
+        ("autotune.cli.main", "import"),
+        ("autotune.cli.main", "destructor"),
+        ("records.errors", "import"),
+        ("typer", "destructor"),
+    ],
+)
+def test_ctrl_c_during_imports_is_one_line(tmp_path, command, module, where):
     (tmp_path / "sitecustomize.py").write_text(INTERRUPT_AT)
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
         [sys.executable, *command, "--version"],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "AUTOTUNE_TEST_INTERRUPT_AT": module},
-    )
+        env={**os.environ, "PYTHONPATH": path, "AUTOTUNE_TEST_INTERRUPT_AT": module,
+             "AUTOTUNE_TEST_INTERRUPT_IN": where},
+    )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "autotune: interrupted\n")
