@@ -6,6 +6,7 @@ Names are LLVM's; Linux lists some under others.
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 
 from autotune.target import cpu_flags
 
@@ -78,6 +79,15 @@ def missing_features(needed: list[str]) -> list[str]:
     """Return those of `needed` that this machine has not; all of them where it cannot be told."""
     flags = cpu_flags()
     return [name for name in needed if _LINUX_NAMES.get(name, name) not in flags]
+
+
+def unlisted_features(features: Mapping[str, bool]) -> list[str]:
+    """Return those of LLVM's features of this machine that Linux does not list, as AVX10's.
+
+    Code that may need one could not be told to run here. None where Linux lists nothing.
+    """
+    there = [name for name, has in features.items() if has and name in _LINUX_NAMES]
+    return missing_features(there) if cpu_flags() else []
 
 
 def machine() -> str:

@@ -23,7 +23,7 @@ from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import Function
 from autotune.runtime.binary import Binary
 from autotune.runtime.cache import ObjectCache, cache_key, default_cache
-from autotune.runtime.cpu import missing_features, needed_features
+from autotune.runtime.cpu import missing_features, needed_features, unlisted_features
 from autotune.runtime.kernel import Kernel
 from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.signature import Signature
@@ -223,9 +223,11 @@ def _initialised() -> Any:
 
 @functools.cache
 def cpu_and_features(mcpu: str) -> tuple[str, str]:
-    """LLVM's CPU name and features; for native those that the processor really has."""
+    """LLVM's CPU name and features; for native those that the processor is known to have."""
     if mcpu == "native":
-        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        features = llvm.get_host_cpu_features()
+        features.update(dict.fromkeys(unlisted_features(features), False))
+        return llvm.get_host_cpu_name(), features.flatten()
     needed = needed_features(mcpu, "") or []
     missing = missing_features(needed)
     if missing:

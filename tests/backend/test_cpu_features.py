@@ -6,6 +6,7 @@ import re
 
 import llvmlite.binding as llvm
 import pytest
+from llvmlite.binding.targets import FeatureMap
 
 from autotune.errors import TargetError
 from autotune.runtime import cpu
@@ -126,6 +127,17 @@ def test_features_of_this_machine_are_found_here() -> None:
     needed = cpu.needed_features(name, features)
     assert needed
     assert cpu.missing_features(needed) == []
+
+
+def test_no_code_depends_on_features_of_this_machine_that_linux_does_not_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = FeatureMap({"avx2": True, "avx10.1": True, "clzero": True, "sse4a": False})
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: FeatureMap(found))
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset({"avx2"}))
+    assert cpu_and_features.__wrapped__("native")[1] == "-avx10.1,+avx2,+clzero,-sse4a"
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset())  # nothing is known of any
+    assert cpu_and_features.__wrapped__("native")[1] == "+avx10.1,+avx2,+clzero,-sse4a"
 
 
 def test_features_that_code_cannot_depend_on_are_not_asked_for() -> None:
