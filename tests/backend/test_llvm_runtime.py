@@ -94,7 +94,7 @@ def test_a_call_costs_little() -> None:
     a, out = np.zeros(1, "float32"), np.zeros(1, "float32")
     kernel(a, out)
     best = min(_time_of(kernel, a, out) for _ in range(20))
-    assert best < 30e-6  # about 5 us on an idle machine
+    assert best < 100e-6  # about 5 us on an idle machine
 
 
 def _time_of(kernel: runtime.CompiledFunction, *arrays: np.ndarray) -> float:

@@ -30,7 +30,9 @@ from autotune.target import Target
 from autotune.task import Task
 from autotune.template import template
 
-QUICK = TimingPolicy(repeats=2, min_repeat_ms=0)
+AMPLE_MS = 1e6  # a busy machine takes no repeat away
+QUICK = TimingPolicy(repeats=2, min_repeat_ms=0, budget_ms=AMPLE_MS)
+RACE = TimingPolicy(repeats=5, min_repeat_ms=0, budget_ms=AMPLE_MS, race=1.5)
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +214,7 @@ def test_one_nan_is_a_wrong_answer_whose_largest_error_is_told():
 
 
 def test_a_candidate_is_held_against_the_fastest_and_told_to_have_lost():
-    bench = run_bench(increment(), TimingPolicy(repeats=5, min_repeat_ms=0, race=1.5))
+    bench = run_bench(increment(), RACE)
     bench._monitor = QUIET
     kernel = built(increment(), {"step": 8})
     lost = bench.run(kernel, incumbent_s=1e-12)
@@ -221,7 +223,7 @@ def test_a_candidate_is_held_against_the_fastest_and_told_to_have_lost():
 
 
 def test_on_a_noisy_machine_nobody_loses_a_race():
-    bench = run_bench(increment(), TimingPolicy(repeats=5, min_repeat_ms=0, race=1.5))
+    bench = run_bench(increment(), RACE)
     bench._monitor = LOUD
     ran = bench.run(built(increment(), {"step": 8}), incumbent_s=1e-12)
     assert (len(ran.costs_s), ran.raced, ran.noise) == (5, False, LOUD.noise)
@@ -230,7 +232,7 @@ def test_on_a_noisy_machine_nobody_loses_a_race():
 def test_a_policy_that_flushes_empties_the_caches_before_each_repeat(monkeypatch):
     emptied = []
     monkeypatch.setattr(run_bench_module, "emptying_caches", lambda _: lambda: emptied.append(1))
-    bench = run_bench(increment(), TimingPolicy(repeats=3, flush="repeats"))
+    bench = run_bench(increment(), TimingPolicy(repeats=3, budget_ms=AMPLE_MS, flush="repeats"))
     bench.run(built(increment(), {"step": 8}))
     assert len(emptied) == 3
 
