@@ -39,6 +39,14 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str =
         time.sleep(0.02)
 
 
+def alive(process: psutil.Process) -> bool:
+    """Whether a process exists and is not a zombie that nobody has asked about."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def marked(token: str) -> list[psutil.Process]:
     """Return all living processes with this mark, other than this one; zombies live no more."""
     entry = f"{MARK}={token}".encode()

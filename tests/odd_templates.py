@@ -65,8 +65,8 @@ class Mute(Exception):
 
 @template("lingering", reference=lambda a: a + 1)
 def lingering(cfg, n: int):
-    atexit.register(time.sleep, 60)
-    threading.Thread(target=time.sleep, args=(60,)).start()
+    atexit.register(time.sleep, 3600)
+    threading.Thread(target=time.sleep, args=(3600,)).start()
     A = te.placeholder((n,), "float32", name="A")
     B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
     if cfg.define_knob("k", [1, 2]) == 2:

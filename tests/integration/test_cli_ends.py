@@ -5,11 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 from command_line import QUICK, SMALL, environment, run_process
+from footprint import alive, wait_for
 from odd_templates import LINGERING, LOUD
 
 import autotune
@@ -18,20 +18,6 @@ from records import RecordStore
 from records.journal import Journal
 
 COMMAND = [sys.executable, "-m", "autotune"]
-
-
-def alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_run_that_is_ended_before_anything_was_measured_claims_nothing(tmp_path):
@@ -43,7 +29,7 @@ def test_a_run_that_is_ended_before_anything_was_measured_claims_nothing(tmp_pat
     ) as process:  # fmt: skip
         wait_for(lambda: len(psutil.Process(process.pid).children()) >= 2)  # it traces
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (143, "autotune: interrupted\n")
 
 
@@ -59,7 +45,7 @@ def test_interrupting_a_run_keeps_what_was_measured(tmp_path, how):
         wait_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 4)
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(how)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + how
     assert re.fullmatch(r"autotune: interrupted after \d+ of 5000 trials, best .*\n", err)
     records = RecordStore(log).load()
@@ -111,13 +97,11 @@ def test_a_run_whose_reader_goes_away_is_finished(tmp_path):
 
 def test_what_a_template_leaves_running_does_not_hold_up_or_end_a_command(tmp_path):
     (tmp_path / "lingering.py").write_text(LINGERING)
-    begin = time.monotonic()
     words = ["show", "lingering.py:lingering", "--set", "n=8", "--space"]
-    done = run_process(words, tmp_path)
+    done = run_process(words, tmp_path)  # for two minutes at most
     assert (done.code, done.err) == (0, "")
     assert "2 configurations, 1 allowed" in done.out
     assert "Mute: (it cannot be printed: ValueError)" in done.out
-    assert time.monotonic() - begin < 30.0
 
 
 def test_the_module_and_the_version(tmp_path):

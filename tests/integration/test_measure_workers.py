@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from footprint import wait_for
 
 from autotune.errors import UsageError
 from autotune.measure import workshop
@@ -187,7 +188,7 @@ def test_what_is_foreseen_is_built_while_others_run_and_not_again():
 
 
 def test_what_is_foreseen_without_such_a_device_is_built_before_anything_runs():
-    args = {"naps": "0,0.01,0.5"}
+    args = {"naps": "0,0.2,0.5"}
     first, second, third = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=2) as measurer:
         list(measurer.measure([first]))
@@ -203,12 +204,12 @@ def test_what_is_foreseen_without_such_a_device_is_built_before_anything_runs():
 def test_what_was_asked_of_a_builder_that_is_still_opening_is_begun_without_being_waited_for():
     with LocalMeasurer(NAPPING, {}, "llvm", QUICK, builders=1) as measurer:
         (candidate,) = inputs({})
-        began = time.time()
-        measurer.foresee([candidate])
-        while not measurer._foreseen[0].taken and time.time() < began + 20.0:
-            time.sleep(0.02)
+
+        def begun():
             measurer.foresee([candidate])
-        assert measurer._foreseen[0].taken
+            return measurer._foreseen[0].taken
+
+        wait_for(begun)
         ((_, result),) = measurer.measure([candidate])
         assert result.ok
 
@@ -219,12 +220,16 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
     first, *asked = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
         list(measurer.measure([first]))
-        measurer.foresee(asked)
-        time.sleep(0.5)
+
+        def built():
+            measurer.foresee(asked)
+            return all(job.told for job in measurer._foreseen.values())
+
+        wait_for(built)
         results = measurer.measure(asked)
         next(results)
-        looked = time.time()
         time.sleep(0.6)
+        asked_at = time.time()
         ((_, second),) = results
     assert second.ok
-    assert second.run_span[0] < looked + 0.5  # it began before anybody asked for it
+    assert second.run_span[0] < asked_at  # it began before anybody asked for it

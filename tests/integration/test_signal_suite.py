@@ -47,6 +47,11 @@ def lines(log):
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
+def said(errors):
+    """Return what a run said, but for a last line that the run before has torn as it was killed."""
+    return re.sub(r"autotune: warning: .* is torn .*\n", "", errors)
+
+
 def recorded(log):
     """Load a log whose last line may be torn; no configuration may be in it twice."""
     with warnings.catch_warnings():
@@ -77,13 +82,14 @@ def end_one(folder, number, after_s, whole_group):
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=120)
     assert_no_orphans(token)
     assert log.read_bytes().startswith(before)
     recorded(log)
     if working and number != signal.SIGKILL:
         assert process.returncode == 128 + number
-        assert re.fullmatch(r"autotune: interrupted after \d+ of 100000 trials, best .*\n", errors)
+        line = r"autotune: interrupted after \d+ of 100000 trials, best .*\n"
+        assert re.fullmatch(line, said(errors))
     elif " on llvm\n" in output:  # it has begun to work
         assert "Traceback" not in errors
 
@@ -97,7 +103,7 @@ def end_at_random_moments(folder, moments, seed):
     had = len(recorded(folder / "log.jsonl"))
     with start(folder, new_token(), had + 3) as process:
         _, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, said(errors)) == (0, "")
     assert len(recorded(folder / "log.jsonl")) == had + 3
 
 
@@ -132,7 +138,7 @@ def kill_children_at_random(folder, kills, seed):
         wait_for(lambda: lines(log) >= have + 24, 120.0, "going on")
         left = marked(token)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     assert_no_orphans(token)
     assert process.returncode == 130, errors
     assert len(left) <= 2 * (os.cpu_count() or 1) + 8, describe(left)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_measurer import FakeMeasurer, run
+from footprint import wait_for
 
 import autotune
 from autotune import te
@@ -269,7 +270,7 @@ def test_what_was_held_back_is_measured_when_the_space_has_no_more(task, store):
 def test_what_is_held_back_is_built_as_soon_as_builders_wait_for_the_tuner(task, store):
     class Slow(Holding):
         def think(self):
-            time.sleep(0.05)
+            wait_for(lambda: len(measurer.foreseen) > 1)
 
     class Hasty(Foreseeing):
         def measure(self, inputs, still_wanted=None):
@@ -293,12 +294,13 @@ class Brooding(GridTuner):
 
     def __init__(self, space, seed):
         super().__init__(space, seed)
-        self.done = threading.Event()
+        self.begun, self.done = threading.Event(), threading.Event()
         self.thinks = False
 
     def think(self):
         self.thinks = True
-        self.done.wait(10)
+        self.begun.set()
+        self.done.wait(60)
         self.thinks = False
 
 
@@ -309,7 +311,7 @@ def test_what_others_have_logged_is_not_traced_beside_thinking(task, store, monk
         def measure(self, inputs, still_wanted=None):
             for measured in super().measure(list(inputs), still_wanted):
                 if len(self.asked) == 3:
-                    assert tuner.thinks
+                    assert tuner.begun.wait(60)
                     tuner.done.set()
                 yield measured
 
@@ -387,7 +389,7 @@ class Thinker(GridTuner):
         self.course = course
 
     def think(self):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self.course[-1:] != ["build"] and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(0.02)
@@ -448,7 +450,7 @@ class PatientBuilder(Builder):
 
     def _patiently(self, inputs):
         yield from inputs
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self.batches and self.course[-1:] != ["prepare"] and time.monotonic() < deadline:
             time.sleep(0.001)
         self.batches = max(self.batches - 1, 0)

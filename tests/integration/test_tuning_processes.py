@@ -4,16 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from footprint import alive, wait_for
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
 
 RUN = """
 import sys
+from autotune.cli.signals import lose_no_interrupt
 from autotune.measure.local import LocalMeasurer
 from autotune.measure.policy import TimingPolicy
 from autotune.task import Task
@@ -21,6 +22,7 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.loop import tune
 from records import RecordStore
 
+lose_no_interrupt()
 plain, log = sys.argv[1:]
 policy = TimingPolicy(repeats=3, min_repeat_ms=10)
 task = Task.from_reference(plain, {})
@@ -36,17 +38,8 @@ def start(store):
 
 
 def wait_for_lines(store, count):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if store.path.exists() and store.path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.005)
-    raise AssertionError("the run did not get that far")
-
-
-def wait_until_gone(processes):
-    _, alive = psutil.wait_procs(processes, timeout=5)
-    assert not alive
+    path = store.path
+    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= count)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +54,13 @@ def test_a_run_killed_in_the_middle_is_completed_by_the_same_command(
 ):
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
     with start(store) as first:
-        wait_for_lines(store, 6)  # the last line may be taken back: it is not synced yet
+        wait_for_lines(store, 1)
         processes = psutil.Process(first.pid).children(recursive=True)
         assert {p.name() for p in processes} >= {"autotune:build", "autotune:run"}
+        wait_for_lines(store, 6)  # the last line may be taken back: it is not synced yet
         os.killpg(first.pid, how)
         first.communicate()
-    wait_until_gone(processes)
+    wait_for(lambda: not any(map(alive, processes)))
     kept = len(store.load())
     assert 5 <= kept < 24
     with start(store) as second:

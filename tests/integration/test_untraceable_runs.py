@@ -16,8 +16,6 @@ import json, time
 from autotune import te
 from autotune.template import template
 
-COUNTS = [0]
-
 @template("t", reference=lambda a: a + 1)
 def t(cfg, n: int = 24):
     a = cfg.define_knob("a", [1, 2, 3, 4, 6, 8])
@@ -41,7 +39,7 @@ LINES = {
     "factor = int(float(a)) * b": "float(`a`)",
     "factor = len(json.dumps([a])) * b": "TypeError",
     "factor = a if type(a) is int else 2": "plain numbers lead to another schedule",
-    "factor = (a + time.perf_counter_ns()) % 1000 + 1": "does not do the same twice",
+    "factor = (a + time.perf_counter_ns()) % 999_983 + 1": "does not do the same twice",
 }
 
 
