@@ -48,6 +48,20 @@ def column_rows(folder: Path, trials: int) -> list[Row]:
     ]
 
 
+def along_rows(folder: Path, trials: int) -> list[Row]:
+    """Compare sums along rows, many and a single one, with NumPy's."""
+    rows = []
+    for m, n in ((4096, 4096), (1, 1 << 24)):
+        built, _ = tune(folder, "cumsum", {"m": m, "n": n, "axis": 1}, trials)
+        x, y, z = uniform(m, n), np.empty((m, n), "f4"), np.empty((m, n), "f4")
+        ours, theirs = paired(
+            lambda f=built, x=x, y=y: f(x, y), lambda x=x, z=z: np.cumsum(x, axis=1, out=z)
+        )
+        np.testing.assert_allclose(y, z, rtol=1e-3, atol=1)
+        rows.append(row(f"cumsum.rows.{m}x{n}.over_np_cumsum", theirs / ours, "ratio", 1.0))
+    return rows
+
+
 def recurrence_rows(folder: Path, trials: int) -> list[Row]:
     """Compare a linear recurrence with a loop over time in NumPy: many columns, and few of them."""
     rows = []
@@ -87,6 +101,7 @@ def main() -> None:
         folder = Path(temporary)
         parts: dict[str, Callable[[], list[Row]]] = {
             "cumsum": lambda: column_rows(folder, args.trials),
+            "rows": lambda: along_rows(folder, args.trials),
             "linear_recurrence": lambda: recurrence_rows(folder, args.trials),
             "gpu": lambda: on_gpu(args.gpu_minutes),
         }

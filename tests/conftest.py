@@ -102,9 +102,9 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell has its background jobs ignore some, and every process they start would too. Commands
     that are tested read no settings of whoever runs the tests, nor the width of their terminal.
     Random examples are the same in every run; AUTOTUNE_EXAMPLES=n, which some tests take as their
-    number, makes them others each time. Constants of the modules that are loaded are not among
-    them, for which modules those are depends on the tests that the process ran before; nor does
-    it count how long a busy machine takes to draw them.
+    number, makes them others each time, and lets tests take as long as that takes. Constants of
+    the modules that are loaded are not among them, for which modules those are depends on the
+    tests that the process ran before; nor does it count how long a busy machine takes to draw them.
     """
     from hypothesis import HealthCheck, settings
     from hypothesis.internal.conjecture import providers
@@ -117,6 +117,8 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("the same")
+    if "AUTOTUNE_EXAMPLES" in os.environ and config.option.timeout is None:
+        config.option.timeout = 0
     os.environ["AUTOTUNE_CONFIG_DIR"] = "/there is no such folder"
     os.environ.pop("COLUMNS", None)
     for number in (signal.SIGINT, signal.SIGHUP):

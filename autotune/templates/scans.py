@@ -13,14 +13,27 @@ from autotune.ir import dtypes
 from autotune.template import Knobs, template
 from autotune.templates._checks import check_arguments
 from autotune.templates._recurrence import Blocks, Recurrence
+from autotune.templates._row_sums import GROUP, RowSums, row_sums
 
 TYPES = ("float32", "float64", "int32", "int64")
 
 BEYOND_CACHES = 1 << 24
 """Bytes of a result from which on it pays, most likely, to store it past the caches."""
 
+SHARED = 1 << 20
+"""Bytes of a result from which on it pays to share the work out."""
+
+LONG_ROW = 1 << 18
+"""Bytes of a row that do not stay in a cache until they are needed again."""
+
 TASKS = 4
-"""Tasks that columns are to be shared out in, at least, where nothing has been measured."""
+"""Tasks that work is to be shared out in, at least, where nothing has been measured."""
+
+WIDTHS = [64, 1, 2, 4, 8, 16, 32, 128]
+"""Vectors of columns of a task."""
+
+NARROWEST = 8
+"""Vectors that a task's part of a row has at least by default: shorter ones cost too much."""
 
 
 def cumsum_reference(x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
@@ -52,10 +65,11 @@ def cumsum(
         "tiles": as well, but the sums are copied out once all steps of some columns are done
         (axis 0 only; so it is along rows in any case).
         "blocks": the steps are shared out too, and what goes from block to block is summed before.
+        "vectors": a row at a time, its elements in vectors, as in "blocks" of rows (axis 1 only).
     width
-        Columns (or rows) that one parallel task computes together.
+        Vectors of columns (or rows) of one parallel task; "steps" take rows together.
     lanes
-        Columns of a vector (axis 0 only).
+        Columns of a vector, or elements of a row.
     unroll
         Steps written out one after another.
     length
@@ -74,8 +88,7 @@ def cumsum(
         series = Recurrence(m, n, dtype, lambda t, i: X[t, i])
         s, Y = _down_columns(cfg, series)
     else:
-        series = Recurrence(n, m, dtype, lambda t, i: X[i, t])
-        s, Y = _along_rows(cfg, series)
+        s, Y = _along_rows(cfg, X)
     return s, [X, Y]
 
 
@@ -102,13 +115,17 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
     """Return the schedule and the result, (steps, columns), with columns in vectors."""
     size = dtypes.itemsize(series.dtype)
     vector = max(1, cfg.target.vector_bytes // size)
-    large = series.steps * series.columns * size >= BEYOND_CACHES
-    tasks = series.columns // (4 * vector * TASKS)
+    result = series.steps * series.columns * size
+    narrow = series.columns < 2 * NARROWEST * vector
+    large = result >= BEYOND_CACHES and not narrow
     lanes = cfg.define_knob("lanes", _first([vector, 2 * vector, 4 * vector], -1 if large else 0))
-    wide = sum(width <= tasks for width in (2, 4, 8, 16, 32)) + 1 if large else 0
-    width = lanes * cfg.define_knob("width", _first([64, 1, 2, 4, 8, 16, 32, 128], wide))
+    wide = 64
+    if result >= SHARED:
+        wide = _width(series.columns, vector, 4 * vector if large else vector)
+    width = lanes * cfg.define_knob("width", _first(WIDTHS, WIDTHS.index(wide)))
     unroll = cfg.define_knob("unroll", _first([1, 2, 4, 8], -1 if large else 0))
-    how = cfg.define_knob("how", ["steps", "tiles", "blocks"])
+    ways = ["steps", "tiles", "blocks"]
+    how = cfg.define_knob("how", _first(ways, -1 if narrow and result >= SHARED else 0))
     stream = cfg.define_knob("stream", [large, not large])
     shape = (series.steps, series.columns)
     if how == "blocks":
@@ -149,34 +166,63 @@ def _down_columns(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
     return s, Y
 
 
-def _along_rows(cfg: Knobs, series: Recurrence) -> tuple[Any, Any]:
-    """Return the schedule and the result, (columns of the series, steps): each row is a series."""
-    width = cfg.define_knob("width", [4, 1, 2, 8])
-    unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
-    shape = (series.columns, series.steps)
-    if cfg.define_knob("how", ["steps", "blocks"]) == "steps":
-        whole = series.by_steps("S")
-        Y = te.compute(shape, lambda i, j: whole.scan[j, i], name="Y")
-        s = te.create_schedule(Y.op)
-        rows, _ = s[Y].split(Y.op.axis[0], factor=width)
+def _along_rows(cfg: Knobs, X: Any) -> tuple[Any, Any]:
+    """Return the schedule and the sums along the rows of X."""
+    m, n = X.shape
+    size = dtypes.itemsize(X.dtype)
+    lengths = [length for length in (1024, 256, 4096, 16384) if length < n]
+    ways = ["vectors", "steps", "blocks"] if lengths else ["vectors", "steps"]
+    shared = n * size >= LONG_ROW or (m < TASKS and m * n * size >= SHARED)
+    how = cfg.define_knob("how", _first(ways, -1 if shared and lengths else 0))
+    widths = _first([1, 2, 4, 8], sum(m >= TASKS * width for width in (2, 4)))
+    if how == "steps":
+        return _rows_together(cfg, X, cfg.define_knob("width", widths))
+    vector = max(2 * GROUP, cfg.target.vector_bytes // size)
+    lanes = cfg.define_knob("lanes", [vector, 2 * vector])
+    if how == "vectors":
+        sums = row_sums(X, lanes)
+        s, Y = te.create_schedule(sums.result.op), sums.result
+        rows, task = s[Y].split(Y.op.axis[0], factor=cfg.define_knob("width", widths))
         s[Y].parallel(rows)
-        s[whole.scan].compute_at(s[Y], rows)
-        s[whole.update].unroll(whole.update.op.axis[1])
-        _unroll(s, whole.scan, unroll)
-        return s, Y
-    blocks = series.by_blocks(cfg.define_knob("length", [1024, 64, 256, 4096, 16384]))
-    Y = te.compute(shape, lambda i, j: blocks.element(j, i), name="Y")
-    s = te.create_schedule(Y.op)
-    s[blocks.ends].parallel(s[blocks.ends].fuse(*blocks.ends.op.axis))
-    rows, inner_rows = s[Y].split(Y.op.axis[0], factor=width)
-    columns, inner = s[Y].split(Y.op.axis[1], factor=blocks.length)
-    s[Y].reorder(rows, columns, inner_rows, inner)
-    task = s[Y].fuse(rows, columns)
-    s[Y].parallel(task)
-    s[blocks.parts].compute_at(s[Y], task)
-    s[blocks.later].unroll(blocks.later.op.axis[2])
-    _unroll(s, blocks.parts, unroll)
+        inner = Y.op.axis[1]
+    else:
+        length = cfg.define_knob("length", lengths)
+        sums = row_sums(X, lanes, length)
+        s, Y = te.create_schedule(sums.result.op), sums.result
+        _row_ends(s, sums)
+        columns, inner = s[Y].split(Y.op.axis[1], factor=length)
+        task = s[Y].fuse(Y.op.axis[0], columns)
+        s[Y].parallel(task)
+    s[Y].vectorize(s[Y].split(inner, factor=lanes)[1])
+    s[sums.before].compute_at(s[Y], task)
+    s[sums.groups].compute_at(s[Y], task)
+    s[sums.groups].vectorize(sums.groups.op.axis[3])
     return s, Y
+
+
+def _rows_together(cfg: Knobs, X: Any, width: Any) -> tuple[Any, Any]:
+    """Let tasks go along some rows together, an element of each at a time."""
+    m, n = X.shape
+    unroll = cfg.define_knob("unroll", [4, 1, 2, 8])
+    whole = Recurrence(n, m, X.dtype, lambda t, i: X[i, t]).by_steps("S")
+    Y = te.compute((m, n), lambda i, j: whole.scan[j, i], name="Y")
+    s = te.create_schedule(Y.op)
+    rows, _ = s[Y].split(Y.op.axis[0], factor=width)
+    s[Y].parallel(rows)
+    s[whole.scan].compute_at(s[Y], rows)
+    s[whole.update].unroll(whole.update.op.axis[1])
+    _unroll(s, whole.scan, unroll)
+    return s, Y
+
+
+def _row_ends(s: Any, sums: RowSums) -> None:
+    """Schedule what blocks of rows amount to."""
+    block = s[sums.ends].fuse(*sums.ends.op.axis)
+    s[sums.ends].parallel(block)
+    lane = sums.lane_sums.op.axis[2]
+    s[sums.lane_sums].compute_at(s[sums.ends], block)
+    s[sums.lane_sums].reorder(*sums.lane_sums.op.reduce_axis, lane)
+    s[sums.lane_sums].vectorize(lane)
 
 
 def _ends(s: Any, blocks: Blocks, lanes: Any) -> None:
@@ -198,7 +244,13 @@ def _unroll(s: Any, scan: Any, factor: Any) -> Any:
     return outer
 
 
-def _first(choices: list[int], position: int) -> list[int]:
+def _width(columns: int, vector: int, lanes: int) -> int:
+    """Return how many times `lanes` columns a task is to have, the most that leave enough tasks."""
+    own = [w for w in (64, 32, 16, 8, 4, 2) if NARROWEST * vector <= w * lanes <= 128 * vector]
+    return next((w for w in own if columns // (w * lanes) >= TASKS), own[-1])
+
+
+def _first(choices: list[Any], position: int) -> list[Any]:
     """Return choices with one of them first, which is what a build takes without a record."""
     chosen = choices[position]
     return [chosen, *(other for other in choices if other != chosen)]

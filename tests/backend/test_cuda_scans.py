@@ -199,20 +199,20 @@ def test_texts_compile_and_spill_nothing(arch: str) -> None:
 
 @needs_nvrtc
 @pytest.mark.slow
-def test_what_fits_by_estimate_seldom_spills_and_then_a_few_words() -> None:
-    spills = []
+def test_what_fits_by_estimate_spills_four_words_at_most() -> None:
+    """As many the compiler spills of its own accord, so that more blocks run at a time."""
     rng = np.random.default_rng(1)
     for name, args in (
         ("cumsum", {"m": 1, "n": 1 << 26, "axis": 1}),
         ("cumsum", {"m": 4096, "n": 4096, "dtype": "float64"}),
         ("linear_recurrence", {"m": 4096, "n": 4096}),
+        ("linear_recurrence", {"m": 1000, "n": 4096, "dtype": "float64"}),
     ):
         task = task_of(name, **args)
-        for values in texts_of(task, rng, 30):
+        for values in texts_of(task, rng, 25):
             program = gpu_source(task.final_of(values)).compiled(ARCH)
-            spills.append(max(u.spill_store_bytes for u in program.cubin.kernels.values()))
-    assert sum(spilled > 0 for spilled in spills) <= len(spills) // 10
-    assert max(spills) <= 64
+            spilled = max(u.spill_store_bytes for u in program.cubin.kernels.values())
+            assert spilled <= 16, (task.workload, values)
 
 
 def test_a_pass_has_memory_that_is_cleared_before_it() -> None:
