@@ -165,6 +165,8 @@ class AutoTVM08(_OnePass, Simplifier):
             yes = self.expr(true)
         with self._knowing(decided, holds=False):
             no = self.expr(false)
+        if yes is no and isinstance(node, Select):
+            return yes
         return node.with_children((decided, yes, no))
 
     # -- floats ----------------------------------------------------------------------------
@@ -204,6 +206,10 @@ def simplified_floats(op: str, a: Expr, b: Expr) -> Expr:
             simplified_floats(op, p, q) for p, q in ((a.true, b.true), (a.false, b.false))
         )
         return Select(a.condition, true, false)
+    if op == "-" and isinstance(a, Select) and b is a.false:
+        return Select(a.condition, simplified_floats(op, a.true, b), const(0.0, b.dtype))
+    if op == "-" and isinstance(a, Select) and b is a.true:
+        return Select(a.condition, const(0.0, b.dtype), simplified_floats(op, a.false, b))
     return fold(op, a, b)
 
 

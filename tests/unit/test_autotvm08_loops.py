@@ -50,6 +50,17 @@ A = te.placeholder((8, 8), name="A")
             "(A[((i*8) + j)] + A[((j*8) + i)]), 3f)",
             (1, 0, 0),
         ),
+        (
+            lambda a, b: te.select(a < b, a, b) - b,
+            "select((A[((i*8) + j)] < A[((j*8) + i)]), (A[((i*8) + j)] - A[((j*8) + i)]), 0f)",
+            (1, 0, 0),
+        ),
+        (
+            lambda a, b: te.select(a < b, a, b) - a,
+            "select((A[((i*8) + j)] < A[((j*8) + i)]), 0f, (A[((j*8) + i)] - A[((i*8) + j)]))",
+            (1, 0, 0),
+        ),
+        (lambda a, b: te.select(a < b, b * 1.0, b), "A[((j*8) + i)]", (0, 0, 0)),
     ],
 )
 def test_floats_are_written_as_tvm_writes_them(
