@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 
 from autotune.errors import TargetError
 
+MOST_THREADS = 1024
+"""Of a parallel loop: no machine has more, and systems refuse to start many thousands."""
+
 
 def _word(text: str) -> str:
     return text
 
 
-def _positive(text: str) -> str:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError("a whole number of at least 1")
+def _threads(text: str) -> str:
+    if not re.fullmatch(r"0*[1-9]\d{0,3}", text) or int(text) > MOST_THREADS:
+        raise ValueError(f"a whole number from 1 to {MOST_THREADS}")
     return str(int(text))
 
 
@@ -53,7 +56,7 @@ def _flag(text: str) -> str:
 #: Option parsers by kind: each returns the canonical text, or raises ValueError(what it expects).
 #: Flags stand without a value, which is the empty text.
 _OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
-    "llvm": {"mcpu": _word, "threads": _positive, "fast-math": _flag},
+    "llvm": {"mcpu": _word, "threads": _threads, "fast-math": _flag},
     "cuda": {"arch": _arch, "on": _cpu, "device": _number},
 }
 
