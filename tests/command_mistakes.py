@@ -189,6 +189,7 @@ ROWS: list[Row] = [
             "_no_template.toml": "job_no_template.toml, workload 1: template is missing",
             "_log.toml": "job_log.toml, workload 1: .*pipe.jsonl is a device or a pipe",
             "_set.toml": "job_set.toml, workload 1: set: k must be",
+            "_size.toml": "job_size.toml, workload 1: matmul: k must be at least 1, got 0",
         }.items()
     ),
     (["run", "--job", ""], "--job"),

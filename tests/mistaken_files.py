@@ -181,6 +181,7 @@ FILES: dict[str, str | bytes] = {
     "job_no_template.toml": "[[workload]]\ntrials = 3\n",
     "job_log.toml": JOB + 'log = "pipe.jsonl"\n',
     "job_set.toml": JOB.replace("k = 8", "k = [8]"),
+    "job_size.toml": JOB.replace("k = 8", "k = 0"),
     "cfg_broken/config.toml": "[run\n",
     "cfg_latin1/config.toml": b'[run]\nlog = "\xe9"\n',
     "cfg_command/config.toml": "[rnu]\ntrials = 3\n",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,13 +52,8 @@ def make_plans(options: RunOptions) -> list[Plan]:
     """
     found = []
     for number, workload in enumerate(options.workloads, 1):
-        try:
+        with mistakes_of(options, number):
             found.append(_task_and_log(workload))
-        except UsageError as error:
-            where = f"{options.source}, workload {number}: " if options.source else ""
-            if isinstance(error, TileError):
-                raise error.said_of(where) from error
-            raise UsageError(f"{where}{error}") from error
     tasks = [task for task, _ in found]
     _check_distinct(tasks, options.source)
     names = labels(tasks, [workload.name for workload in options.workloads], options.source)
@@ -66,6 +62,20 @@ def make_plans(options: RunOptions) -> list[Plan]:
         Plan(workload, task, stores[path], name)
         for workload, (task, path), name in zip(options.workloads, found, names, strict=True)
     ]
+
+
+@contextmanager
+def mistakes_of(options: RunOptions, number: int) -> Iterator[None]:
+    """Say which workload of a job file a mistake is in; the first one has the number 1."""
+    try:
+        yield
+    except UsageError as error:
+        if not options.source:
+            raise
+        where = f"{options.source}, workload {number}: "
+        if isinstance(error, TileError):
+            raise error.said_of(where) from error
+        raise UsageError(f"{where}{error}") from error
 
 
 def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:

@@ -66,7 +66,7 @@ def run_command(words: Values, defaults: Values, view: str) -> None:
 
 
 def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
-    from autotune.cli.plans import make_plans
+    from autotune.cli.plans import make_plans, mistakes_of
     from autotune.report.display import View, make_display
     from autotune.report.progress import Progress
     from autotune.tuner.limits import Deadline
@@ -87,8 +87,9 @@ def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
                 for plan, own in zip(plans, nurseries, strict=True)
             ]
             measurers[0].start()  # it starts up while the template is traced here
-            for plan in plans:
-                _require_feasible(plan.task)
+            for number, plan in enumerate(plans, 1):
+                with mistakes_of(options, number):  # a template may refuse its arguments
+                    _require_feasible(plan.task)
             around.enter_context(display)
             sessions = []
             for plan, measurer in zip(plans, measurers, strict=True):
