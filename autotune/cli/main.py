@@ -36,6 +36,7 @@ _VERBOSE = ("-v", "--verbose")
 _SYSTEM = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ELOOP, errno.ENAMETOOLONG),
+    errno.EFBIG,
 }
 """What a system that lacks something, or forbids it, answers; never a mistake of ours."""
 

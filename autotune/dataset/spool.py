@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -141,7 +143,8 @@ class GroupSpool:
         shape = (len(found.indices), len(self.names))
         if 0 in shape:
             return
-        out = np.memmap(self._path, np.float32, "w+", shape=shape)
+        _reserve(self._path, 4 * math.prod(shape))
+        out = np.memmap(self._path, np.float32, "r+", shape=shape)
         places = {name: place for place, name in enumerate(self.names)}
         lacking = np.array([reason is not None for reason in found.reasons])
         out[lacking] = np.nan
@@ -183,6 +186,12 @@ class GroupSpool:
             for index in found.indices.tolist():
                 program = program_of(task, index) if index >= 0 else None
                 lines.write(json.dumps(program) + "\n")
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of `size` bytes that the disk has room for: a full one ends who maps it."""
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _flops(task: Task) -> float | None:

@@ -148,15 +148,23 @@ def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _folder_beside(data: Path) -> Iterator[Path]:
-    """Make a folder beside a data set for the time of its making; UsageError if none can be."""
+    """Make a folder beside a data set for the time of its making; UsageError if none can be.
+
+    So is a full disk, met while something is written: the system does not say where it was.
+    """
     try:
         folder = tempfile.TemporaryDirectory(dir=data.parent, prefix=f".{data.stem}.")
     except OSError as error:
         raise UsageError(
             f"{data}: nothing can be written in {data.parent}: {error.strerror}"
         ) from error
-    with folder as name:
-        yield Path(name)
+    try:
+        with folder as name:
+            yield Path(name)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise UsageError(f"cannot write {data}: {error.strerror}") from error
 
 
 class _Table:

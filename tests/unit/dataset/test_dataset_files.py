@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -52,6 +54,16 @@ def test_a_signal_that_ends_an_export_leaves_nothing_behind(log, tmp_path, monke
     out = str(tmp_path / "data.npz")
     assert main(["features", "export", "--log", str(log), "--out", out, "--layout", "knob"]) == 143
     assert "interrupted" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_behind(log, tmp_path, monkeypatch):
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UsageError, match=r"^cannot write \S*data\.csv: No space left on device$"):
+        export([log], tmp_path / "data.csv")
     assert not list(tmp_path.iterdir())
 
 
