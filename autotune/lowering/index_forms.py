@@ -6,6 +6,7 @@ values in the place of knobs is the form for all candidates with those values pu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -109,7 +110,8 @@ class Forms:
         self.logic = Logic(intervals)
         self._last: dict[Var, Expr | None] = {}
         self._known: dict[Expr, Form] = {}
-        self._atoms: dict[object, Division] = {}
+        self._divisions: dict[object, Division] = {}
+        self._opaques: dict[object, Opaque] = {}
 
     def enter(self, var: Var, extent: Expr) -> bool:
         """Take note of a loop that opens here; the variable of an empty one is 0.
@@ -154,10 +156,16 @@ class Forms:
         return self._opaque(node)
 
     def _opaque(self, node: Expr) -> Form:
+        """Return the form of a new atom, or of the known one that has the same forms in it."""
         modulus = None
         if isinstance(node, Binary) and node.op == "%" and is_knob_only(node.b):
             modulus = node.b
-        return Form({Opaque(tuple(self._parts(node)), modulus): ONE})
+        parts = tuple(self._parts(node))
+        key = (_frame(node), *((part.base, *part.scales.items()) for part in parts))
+        atom = self._opaques.get(key)
+        if atom is None:
+            atom = self._opaques[key] = Opaque(parts, modulus)
+        return Form({atom: ONE})
 
     def _parts(self, node: Expr) -> list[Form]:
         """Return the forms of the integers in an expression of any kind, from left to right."""
@@ -301,9 +309,9 @@ class Forms:
 
     def _division(self, op: str, inside: Form, divisor: Expr) -> Division:
         key = (op, divisor, inside.base, *inside.scales.items())
-        found = self._atoms.get(key)
+        found = self._divisions.get(key)
         if found is None:
-            found = self._atoms[key] = Division(op, inside, divisor)
+            found = self._divisions[key] = Division(op, inside, divisor)
         return found
 
     # -- bounds ------------------------------------------------------------------------------
@@ -352,6 +360,22 @@ class Forms:
         smaller, larger = (a, b) if node.op == "min" else (b, a)
         undecided = self._choice(above, larger, self._opaque(node))
         return self._choice(below, smaller, undecided)
+
+
+def _frame(node: Expr) -> Expr:
+    """Return an expression without the integers in it: what else there is around their forms."""
+    return node.with_children(
+        tuple(
+            _hole(child.dtype) if dtypes.is_integer(child.dtype) else _frame(child)
+            for child in node.children
+        )
+    )
+
+
+@functools.cache
+def _hole(dtype: str) -> Var:
+    hole: Var = Var("", dtype)
+    return hole
 
 
 def _is_zero(number: Expr) -> bool:

@@ -93,3 +93,21 @@ def test_a_fused_loop_over_a_region_that_intervals_cannot_show_to_be_there() -> 
     for row in range(3):
         values = {knob: int(columns[knob.name][row]) for knob in (wide, long)}
         assert_same(candidate(nest, row), loop_nest(function, values), values)
+
+
+def test_a_clamped_index_less_where_its_buffer_begins_is_none_however_both_are_written() -> None:
+    """One product is `knob * outer`, the other `outer * knob`: the same text if the knob is 1."""
+    A = te.placeholder((12,), name="A")
+    X = te.compute((12, 10), lambda i, j: A[i] + 1, name="X")
+    Y = te.compute((12, 10), lambda i, j: X[i, te.max(te.min(i, 9), 0)], name="Y")
+    s = te.create_schedule(Y.op)
+    knob = Knob("factor", 1, 16)
+    s[Y].split(s[Y].op.axis[0], factor=knob)
+    s[X].compute_at(s[Y], s[Y].op.axis[1])
+    function = lower_schedule(s, [A, Y])
+    nest = LoopNestPlan(function).nest({"factor": np.array([1, 2, 3])})
+    for row in range(3):
+        single = loop_nest(function, {knob: row + 1})
+        assert_same(candidate(nest, row), single, row + 1)
+        (read,) = (one for one in single.accesses if one.buffer == "X" and not one.is_store)
+        assert set(read.strides) == {0}

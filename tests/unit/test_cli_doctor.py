@@ -168,7 +168,8 @@ def test_free_memory_is_the_machines_or_the_control_groups(tmp_path, limit, used
     assert machine.available_memory(str(tmp_path / "nowhere")) is None
 
 
-def test_too_little_memory_or_room_is_a_problem(monkeypatch):
+def test_too_little_memory_or_room_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(machine, "available_memory", lambda: 2**20)
     assert "only 1.00 MiB of memory" in machine.memory().findings[0].what
     monkeypatch.setattr(machine, "_room", lambda folder: 2**20)
