@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from autotune.runtime.gpu_program import GpuSource
     from autotune.runtime.llvm import CompiledFunction
     from autotune.tile import Function as TileFunction
-    from autotune.tile.program import TensorType
+    from autotune.tile.program import Program, TensorType
 
 log = logging.getLogger(__name__)
 
@@ -284,6 +284,13 @@ def build_task(
     function = task.final(config.index)
     function = function if name is None else replace(function, name=name)
     return BuiltFunction(function, task.target, task.workload, config, record)
+
+
+def build_program(program: Program, target: Target) -> BuiltFunction:
+    """Compile a Tile function bound to sizes by the default of its search space."""
+    from autotune.templates.tiled import default_schedule
+
+    return build(*default_schedule(program, target), target, name="tile")
 
 
 def build_tile(

@@ -255,13 +255,15 @@ class Space:
         (verdict,) = self._verdicts(np.array([self._index(i)]))
         return None if verdict == FEASIBLE else self.constraints[verdict]
 
-    def by_distance(self, i: int) -> Iterator[int]:
+    def by_distance(self, i: int, farthest: int | None = None) -> Iterator[int]:
         """Yield feasible indices in order of knob steps from `i`, `i` first; smaller ones first.
 
-        It ends at a shell of more than a million configurations.
+        It ends after `farthest` steps, if given, and at a shell of more than a million
+        configurations.
         """
         index = self._index(i)
-        for shell in itertools.chain([np.array([index])], nearest.shells(self._codec, index)):
+        shells = itertools.islice(nearest.shells(self._codec, index), farthest)
+        for shell in itertools.chain([np.array([index])], shells):
             yield from map(int, shell[self.feasible(shell)])
 
     def nearest_feasible(self, i: int) -> int | None:

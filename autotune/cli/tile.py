@@ -47,19 +47,18 @@ def show_command(
     """
     from autotune.builder import build, lower
     from autotune.target import Target
-    from autotune.tile.plain import plain_schedule
+    from autotune.templates.tiled import default_schedule
     from autotune.tile.to_te import to_te
 
     if len(views) > 1:
         asked = " and ".join(f"--{view}" for view in views)
         raise UsageError(f"{asked} cannot be asked for at once: choose one")
     view, wanted = views[0] if views else "ir", Target.of(target)
-    tensors = to_te(_bound(file, settings, shapes))
+    program = _bound(file, settings, shapes)
     if view == "te":
-        say(_expressions(tensors))
+        say(_expressions(to_te(program)))
         return
-    schedule = plain_schedule(tensors, wanted)
-    parameters = [*tensors.inputs, *tensors.outputs]
+    schedule, parameters = default_schedule(program, wanted)
     if view == "ir":
         say(str(lower(schedule, parameters, simple_mode=True, name="tile")).rstrip())
     else:

@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from autotune.errors import UsageError
+from autotune.schedule.schedule import Schedule
+from autotune.target import Target
+from autotune.te.tensor import Tensor
 from autotune.template import Knobs, Template
 from autotune.tile import Function, Program, bind, check, evaluate, parse, shapes_of, to_code
 from autotune.tile.mistakes import mistake
+from autotune.tile.plain import plain_schedule
 from autotune.tile.program import Contract, TensorType
 from autotune.tile.space import tuned_schedule
+from autotune.tile.to_te import to_te
+from autotune.trace.default import default_structure
+from autotune.trace.structures import Structures
 
 #: Shape of an array without dimensions.
 _SCALAR: Final = "scalar"
@@ -58,6 +65,24 @@ def tile_template(function: Function, name: str, kind: str) -> Template:
         return _flops(bound(args))
 
     return Template(name, kind, instance, reference, flops)
+
+
+def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[Tensor]]:
+    """Return the schedule of a program where nothing was measured, and its tensors.
+
+    It is the default of the search space, or what is legal near it; the plain schedule if
+    nothing is.
+    """
+
+    def run(cfg: Knobs) -> tuple[Schedule, list[Tensor]]:
+        schedule, tensors = tuned_schedule(cfg, program)
+        return schedule, [*tensors.inputs, *tensors.outputs]
+
+    found = default_structure(Structures("tile", run, target))
+    if found is None or found.schedule is None:
+        tensors = to_te(program)
+        return plain_schedule(tensors, target), [*tensors.inputs, *tensors.outputs]
+    return found.schedule, list(found.tensors)
 
 
 def template_of_file(path: str, kind: str) -> Template:

@@ -13,10 +13,8 @@ from autotune.target import Target
 from autotune.tile.bind import bind
 from autotune.tile.check import check
 from autotune.tile.parse import parse
-from autotune.tile.plain import plain_schedule
 from autotune.tile.program import Program, TensorType
 from autotune.tile.syntax import Function
-from autotune.tile.to_te import to_te
 
 
 def compile(
@@ -32,7 +30,8 @@ def compile(
         What to compile for, such as ``"llvm"`` or ``"cuda"``.
     records
         What `autotune run FILE.tile` measured, as `autotune.build` takes it: the best of the same
-        code, sizes and types is compiled. Where there is none, that is warned of.
+        code, sizes and types is compiled. Where there is none, that is warned of. Without
+        records the default of the search space is compiled.
 
     Raises
     ------
@@ -119,9 +118,10 @@ class CompiledTile:
         return self._built[key]
 
     def _build(self, program: Program, types: tuple[TensorType, ...]) -> Any:
+        # The library's face stands above Tile, so it is found by name when it is needed.
+        builder = importlib.import_module("autotune.builder")
         if self._records is None:
-            return build(program, self.target)
-        builder = importlib.import_module("autotune.builder")  # it stands above Tile
+            return builder.build_program(program, self.target)
         return builder.build_tile(self.function, types, self.target, self._records)
 
     def _empty(self, of: TensorType, arrays: tuple[Any, ...]) -> Any:
@@ -135,15 +135,6 @@ class CompiledTile:
 
     def __repr__(self) -> str:
         return f"<compiled Tile function {self.function.name} for {self.target}>"
-
-
-def build(program: Program, target: Target) -> Any:
-    """Build a program by its plain schedule: a function of inputs, then outputs."""
-    tensors = to_te(program)
-    schedule = plain_schedule(tensors, target)
-    # The library's face stands above Tile, so it is found by name when it is needed.
-    builder = importlib.import_module("autotune.builder")
-    return builder.build(schedule, [*tensors.inputs, *tensors.outputs], target, name="tile")
 
 
 def _type_of(array: Any, name: str) -> TensorType:

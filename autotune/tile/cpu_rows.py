@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Rows below which a group is by default computed stage by stage.
 _FEW: Final = 8
 
+#: Tasks that there are at least by default, where there are as many rows.
+_TASKS: Final = 16
+
 
 class RowLoops:
     """Schedules groups of stages that share rows.
@@ -49,7 +52,9 @@ class RowLoops:
 
     def apply(self, group: Together, may_choose: bool) -> bool:
         """Schedule a group; whether row by row may be a choice, and is returned if it was."""
-        axes = group.root.op.axis
+        axes, own = group.root.op.axis, self.lanes.get(group.root)
+        if own is not None and group.root is not own.result:
+            return False  # a reduction without rows: its parts are scheduled with it
         by_rows = math.prod(extent(axes[n]) for n in group.rows) >= _FEW
         is_choice = may_choose and not self.is_lanes_alone(group)
         if is_choice:
@@ -104,6 +109,9 @@ class RowLoops:
         tasks = at
         if group.members:
             counts = [n for n in (16, 1, 4, 64) if n == 1 or 2 * n <= count]
+            if count < _TASKS * counts[0]:
+                counts.remove(1)
+                counts.insert(0, 1)
             tasks, at = stage.split(at, factor=self.cfg.define_knob(f"{root.name}_task", counts))
         if any(map(self.is_worth_threads, (root, *(t for t, _ in group.members)))):
             stage.parallel(tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.schedule.schedule import Schedule
 from autotune.tile.panels import Panels, panels_of, roles_of
+from autotune.tile.plain import PARALLEL
 from autotune.tile.stages import extent
 
 if TYPE_CHECKING:
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Axes that the vectors may lie along, the most promising ones.
 _VECTORS: Final = 2
+
+#: Vectors of a result from which on blocks of four tiles leave enough tasks for some threads: 16
+#: blocks of 4 tiles, each of 6 rows of 4 vectors.
+_LARGE: Final = 16 * 4 * 6 * 4
 
 
 class Effort(IntEnum):
@@ -103,7 +109,9 @@ def schedule_tiles(
         uo, ui = s[end].split(axes[roles.rows], factor=rows)
         across = True
         if effort:
-            block_rows = cfg.define_knob(f"{name}_block_rows", [4, 1, 2, 8, 16, 32])
+            is_large = math.prod(map(extent, axes)) >= _LARGE * lanes
+            blocks = [4, 1] if is_large else [1, 4]
+            block_rows = cfg.define_knob(f"{name}_block_rows", [*blocks, 2, 8, 16, 32])
             cfg.add_constraint(
                 block_rows * rows <= max(16, height), "a block is no taller than the result"
             )
@@ -114,7 +122,8 @@ def schedule_tiles(
         outer, middle = [*others, *front], [vm, um]
         inner = [ui, vi] if roles.vector == len(axes) - 1 else [vi, ui]
     s[end].reorder(*outer, *middle, *inner)
-    s[end].parallel(s[end].fuse(*outer) if len(outer) > 1 else outer[0])
+    if panels.work >= PARALLEL:
+        s[end].parallel(s[end].fuse(*outer) if len(outer) > 1 else outer[0])
     if roles.vector == len(axes) - 1:
         for axis in inner[:-1]:
             s[end].unroll(axis)
@@ -133,8 +142,10 @@ def schedule_tiles(
         for axis in own[len(axes) : -1]:
             stage.unroll(axis)
         _vectors(stage, own[-1], lanes)
-    for panel in panels.packed:
-        s[panel].parallel(s[panel].op.axis[0])
+    for panel, elements in zip(panels.packed, panels.copied, strict=True):
+        if elements >= PARALLEL:
+            first, *front = list(s[panel].op.axis)[:-2]
+            s[panel].parallel(s[panel].fuse(first, *front) if front else first)
         _vectors(s[panel], s[panel].op.axis[-1], lanes)
     return [acc]
 

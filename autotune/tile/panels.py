@@ -52,12 +52,20 @@ class Panels:
         The contraction, with an axis for all tiles along v and u, then one within each.
     result
         The elements where they belong.
+    roles
+        Of the axes.
+    work
+        Index sets of the contraction.
+    copied
+        Elements of each panel.
     """
 
     packed: tuple[te.Tensor, ...]
     tile: te.Tensor
     result: te.Tensor
     roles: Roles
+    work: int
+    copied: tuple[int, ...]
 
 
 def roles_of(tensor: te.Tensor, lanes: int) -> list[Roles]:
@@ -190,4 +198,8 @@ def panels_of(tensor: te.Tensor, roles: Roles, tile_u: Any, tile_v: Any) -> Pane
         return tiles[(*cut, *rest)]
 
     whole = te.compute(tensor.shape, result, name=tensor.name, tag=CONTRACTION)
-    return Panels(tuple(panel for panel, _, _ in packed.values()), tiles, whole, roles)
+    copied = tuple(
+        math.prod(map(extent, (axes[v], *used, *reduced))) for _, used, reduced in packed.values()
+    )
+    panels = tuple(panel for panel, _, _ in packed.values())
+    return Panels(panels, tiles, whole, roles, iterations(tensor), copied)

@@ -15,8 +15,9 @@ from autotune.target import Target
 from autotune.te.tensor import ComputeOp
 from autotune.tile.to_te import ASSIGNED, BEHIND, ELEMENT_WISE, Tensors
 
-#: Operations below which a stage is not worth starting threads for.
-_PARALLEL: Final = 1 << 16
+PARALLEL: Final = 1 << 16
+"""Operations from which on a stage is worth starting threads for."""
+
 _THREADS: Final = 256
 #: Expressions that a fused stage may consist of: more would be copied, and nest, without end.
 _MOST_FUSED: Final = 500
@@ -98,7 +99,7 @@ def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
 
 def is_worth_threads(tensor: te.Tensor) -> bool:
     """Whether a stage is so much work that threads should share it."""
-    return _iterations(tensor.op) >= _PARALLEL
+    return _iterations(tensor.op) >= PARALLEL
 
 
 def _iterations(op: Any) -> int:

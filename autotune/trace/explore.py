@@ -65,7 +65,15 @@ def explore(structures: Structures) -> Space:
     if structures.untraceable:
         return space
     structures.explored = complete or structures.tree.root.structure is not None
-    return Space(space.knobs, _constraints(structures, complete))
+    return Space(space.knobs, _constraints(structures, None if complete else const(True)))
+
+
+def known_space(structures: Structures) -> Space:
+    """Return the space of the knobs met so far, in which ways not traced so far are refused.
+
+    That they are is for the rules of the ways that were: where none has rules, all is legal.
+    """
+    return Space(structures.knobs, _constraints(structures, const(False)))
 
 
 def _check(structures: Structures, space: Space) -> None:
@@ -146,10 +154,12 @@ def _meet_knobs(structures: Structures, space: Space) -> None:
             return
 
 
-def _constraints(structures: Structures, complete: bool) -> list[Constraint]:
-    """Return what structures refuse and require, as rules over the columns of the space."""
+def _constraints(structures: Structures, elsewhere: Expr | None) -> list[Constraint]:
+    """Return what structures refuse and require, as rules over the columns of the space.
+
+    Where no structure is known, each rule is `elsewhere`; None if there is no such place.
+    """
     true = const(True)
-    elsewhere = None if complete else true
     rules: dict[str, dict[int, Expr]] = {}
     for structure in structures.known:
         if structure.error:

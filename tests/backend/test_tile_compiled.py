@@ -10,6 +10,10 @@ import pytest
 import autotune
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
+from autotune.target import Target
+from autotune.templates.tiled import default_schedule
+from autotune.tile.plain import plain_schedule
+from autotune.tile.to_te import to_te
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import bound, floats, run
 
@@ -28,15 +32,44 @@ def check_program(name: str, target: str, case: int) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_run_by_the_plain_schedule(name: str) -> None:
+def test_programs_run_by_the_default_of_their_search_space(name: str) -> None:
     check_program(name, "llvm -mcpu=x86-64-v2", 0)
 
 
 @pytest.mark.parametrize(
     "name", ["layer norm", "argmax", "cumulative sums both ways", "transposed convolution"]
 )
-def test_programs_run_with_a_thread_for_each_element(name: str) -> None:
+def test_programs_run_in_kernels(name: str) -> None:
     check_program(name, "cuda -on=cpu", 1)
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=x86-64-v2", "cuda -on=cpu"])
+@pytest.mark.parametrize("name", ["softmax", "transposed convolution"])
+def test_the_plain_schedule_is_right_too(name: str, target: str) -> None:
+    program = PROGRAMS[name]
+    arrays = program.arrays(program.cases[1])
+    tensors, result = to_te(bound(program.code, *arrays)), run(program.code, *arrays)
+    schedule = plain_schedule(tensors, Target.of(target))
+    built = autotune.build(schedule, [*tensors.inputs, *tensors.outputs], target)
+    computed = np.empty_like(result)
+    built(*arrays, computed)
+    np.testing.assert_allclose(computed, result, rtol=2e-5, atol=2e-5)
+
+
+def test_where_the_defaults_are_refused_what_is_legal_near_them_is_compiled() -> None:
+    shapes = {"A": (300, 8), "B": (8, 8)}  # 3 tiles of rows are no whole groups of 8
+    program = tile.bind(tile.parse(MATMUL), shapes, dict.fromkeys(shapes, "float32"))
+    schedule, _ = default_schedule(program, Target.of("cuda -on=cpu"))
+    assert any(stage.op.name.endswith(".shared") for stage in schedule.stages)
+
+
+@pytest.mark.parametrize("header", ["A[N]", "A[M, N]"])
+def test_all_of_long_rows_goes_to_a_scalar_in_lanes(header: str) -> None:
+    index = header.lower().replace("a[", "A[")
+    mean = f"S[] = +({index}); O = A - S;"
+    a = floats(*((7, 70) if "M" in header else (70,)))
+    result = tile.compile(f"function ({header}) -> (O) {{ {mean} }}")(a)
+    np.testing.assert_allclose(result, a - a.sum(), rtol=1e-5, atol=1e-4)
 
 
 def test_all_that_goes_to_a_scalar_is_reduced_by_threads_together() -> None:

@@ -51,7 +51,7 @@ def test_a_mistake_is_shown_with_its_line_and_a_caret(
 @pytest.mark.parametrize(
     ("view", "words"),
     [
-        ([], ["produce P {", "for (k, 0, 8)"]),
+        ([], ["produce P {", "unrolled (k.inner, 0, 4)"]),
         (["--te"], ["A = placeholder(4, 8, float32)", "P[i0, i1] = sum(", "# (4, 32) float32"]),
         (["--source"], ["define"]),
         (["--source", "--target", "cuda"], ["__global__", "threadIdx.x"]),
