@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from footprint import patience
+
 ROOT = Path(__file__).parents[1]
 
 SMALL = ["--set", "m=16", "--set", "n=16", "--set", "k=16"]
@@ -102,7 +104,7 @@ class Running:
     def ended(self, timeout_s: float = 120.0) -> Ended:
         """Wait for the end and return it; a command that takes longer is killed."""
         heard = b""
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + patience(timeout_s)
         while part := self._hear(end - time.monotonic(), heard):
             heard += part
         os.close(self._reply)
@@ -220,7 +222,7 @@ def run_process(
         env=environment(**{"TERM": "xterm", **(variables or {})}),
     )
     ends.close_given()
-    end = time.monotonic() + 120.0
+    end = time.monotonic() + patience(120.0)
     while process.poll() is None and time.monotonic() < end:
         ends.take()
         time.sleep(0.005)

@@ -61,8 +61,8 @@ def lose_no_interrupt() -> None:
     """Have interrupts come again that Python drops, from here on to the end of the process.
 
     An interrupt is an exception that is raised wherever the main thread happens to be. In what is
-    called when an object dies or a module was imported nobody can catch it: Python prints it and
-    goes on. As expressions die all the time, one in ten used to be lost while loops were lowered.
+    called as an object dies, or at the end of an import, nobody can catch it: Python prints it and
+    goes on.
     """
     sys.unraisablehook = _Redelivery(sys.unraisablehook)
 

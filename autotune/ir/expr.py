@@ -6,8 +6,10 @@ Constructors that fold constants live in `ops`; this file is the data.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,7 +19,21 @@ from autotune.ir import dtypes
 if TYPE_CHECKING:
     from autotune.ir.itervar import Combiner, IterVar
 
-_interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+
+class _Interned(weakref.ref["Expr"]):
+    """A node as the table of all nodes has it: weakly, with its key there."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_interned: dict[tuple[Any, ...], _Interned] = {}
+
+_dead: deque[_Interned] = deque()
+"""Nodes that died since the last one was made: they are still in the table.
+
+Nothing of Python's is called as a node dies: an interrupt that came there would be lost.
+"""
 
 ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "min", "max")
 COMPARISON: Final = ("==", "!=", "<", "<=", ">", ">=")
@@ -168,12 +184,24 @@ class Expr(Operators):
 def _node(cls: type[Any], key: tuple[Any, ...], fill: Callable[[Any], None]) -> Any:
     """Return the interned node of `cls` with this key, creating it with `fill` if new."""
     full = (cls, *key)
-    found = _interned.get(full)
+    entry = _interned.get(full)
+    found = None if entry is None else entry()
     if found is None:
+        forget_the_dead()
         found = object.__new__(cls)
         fill(found)
-        _interned[full] = found
+        entry = _interned[full] = _Interned(found, _dead.append)
+        entry.key = full
     return found
+
+
+def forget_the_dead() -> None:
+    """Take nodes that have died out of the table, with all that only they have kept alive."""
+    while _dead:
+        with contextlib.suppress(IndexError):  # another thread does so, too
+            entry = _dead.popleft()
+            if _interned.get(entry.key) is entry:
+                del _interned[entry.key]
 
 
 class Const(Expr):

@@ -92,7 +92,7 @@ def test_time_alone_goes_on_until_it_is_over(call, tmp_path):
     begin = time.monotonic()
     done = call(*words, "--time", "2s", "--json-lines")
     assert (done.code, done.err) == (0, "")
-    assert 2 <= time.monotonic() - begin < 60
+    assert time.monotonic() - begin >= 2
     (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "time"
     assert finished["trials"] == len(RecordStore(tmp_path / "matmul.jsonl").load())
