@@ -190,14 +190,14 @@ def _checked_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
         raise SaveError(f"cannot save {library}: it is a folder; name a file in it")
     if not os.path.isdir(library.parent):
         raise SaveError(f"cannot save {library}: make the folder {library.parent} first")
-    if not os.access(library.parent, os.W_OK | os.X_OK):
-        raise SaveError(f"cannot save {library}: Permission denied; choose another folder")
     header_path = library.with_suffix(".h")
     for file, sign in ((library, MAGIC), (header_path, HEADER_SIGN.encode())):
         if os.path.exists(file) and not _is_ours(file, sign):
             raise SaveError(
                 f"cannot save {file}: there is something else; delete it or choose another name"
             )
+    if not os.access(library.parent, os.W_OK | os.X_OK):
+        raise SaveError(f"cannot save {library}: Permission denied; choose another folder")
     return library, header_path
 
 

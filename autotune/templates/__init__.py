@@ -9,8 +9,9 @@ import os
 import sys
 import traceback
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from autotune.errors import UsageError, told
 from autotune.target import Target
@@ -173,10 +174,17 @@ def template_in_file(reference: str, import_timeout_s: float | None = None) -> T
     raise UsageError(f"{path}: {function!r} {problem}; {known}")
 
 
+class _AsItIs(SourceFileLoader):
+    """Compiles a file anew: bytecode that was kept may be of a text of the same second and size."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(path: str) -> ModuleType:
     """Run a Python file as a module of its own, named after its path."""
     name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItIs(name, path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-import pytest
+from autotune.runtime.threads import available_cpus
 
 LOADED = """
 import os
@@ -17,7 +17,6 @@ print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS")
 """
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a BLAS has no threads on one core")
 def test_a_product_starts_no_threads_unless_they_were_asked_for():
     asked = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
 
@@ -29,4 +28,5 @@ def test_a_product_starts_no_threads_unless_they_were_asked_for():
         return done.stdout.split()
 
     assert told() == ["1", "None"]
-    assert told(OPENBLAS_NUM_THREADS="2") == ["2", "2"]
+    most = str(min(2, available_cpus()))
+    assert told(OPENBLAS_NUM_THREADS="2") == [most, "2"]
