@@ -291,23 +291,39 @@ class Contractions:
     def product(self, statement: Contraction, g: Name) -> None:
         """Differentiate a product: by each factor it is the product of all others.
 
-        That is the product of the factors that are not 0, over the factor if it is one of these;
-        it counts only where no other factor is 0.
+        That is the product of the factors that are not 0, over the factor if it is one of these,
+        times the other factors that are 0: none, or one, which is the sum of all of them then. That
+        sum is 0, but its gradient is not, so second derivatives are right at zeros, too. Where two
+        others are 0 (or more) so are the first and second derivatives.
         """
         tape, read, name = self.tape, statement.inputs[0], statement.target.text
         tensor = read.tensor.text
-        zero = Name(tape.names.fresh(f"{tensor}_zero"))
-        filled = Name(tape.names.fresh(f"{tensor}_filled"))
-        tape.assign(zero.text, Binary("==", read.tensor, _ZERO))
-        tape.assign(filled.text, Conditional(zero, _ONE, read.tensor))
+
+        def apart(what: str, value: Expr) -> Name:
+            part = Name(tape.names.fresh(what))
+            tape.assign(part.text, value)
+            return part
+
+        zero = apart(f"{tensor}_zero", Binary("==", read.tensor, _ZERO))
+        filled = apart(f"{tensor}_filled", Conditional(zero, _ONE, read.tensor))
+        null = apart(f"{tensor}_null", Conditional(zero, read.tensor, _ZERO))
         zeros = self.gathered(statement, f"{name}_zeros", "", replace(read, tensor=zero))
+        nulls = self.gathered(statement, f"{name}_nulls", "", replace(read, tensor=null))
         others = self.gathered(
             statement, f"{name}_others", "", replace(read, tensor=filled), aggregation="*"
         )
+        whole = apart(f"Grad{name}_others", Binary("*", g, others))
         sums = []
-        for count in (_ZERO, _ONE):
-            part = Name(tape.names.fresh(f"Grad{name}_{'none' if count is _ZERO else 'one'}"))
-            value = Conditional(Binary("==", zeros, count), Binary("*", g, others), _ZERO)
-            tape.assign(part.text, value)
+        for count in range(3):
+            further = Conditional(
+                Binary("==", zeros, Number(count + 1)), Binary("*", whole, nulls), _ZERO
+            )
+            value = Conditional(
+                Binary("==", zeros, Number(count)), whole, _ZERO if count == 2 else further
+            )
+            part = apart(f"Grad{name}_{count}", value)
             sums.append(self.sum(statement, read, "", Access(part, statement.output.indices)))
-        tape.add(tensor, Conditional(zero, sums[1], Binary("/", sums[0], filled)))
+        own = Binary("*", read.tensor, sums[2])
+        tape.add(
+            tensor, Conditional(zero, Binary("-", sums[1], own), Binary("/", sums[0], filled))
+        )

@@ -224,6 +224,16 @@ def test_products_are_differentiated_rightly_at_zeros(factors: Any, expected: An
     assert slopes(code, np.float64(factors), np.float64(1)).tolist() == expected
 
 
+@pytest.mark.parametrize("factors", [[2, 3, 5, 7], [2, 0, 5, 7], [0, 3, 0, 7], [0, 0, 0, 7]])
+def test_second_derivatives_of_products_are_right_at_zeros(factors: Any) -> None:
+    first = gradient(parse("function (X[N]) -> (O) { O[] = *(X[i]); }"))
+    second, x = gradient(first, ["X"]), np.float64(factors)
+    for i, row in enumerate(np.eye(4)):
+        (found,) = gradients(second, x, np.float64(1), row)
+        expected = [0 if j == i else np.delete(x, [i, j]).prod() for j in range(4)]
+        np.testing.assert_allclose(found, expected)
+
+
 def test_products_of_two_tensors_at_zeros() -> None:
     code = "function (X[N], Y[N]) -> (O) { O[] = *(X[i] * Y[i]); }"
     x, y = slopes(code, np.float64([0, 2]), np.float64([3, 4]), np.float64(1))
