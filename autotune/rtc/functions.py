@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.errors import TargetError, UsageError
 from autotune.rtc.header import IndexType, device_header
+from autotune.rtc.kernel import check_source
 from autotune.runtime import cuda
 from autotune.runtime.arguments import packed_arguments
 from autotune.runtime.cache import default_cache
@@ -116,11 +117,15 @@ def get_function(
 
     Raises
     ------
+    UsageError
+        If an argument is not what it should be.
     CompileError
         If the compiler refuses the text; the message names the file that it is saved in.
     TargetError
         If there is no compiler, no such device, or the architecture is unknown.
     """
+    for what, text in {"parameters": parameters, "name": name, "code": code}.items():
+        check_source(text, what)
     if isinstance(flags, str):
         raise UsageError(f"flags must be a list of options, got the text {flags!r}")
     number = None if isinstance(device, str) else _device_number(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +141,8 @@ class RawKernel:
         """Return the text, below those macros that do not depend on knobs."""
         fixed = {n: v for n, v in self.defines.items() if not _is_size(v)}
         lines = [f"#define {n} {_literal(self.name, n, v)}" for n, v in fixed.items()]
-        return "\n".join([*lines, self.text.strip("\n"), ""])
+        given = check_source(self.text, f"raw kernel {self.name!r}: text")
+        return check_source("\n".join([*lines, given.strip("\n"), ""]), f"raw kernel {self.name!r}")
 
     def _extents(self, what: str, given: Any) -> tuple[Expr, ...]:
         extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
@@ -156,6 +158,20 @@ class RawKernel:
                 f"knobs and sizes, got {value!r}"
             )
         return expr
+
+
+def check_source(text: Any, what: str) -> str:
+    """Return a text that a compiler reads to its end; UsageError, which says `what`, if not."""
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be text, got {type(text).__name__}")
+    unreadable = re.search("[\0\ud800-\udfff]", text)
+    if unreadable:
+        line = text.count("\n", 0, unreadable.start()) + 1
+        raise UsageError(
+            f"{what} must be text without NUL and half characters, has {unreadable[0]!a} "
+            f"in line {line}"
+        )
+    return text
 
 
 def _buffer(tensor: Tensor) -> Buffer:

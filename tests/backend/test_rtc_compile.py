@@ -207,6 +207,10 @@ def test_mistaken_names_types_requests_and_flags_are_one_line():
         get_function("", "f", "", "sm_90", flags="-DA")
     with pytest.raises(UsageError, match=r"device must be the number of a GPU"):
         get_function("", "f", "", 1.5)
+    with pytest.raises(UsageError, match=r"^parameters must be text, got dict$"):
+        get_function({}, "f", "", "sm_90")
+    with pytest.raises(UsageError, match=r"^code must be text without NUL .* in line 1$"):
+        get_function("", "f", "\0", "sm_90")
     with pytest.raises(TargetError, match="does not know the architecture 'sm_1'"):
         get_function("", "f", "", "sm_1")
 

@@ -132,6 +132,9 @@ def test_text_runs_on_gpus_only(target):
     [
         ({"outputs": []}, "with one output at least"),
         ({"inputs": ["X"]}, "lists of tensors from te.placeholder"),
+        ({"text": 3}, "text must be text, got int"),
+        ({"text": "a\n\0"}, r"without NUL and half characters, has '\\x00' in line 2"),
+        ({"defines": {"A": "\ud800"}}, r"without NUL and half characters, has '\\ud800' in line 1"),
         ({"grid": (1, 1, 1, 1)}, "grid must be 1 to 3 sizes"),
         ({"block": 1.5}, "block must be a whole number, or an expression of knobs and sizes"),
         ({"shared_memory": "48K"}, "shared_memory must be a whole number"),
