@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.ops import binary, const, fold, logical_not
 from autotune.ir.printer import excerpt
 from autotune.ir.simplify import Simplifier
@@ -38,7 +38,7 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
-from autotune.ir.visitor import StmtRewriter, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import StmtRewriter, free_vars, stmt_exprs, walk, walk_expr
 from autotune.lowering.columns import Apart, accesses
 from autotune.lowering.gpu_nest import is_kernel_loop
 from autotune.lowering.sharing import Access, Conflicts
@@ -139,9 +139,17 @@ def _check_blocks(
             what, parts = f"columns of {name!r}, the state of a scan,", "init and update"
         else:
             what, parts = f"elements of {name!r}, which a scan computes in each step,", "all stages"
+        why = remedy = ""
+        if not states.get(name, True):
+            why = ", as far as can be told of indices that run backwards"
+            remedy = ", let indices run upwards"
+        elif any(isinstance(var, SizeVar) for var in free_vars(shared.index)):
+            why = ", as far as can be told of sizes that only a call knows"
+            remedy = ", give sizes as numbers"
         raise LoweringError(
-            f"blocks share {what} at `{index}`, and cannot wait for one another between steps; "
-            f"bind the same columns of {parts} to one block, or let one block compute all"
+            f"blocks share {what} at `{index}`{why}, and cannot wait for one another between "
+            f"steps; bind the same columns of {parts} to one block{remedy}, or let one block "
+            "compute all"
         )
 
 

@@ -215,6 +215,31 @@ def test_blocks_that_would_read_what_others_wrote_are_refused() -> None:
     )
 
 
+def test_why_blocks_may_share_is_said_where_they_need_not() -> None:
+    m, n = te.var("m"), te.var("n")
+    X, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    first = te.compute((2, n), lambda t, i: X[t, i], name="first")
+    half = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i], name="half")
+    later = te.compute((m, n), lambda t, i: half[t, i] + half[t - 1, i], name="later")
+    s = te.create_schedule((scan := te.scan(first, later, state)).op)
+    for part in (first, half, later):
+        outer, inner = s[part].split(part.op.axis[1], factor=8)
+        s[part].bind(outer, te.thread_axis("blockIdx.x"))
+        s[part].bind(inner, te.thread_axis("threadIdx.x"))
+    with pytest.raises(LoweringError, match=r"that only a call knows.*give sizes as numbers"):
+        kernels(s, [X, scan])
+    X, state = te.placeholder((3, 4, 5), name="X"), te.placeholder((3, 4, 5), name="state")
+    first = te.compute((1, 4, 5), lambda _, i, j: X[0, i, j], name="first")
+    later = te.compute(
+        (3, 4, 5), lambda t, i, j: state[t - 1, i, 4 - j] + X[t, i, j], name="later"
+    )
+    s = te.create_schedule((scan := te.scan(first, later, state)).op)
+    for part in (first, later):
+        s[part].bind(part.op.axis[1], te.thread_axis("blockIdx.x"))
+    with pytest.raises(LoweringError, match=r"run backwards.*let indices run upwards"):
+        kernels(s, [X, scan])
+
+
 def test_blocks_of_other_widths_for_init_and_update_are_refused() -> None:
     sums = ColumnSums()
     for part, width in ((sums.init, 64), (sums.update, 32)):
