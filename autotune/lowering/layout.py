@@ -147,9 +147,11 @@ class Layout:
         strides: list[Expr] = []
         stride: Expr = const(1)
         alignments = {} if stage is None else stage.alignments
-        axes: list[IterVar | None] = list(tensor.op.axis) if alignments else [None] * len(shape)
+        axes: list[IterVar | None] = [None] * len(shape)
+        if stage is not None and alignments:
+            axes = list(stage.op.axis)  # not the tensor's: rfactor gives its stage others
         if stage is not None and stage.layout is not None:
-            lengths = dict(zip(tensor.op.axis, shape, strict=True))
+            lengths = dict(zip(stage.op.axis, shape, strict=True))
             shape = tuple(digits.extent(lengths[digits.axis]) for digits in stage.layout)
             axes = [digits.axis if digits.is_whole else None for digits in stage.layout]
         for axis, length in zip(reversed(axes), reversed(shape), strict=True):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from agreement import assert_computes
 
 import autotune
 from autotune import te
 from autotune.errors import LoweringError
 from autotune.ir.expr import Knob
 from autotune.ir.interpreter import interpret
+from autotune.ir.itervar import IterVar
 from autotune.ir.stmt import Allocate, Function
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Stage
 from autotune.te.tensor import Tensor
 from autotune.trace.rules import schedule_rules
 
@@ -158,6 +162,27 @@ def test_indices_of_a_layout_count_from_where_its_region_begins() -> None:
     p.sB.compute_at(p.sC, p.sC.split(p.x, factor=3)[0])
     p.sB.transform_layout(lambda i, j, c: (c, i // 2, j, i % 2))
     assert_right(analysed(p.s, p.tensors))
+
+
+@pytest.mark.parametrize(
+    ("store", "size"),
+    [
+        (lambda stage, i, j: stage.storage_align(i, 8), "24"),
+        (lambda stage, i, j: stage.transform_layout(lambda i, j: (j, i)), "5 * 3"),
+    ],
+)
+def test_what_was_factored_is_stored_by_its_new_axes(
+    store: Callable[[Stage, IterVar, IterVar], None], size: str
+) -> None:
+    A = te.placeholder((3, 5, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    B = te.compute((3, 5), lambda i, j: te.sum(A[i, j, k], axis=k), name="B")
+    C = te.compute((3, 5), lambda i, j: B[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s.rfactor(B, k)
+    store(s[B], *s[B].op.axis)
+    assert allocated(analysed(s, [A, C]))["B"] == size
+    assert_computes(s, [A, C])
 
 
 def test_the_stride_of_a_dimension_is_aligned_where_its_layout_puts_it() -> None:
