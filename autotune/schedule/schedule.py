@@ -243,11 +243,15 @@ class Schedule:
             for stage in self.stages
             if isinstance(stage.op, (ComputeOp, ScanOp))
         }
+        read = {stage: {id(tensor) for tensor in stage.op.input_tensors} for stage in bodies}
         for stage in self.stages:
             if stage.attach is Attach.INLINE:
                 inline = _Inline(stage, bodies.pop(stage))
-                for other, body in bodies.items():
-                    bodies[other] = tuple(map(inline.expr, body))
+                inner, outputs = read.pop(stage), {id(tensor) for tensor in stage.outputs}
+                for other, tensors in read.items():
+                    if not outputs.isdisjoint(tensors):
+                        bodies[other] = tuple(map(inline.expr, bodies[other]))
+                        tensors |= inner
         return bodies
 
 

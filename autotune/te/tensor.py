@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
 from autotune.errors import IRError
@@ -131,10 +132,14 @@ class ComputeOp(Operation):
     @property
     def input_tensors(self) -> list[Tensor]:
         """Tensors it reads, in the order in which their elements are looked up."""
+        return list(self._input_tensors)
+
+    @cached_property
+    def _input_tensors(self) -> tuple[Tensor, ...]:
         found: dict[int, Tensor] = {}
         for expr in self.body:
             _look_up(expr, found)
-        return list(found.values())
+        return tuple(found.values())
 
 
 def _look_up(expr: Expr, found: dict[int, Tensor]) -> None:
