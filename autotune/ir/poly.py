@@ -7,10 +7,12 @@ atom is any expression that is not a sum or a product.
 from __future__ import annotations
 
 import functools
+from collections.abc import Set
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Const, Expr
+from autotune.ir.expr import Binary, Const, Expr, Var
 from autotune.ir.ops import const, fold
+from autotune.ir.visitor import free_vars
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
@@ -92,23 +94,26 @@ def normal(node: Expr) -> Expr:
     return to_expr(to_poly(node), node.dtype)
 
 
-def rejoined(node: Expr) -> Expr:
+def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     """Return an index in normal form, with d * (e // d) + e % d written as e.
 
-    Loops that are fused and then read as one number come out as that number.
+    Loops that are fused and then read as one number come out as that number, if one in `ranging` is
+    among them. Others stay as they are: with knobs in the place of numbers they would.
     """
     poly = to_poly(node)
     while True:
-        found = next(filter(None, (_joined(poly, *term) for term in poly.items())), None)
+        found = next(filter(None, (_joined(poly, *term, ranging) for term in poly.items())), None)
         if found is None:
             return to_expr(poly, node.dtype)
         poly = found
 
 
-def _joined(poly: Poly, monomial: Monomial, coefficient: int) -> Poly | None:
+def _joined(poly: Poly, monomial: Monomial, coefficient: int, ranging: Set[Var]) -> Poly | None:
     """Return the polynomial with one remainder and its quotient as a whole, if both are there."""
     for place, atom in enumerate(monomial):
         if not (isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const)):
+            continue
+        if ranging.isdisjoint(free_vars(atom)):
             continue
         rest, whole = (*monomial[:place], *monomial[place + 1 :]), fold("//", atom.a, atom.b)
         digit = multiply({rest: coefficient * int(atom.b.value)}, to_poly(whole))

@@ -245,7 +245,10 @@ class Bounds:
             relaxed[axis.var] = as_index(self.ranges[axis].extent)
         relaxer, values = Relaxer(relaxed), self.root_values(reader, apart)
         indices = [
-            tuple(rejoined(as_index(substitute(index, values))) for index in read.children)
+            tuple(
+                rejoined(as_index(substitute(index, values)), relaxed.keys())
+                for index in read.children
+            )
             for expr in self.bodies[reader]
             for read in reads(expr)
             if read.tensor is tensor

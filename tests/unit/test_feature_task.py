@@ -168,3 +168,14 @@ def test_threads_that_ask_at_once_share_plans_and_get_the_same_numbers(monkeypat
     assert len(made) == structures
     assert all(np.array_equal(first, other) for other in others)
     assert np.array_equal(first, source.matrix(indices))
+
+
+def test_a_kernel_s_features_are_those_of_its_template_run_with_numbers():
+    task = Task.from_reference("matmul", {"m": 129, "n": 70, "k": 33}, "cuda -arch=sm_90")
+    index = 275653205  # warps along m alone, of lanes along m alone: digits of one thread axis
+    values = task.space.config(index).values
+    assert (values["warps_n"], values["lanes_m"], values["virtual_m"]) == (1, 32, 1)
+    concrete = itervar_rows(loop_nest(task.concrete_structure(index).function))
+    traced = itervar_rows(loop_nest(task.structure(index).function, task.knob_values(index)))
+    assert get_flatten_name(traced) == get_flatten_name(concrete)
+    np.testing.assert_array_equal(flatten_rows(traced), flatten_rows(concrete))

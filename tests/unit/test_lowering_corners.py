@@ -474,7 +474,13 @@ def test_loops_that_are_fused_and_read_as_one_number_come_out_as_that_number() -
     number, other = Var("number"), Var("other")
     outer, last = number // 5, number % 5
     parts = (outer // 3 * 3 + outer % 3) * 5 + last
-    assert rejoined(parts) is number
-    assert to_poly(rejoined(parts * 4 + other)) == to_poly(number * 4 + other)
-    assert to_poly(rejoined(outer * 10 + last * 2)) == to_poly(number * 2)
-    assert to_poly(rejoined(outer * 10 + last)) == to_poly(outer * 10 + last)
+    assert rejoined(parts, {number}) is number
+    assert to_poly(rejoined(parts * 4 + other, {number})) == to_poly(number * 4 + other)
+    assert to_poly(rejoined(outer * 10 + last * 2, {number})) == to_poly(number * 2)
+    assert to_poly(rejoined(outer * 10 + last, {number})) == to_poly(outer * 10 + last)
+
+
+def test_a_fused_loop_outside_of_what_is_computed_is_read_as_its_parts() -> None:
+    number, other = Var("number"), Var("other")
+    index = number // 5 * 5 + number % 5 + other
+    assert to_poly(rejoined(index, {other})) == to_poly(index)
