@@ -118,6 +118,10 @@ def _row_and_column(access: Access) -> tuple[Poly, Expr]:
         index = substitute(index, dict(zip(access.buffer.strides, strides, strict=True)))
     base = index.base if isinstance(index, Ramp) else index
     row, rest = split_multiple(to_poly(base), to_poly(length))
+    if isinstance(length, Const) and length.value > 0 and () in rest:
+        # What is left of the constant may be steps and columns, as where a loop of one step went.
+        steps, rest[()] = divmod(rest[()], int(length.value))
+        row = add(row, {(): steps} if steps else {}, 1)
     column = to_expr(rest, base.dtype)
     return row, Ramp(column, index.stride, index.lanes) if isinstance(index, Ramp) else column
 

@@ -141,6 +141,25 @@ def test_two_states_of_which_one_reads_the_other_wait_in_each_step() -> None:
     assert any(isinstance(s, Barrier) for s in walk(steps))
 
 
+def test_a_column_read_in_the_only_step_that_is_updated_is_waited_for() -> None:
+    """Its index is a constant, which is a step and a column."""
+    X = te.placeholder((3, 5), name="X")
+    one, two = te.placeholder((3, 1), name="one"), te.placeholder((3, 5), name="two")
+    inits = [te.compute((2, w), lambda t, i: X[t, i], name=f"first{w}") for w in (1, 5)]
+    updates = [
+        te.compute((3, 1), lambda t, i: one[t - 1, i] + two[t - 1, i + 1], name="sums"),
+        te.compute((3, 5), lambda t, i: two[t - 1, i] + X[t, i], name="later"),
+    ]
+    scans = te.scan(inits, updates, [one, two])
+    s = te.create_schedule(scans[0].op)
+    for part in (*inits, *updates):
+        s[part].bind(s[part].split(part.op.axis[1], factor=3)[1], te.thread_axis("threadIdx.x"))
+    x = whole((3, 5))
+    sums, later = x[:, :1].copy(), x.copy()
+    sums[2], later[2] = x[1, 0] + x[1, 1], x[1] + x[2]
+    assert "|" in order(assert_runs(s, [X, *scans], [x], sums, later))
+
+
 class Recurrent:
     """h[t] = max(W h[t - 1] + X[t], 0) for a batch; where each part is bound is up to tests."""
 
