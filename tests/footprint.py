@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from autotune.runtime.threads import thread_count
+
 MARK = "AUTOTUNE_TEST_TOKEN"
 GRACE_S = 5.0
 
@@ -28,7 +30,7 @@ def new_token() -> str:
 
 def patience(seconds: float) -> float:
     """Return seconds as they pass on this machine: longer where more wants to run than can."""
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return seconds * max(1.0, os.getloadavg()[0] / thread_count())
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "it") -> None:

@@ -68,6 +68,8 @@ def _measured(options: BenchOptions) -> Speeds | Grid:
             return _speeds(options, tasks, runs)
         return _grid(options, tasks[0], runs, options.heatmap)
     except KeyboardInterrupt as interrupt:
+        if not log.exists():  # nothing was measured yet
+            raise
         rest = f"what was measured is in {log}, and is not measured again"
         raise StopError(exit_code(interrupt), f"interrupted; {rest}") from None
 

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from autotune.cli.output import say
+from autotune.cli.signals import ending_signals
 from autotune.cli.tasks import load_log, make_task, work_of
 
 
@@ -32,7 +33,7 @@ def build_command(
     from autotune.report.units import time_text
     from autotune.runtime.save import check_can_save
 
-    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+    with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
         records = None if log is None else load_log(log)
