@@ -10,12 +10,12 @@ import pytest
 from benches import built, run_bench
 from cuda_compiler import needs_nvrtc
 
+from autotune.builder import gpu_source
 from autotune.codegen.cuda import emit
 from autotune.errors import InstantiationError, UsageError
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import listing
 from autotune.measure.policy import TimingPolicy
-from autotune.runtime.nvrtc import compile_cubin
 from autotune.task import Task
 from autotune.templates import list_templates
 
@@ -83,7 +83,7 @@ def compute(name: str, args: dict[str, Any], count: int) -> None:
 def compile_for_a_gpu(name: str, args: dict[str, Any], count: int) -> None:
     task = _task(name, args, on_cpu=False)
     for index in _sample(task, count):
-        cubin = compile_cubin(emit(task.final(index)).text, ARCH)
+        cubin = gpu_source(task.final(index)).compiled(ARCH).cubin
         assert "warning" not in cubin.log, task.space.config(index).values
 
 

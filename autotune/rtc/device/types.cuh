@@ -17,7 +17,7 @@ using uint16 = unsigned short;
 using uint32 = unsigned int;
 using uint64 = unsigned long long;
 
-constexpr int kRTCMaxThreadsPerBlock = 512;
+[[maybe_unused]] constexpr int kRTCMaxThreadsPerBlock = 512;
 
 // What becomes of a result: nothing, it replaces the output, or it is added to it.
 enum OpReqType { kNullOp, kWriteTo, kAddTo };
