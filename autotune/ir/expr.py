@@ -1,39 +1,20 @@
 """Expressions: immutable, interned nodes, so structurally equal expressions are one object.
 
-Interning makes equality an identity test, memo tables exact and common subexpressions free.
-Constructors that fold constants live in `ops`; this file is the data.
+Interning (`interning` has the table) makes equality an identity test, memo tables exact and
+common subexpressions free. Constructors that fold constants live in `ops`; this file is the data.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import weakref
-from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
+from autotune.ir.interning import interned
 
 if TYPE_CHECKING:
     from autotune.ir.itervar import Combiner, IterVar
-
-
-class _Interned(weakref.ref["Expr"]):
-    """A node as the table of all nodes has it: weakly, with its key there."""
-
-    __slots__ = ("key",)
-    key: tuple[Any, ...]
-
-
-_interned: dict[tuple[Any, ...], _Interned] = {}
-
-_dead: deque[_Interned] = deque()
-"""Nodes that died since the last one was made: they are still in the table.
-
-Nothing of Python's is called as a node dies: an interrupt that came there would be lost.
-"""
 
 ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "min", "max")
 COMPARISON: Final = ("==", "!=", "<", "<=", ">", ">=")
@@ -181,29 +162,6 @@ class Expr(Operators):
         return f"<{excerpt(self)}>"
 
 
-def _node(cls: type[Any], key: tuple[Any, ...], fill: Callable[[Any], None]) -> Any:
-    """Return the interned node of `cls` with this key, creating it with `fill` if new."""
-    full = (cls, *key)
-    entry = _interned.get(full)
-    found = None if entry is None else entry()
-    if found is None:
-        forget_the_dead()
-        found = object.__new__(cls)
-        fill(found)
-        entry = _interned[full] = _Interned(found, _dead.append)
-        entry.key = full
-    return found
-
-
-def forget_the_dead() -> None:
-    """Take nodes that have died out of the table, with all that only they have kept alive."""
-    while _dead:
-        with contextlib.suppress(IndexError):  # another thread does so, too
-            entry = _dead.popleft()
-            if _interned.get(entry.key) is entry:
-                del _interned[entry.key]
-
-
 class Const(Expr):
     """A constant number or truth value."""
 
@@ -224,8 +182,7 @@ class Const(Expr):
         def fill(node: Const) -> None:
             node.value, node.dtype, node.lanes, node.children = python, dtype, 1, ()
 
-        node: Const = _node(cls, (tag, dtype), fill)
-        return node
+        return interned(cls, (tag, dtype), fill)
 
 
 _var_ids = itertools.count()
@@ -294,8 +251,7 @@ class Binary(Expr):
             node.lanes = a.lanes
             node.dtype = a.dtype if op in ARITHMETIC else dtypes.BOOL
 
-        node: Binary = _node(cls, (op, id(a), id(b)), fill)
-        return node
+        return interned(cls, (op, id(a), id(b)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Binary(self.op, *children)
@@ -313,8 +269,7 @@ class Not(Expr):
         def fill(node: Not) -> None:
             node.a, node.children, node.dtype, node.lanes = a, (a,), dtypes.BOOL, a.lanes
 
-        node: Not = _node(cls, (id(a),), fill)
-        return node
+        return interned(cls, (id(a),), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Not(*children)
@@ -338,8 +293,7 @@ class Select(Expr):
             node.children = (condition, true, false)
             node.dtype, node.lanes = true.dtype, true.lanes
 
-        node: Select = _node(cls, (id(condition), id(true), id(false)), fill)
-        return node
+        return interned(cls, (id(condition), id(true), id(false)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Select(*children)
@@ -357,8 +311,7 @@ class Cast(Expr):
         def fill(node: Cast) -> None:
             node.a, node.children, node.dtype, node.lanes = a, (a,), dtypes.check(dtype), a.lanes
 
-        node: Cast = _node(cls, (dtype, id(a)), fill)
-        return node
+        return interned(cls, (dtype, id(a)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Cast(self.dtype, *children)
@@ -377,8 +330,7 @@ class Call(Expr):
             node.name, node.children, node.dtype = name, args, dtypes.check(dtype)
             node.lanes = max((arg.lanes for arg in args), default=1)
 
-        node: Call = _node(cls, (name, dtype, *map(id, args)), fill)
-        return node
+        return interned(cls, (name, dtype, *map(id, args)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Call(self.name, children, self.dtype)
@@ -396,8 +348,7 @@ class Read(Expr):
         def fill(node: Read) -> None:
             node.tensor, node.children, node.dtype, node.lanes = tensor, indices, tensor.dtype, 1
 
-        node: Read = _node(cls, (id(tensor), *map(id, indices)), fill)
-        return node
+        return interned(cls, (id(tensor), *map(id, indices)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Read(self.tensor, children)
@@ -430,8 +381,7 @@ class Reduce(Expr):
             node.dtype, node.lanes = sources[index].dtype, 1
 
         key = (id(combiner), *map(id, sources), "over", *map(id, axes), id(condition), index)
-        node: Reduce = _node(cls, key, fill)
-        return node
+        return interned(cls, key, fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Reduce(self.combiner, children[:-1], self.axes, children[-1], self.index)
@@ -451,8 +401,7 @@ class Load(Expr):
             node.buffer, node.index, node.children = buffer, index, (index,)
             node.dtype, node.lanes = buffer.dtype, index.lanes
 
-        node: Load = _node(cls, (id(buffer), id(index)), fill)
-        return node
+        return interned(cls, (id(buffer), id(index)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Load(self.buffer, *children)
@@ -472,8 +421,7 @@ class Ramp(Expr):
             node.base, node.stride, node.children = base, stride, (base, stride)
             node.dtype, node.lanes = base.dtype, lanes
 
-        node: Ramp = _node(cls, (id(base), id(stride), lanes), fill)
-        return node
+        return interned(cls, (id(base), id(stride), lanes), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Ramp(children[0], children[1], self.lanes)
@@ -491,8 +439,7 @@ class Broadcast(Expr):
         def fill(node: Broadcast) -> None:
             node.value, node.children, node.dtype, node.lanes = value, (value,), value.dtype, lanes
 
-        node: Broadcast = _node(cls, (id(value), lanes), fill)
-        return node
+        return interned(cls, (id(value), lanes), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
         return Broadcast(children[0], self.lanes)
