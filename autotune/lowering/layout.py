@@ -184,6 +184,11 @@ class Layout:
         ]
         return tuple(kept) or (const(1),)
 
+    def rings_of(self, scan: Stage) -> list[Buffer]:
+        """Return the rings that a scan keeps its last steps in, if it does."""
+        assert isinstance(scan.op, ScanOp)
+        return [self.rings[state] for state in scan.op.state_placeholder if state in self.rings]
+
     def unused(self, name: str) -> str:
         """Return `name`, numbered if another buffer has it and names are to be unique."""
         return self._names.unused(name) if self._unique else name

@@ -8,7 +8,9 @@ from itertools import islice
 from autotune.errors import LoweringError
 from autotune.ir.itervar import IterVar
 from autotune.ir.stmt import LoopKind
+from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
+from autotune.te.scan import ScanOp
 
 
 def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
@@ -63,6 +65,21 @@ def refuse_nested_vectors(stage: Stage) -> None:
             f"axes {outer.name!r} and {inner.name!r} of stage {stage.name!r} are both vectorized, "
             "and vectors hold no vectors; fuse the two, or unroll one"
         )
+
+
+def refuse_rings_of_reductions(schedule: Schedule, scan: Stage) -> None:
+    """Refuse to keep in a ring what is computed in place, step by step of a reduction."""
+    op = scan.op
+    if not isinstance(op, ScanOp) or not scan.has_pragma("state_in_ring"):
+        return
+    for tensor in (*op.init, *op.update):
+        stage = schedule[tensor]
+        if stage.op.reduce_axis:
+            raise LoweringError(
+                f"stage {stage.name!r}: it reduces, and the steps of scan {scan.name!r} are "
+                "kept in a ring, which is written once; give the reduction a stage of its "
+                "own with cache_write"
+            )
 
 
 def storage_scope(stage: Stage) -> str:
