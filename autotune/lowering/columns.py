@@ -7,15 +7,18 @@ steps of one element.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
+from autotune.errors import LoweringError
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, SizeVar, Var
 from autotune.ir.ops import const
 from autotune.ir.poly import to_expr, to_poly
+from autotune.ir.printer import excerpt
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, If, Stmt, Store
 from autotune.ir.sums import INF
+from autotune.ir.uniform import is_thread_loop
 from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, walk_expr
 from autotune.lowering.sharing import Access, Conflicts, in_one_step
 
@@ -125,6 +128,48 @@ class Apart:
             simplifier.bind(var, 0, max(0.0, simplifier.bounds(extent)[1] - 1))
         low, high = simplifier.bounds(to_expr(rest, index.dtype))
         return scales, (low, high + lanes)
+
+
+def refuse_sharing_blocks(
+    loops: Sequence[For], body: Stmt, carried: Set[Buffer], states: Mapping[str, bool]
+) -> None:
+    """Refuse scans of which a block needs what another one computes.
+
+    Parameters
+    ----------
+    loops : sequence of For
+        Over blocks and threads.
+    body : Stmt
+        What one thread does.
+    carried : set of Buffer
+        Arrays in global storage that the scan writes and reads.
+    states : mapping of str to bool
+        As `Apart` takes them.
+    """
+    blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
+    for loop in filter(is_thread_loop, loops):
+        body = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
+    found = [access for access in accesses(body) if access.buffer in carried]
+    shared = Apart(blocks, states).shared(found)
+    if shared is None:
+        return
+    name, index = shared.buffer.name, excerpt(shared.index)
+    if name in states:
+        what, parts = f"columns of {name!r}, the state of a scan,", "init and update"
+    else:
+        what, parts = f"elements of {name!r}, which a scan computes in each step,", "all stages"
+    why = remedy = ""
+    if not states.get(name, True):
+        why = ", as far as can be told of indices that run backwards"
+        remedy = ", let indices run upwards"
+    elif any(isinstance(var, SizeVar) for var in free_vars(shared.index)):
+        why = ", as far as can be told of sizes that only a call knows"
+        remedy = ", give sizes as numbers"
+    raise LoweringError(
+        f"blocks share {what} at `{index}`{why}, and cannot wait for one another between "
+        f"steps; bind the same columns of {parts} to one block{remedy}, or let one block "
+        "compute all"
+    )
 
 
 def _is_one(extent: Expr) -> bool:
