@@ -1,4 +1,4 @@
-"""One assertion for a schedule: NumPy, the interpreter before and after finalising, and LLVM agree.
+"""What a schedule computes: NumPy, the interpreter before and after finalising, and LLVM agree.
 
 Inputs are small whole numbers unless given, so that the order of sums does not matter.
 """
@@ -23,6 +23,15 @@ from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 
 
+def lowered(
+    schedule: Schedule, tensors: Sequence[Tensor], knobs: Mapping[Knob, int] | None = None
+) -> tuple[Function, Function]:
+    """Return the analysed and the final function, verified."""
+    function = verify(lower_schedule(schedule, tensors), allow_knobs=True)
+    analysed = verify(analyse(function, knobs))
+    return analysed, verify(finalise(analysed))
+
+
 def assert_computes(
     schedule: Schedule,
     tensors: Sequence[Tensor],
@@ -31,8 +40,7 @@ def assert_computes(
     compiled: bool = True,
 ) -> Function:
     """Run the schedule in every way and compare the outputs; return the final function."""
-    analysed = verify(analyse(verify(lower_schedule(schedule, tensors), allow_knobs=True), knobs))
-    final = verify(finalise(analysed))
+    analysed, final = lowered(schedule, tensors, knobs)
     rng = np.random.default_rng(0)
     given = dict(arrays or {})
     for tensor in tensors:
@@ -54,3 +62,25 @@ def assert_computes(
                 results[tensor], want, rtol=1e-5, atol=1e-6, err_msg=f"{how}: {tensor.name}"
             )
     return final
+
+
+def assert_gives(
+    schedule: Schedule, tensors: Sequence[Tensor], inputs: Sequence[Any], want: Any
+) -> Function:
+    """Check the only output against `want`, in every way; return the analysed function."""
+    analysed, final = lowered(schedule, tensors)
+    compiled = compile_function(final, cache=ObjectCache(None))
+    for execute in (
+        lambda *a: interpret(analysed, a),
+        lambda *a: interpret(final, a),
+        compiled,
+    ):
+        out = np.full_like(want, 77)
+        execute(*inputs, out)
+        np.testing.assert_allclose(out, want, rtol=1e-6)
+    return analysed
+
+
+def numbers(*shape: int, dtype: str = "float32") -> Any:
+    """Return small whole numbers, always the same."""
+    return np.random.default_rng(1).integers(-9, 10, shape).astype(dtype)
