@@ -13,6 +13,13 @@ from autotune.lowering.nest import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 
+NOT_GIVEN = "a placeholder is given by the caller and not computed; use cache_read for a copy"
+NO_OUTPUT = (
+    "an output is the caller's array and is computed at the root; use cache_write for a stage that "
+    "computes it elsewhere"
+)
+INLINED = "it is computed inline and has neither loops nor storage; use compute_root first"
+
 
 class Program:
     """B = A + 1 (8 x 6), C = sum of B over k (8), D = 2 C (8), and the schedule of D.
