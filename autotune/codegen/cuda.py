@@ -19,7 +19,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Var
 from autotune.ir.itervar import Combiner
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, WarpReduce
-from autotune.ir.visitor import recursive, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import free_vars, recursive, stmt_exprs, walk
 from autotune.lowering.kernels import Kernel, split_kernels, workspace
 
 #: Most bytes of shared storage that a kernel declares; more is asked for at the launch.
@@ -150,7 +150,7 @@ class _Body(Statements):
 
     def _nest(self, stmt: Stmt) -> None:
         """Name blocks and threads, lay out shared storage, then write what one thread does."""
-        used = {id(node) for node in _variables(stmt)}
+        used = {id(var) for part in walk(stmt) for e in stmt_exprs(part) for var in free_vars(e)}
         loops: list[For] = []
         shared: list[Buffer] = []
         while isinstance(stmt, (For, Allocate)):
@@ -354,13 +354,3 @@ def _uses(expr: Expr) -> Iterator[Expr]:
     yield expr
     for child in expr.children:
         yield from _uses(child)
-
-
-def _variables(stmt: Stmt) -> list[Expr]:
-    return [
-        node
-        for inner in walk(stmt)
-        for expr in stmt_exprs(inner)
-        for node in walk_expr(expr)
-        if isinstance(node, Var)
-    ]

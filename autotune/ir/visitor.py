@@ -121,13 +121,21 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return ()
 
 
+def loads(stmt: Stmt) -> list[Load]:
+    """Return the loads in the expressions of `stmt` itself, in textual order."""
+    return [node for expr in stmt_exprs(stmt) for node in walk_expr(expr) if isinstance(node, Load)]
+
+
+def all_loads(stmt: Stmt) -> Iterator[Load]:
+    """Yield the loads of `stmt` and of every statement inside it, in textual order."""
+    for inner in walk(stmt):
+        yield from loads(inner)
+
+
 def accessed(stmt: Stmt) -> Iterator[Buffer]:
     """Yield the buffers that `stmt` itself reads or writes, some of them repeatedly."""
     yield from written(stmt)
-    for expr in stmt_exprs(stmt):
-        for node in walk_expr(expr):
-            if isinstance(node, Load):
-                yield node.buffer
+    yield from (load.buffer for load in loads(stmt))
 
 
 def written(stmt: Stmt) -> tuple[Buffer, ...]:

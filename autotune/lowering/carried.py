@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.names import Names
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, loads, walk
 
 
 def carry(function: Function) -> Function:
@@ -125,10 +125,7 @@ def _places(stmt: Stmt, ring: Buffer) -> Iterator[Expr]:
     for inner in walk(stmt):
         if isinstance(inner, Store) and inner.buffer is ring:
             yield inner.index
-        for expr in stmt_exprs(inner):
-            for node in walk_expr(expr):
-                if isinstance(node, Load) and node.buffer is ring:
-                    yield node.index
+        yield from (load.index for load in loads(inner) if load.buffer is ring)
 
 
 def _has(expr: Expr, var: Var) -> bool:

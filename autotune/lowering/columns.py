@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, SizeVar, Var
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var
 from autotune.ir.ops import const
 from autotune.ir.poly import to_expr, to_poly
 from autotune.ir.printer import excerpt
@@ -19,7 +19,7 @@ from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, If, Stmt, Store
 from autotune.ir.sums import INF
 from autotune.ir.uniform import is_thread_loop
-from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, walk_expr
+from autotune.ir.visitor import child_stmts, free_vars, loads
 from autotune.lowering.sharing import Access, Conflicts, in_one_step
 
 
@@ -27,10 +27,8 @@ def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:
     """Yield what a statement reads and writes, with the loops and conditions around each."""
     nothing = Access(Buffer("", "int32", ()), const(0), False)
     around = around or nothing
-    for expr in stmt_exprs(stmt):
-        for node in walk_expr(expr):
-            if isinstance(node, Load):
-                yield replace(around, buffer=node.buffer, index=node.index)
+    for load in loads(stmt):
+        yield replace(around, buffer=load.buffer, index=load.index)
     match stmt:
         case Store(buffer, index, _):
             yield replace(around, buffer=buffer, index=index, writes=True)

@@ -16,7 +16,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Binary, Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import Rewriter, StmtRewriter, all_loads, all_written
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED)
 
@@ -68,7 +68,7 @@ class _DoubleBuffer(StmtRewriter):
         return _ahead(loop, buffers, self.taken)
 
     def _check(self, loop: For, buffers: list[Buffer]) -> None:
-        parts = [(part, _stored(part)) for part in _parts(loop.body)]
+        parts = [(part, all_written(part)) for part in _parts(loop.body)]
         for part, written in parts:
             own = written.intersection(buffers)
             if not own:
@@ -80,7 +80,7 @@ class _DoubleBuffer(StmtRewriter):
                     "compute it at a serial loop"
                 )
             others = {buffer for other, stored in parts if other is not part for buffer in stored}
-            for read in _loaded(part):
+            for read in (load.buffer for load in all_loads(part)):
                 if read in others:
                     raise LoweringError(
                         f"{where}, but reads {read.name!r}, which is computed in the same loop; "
@@ -105,7 +105,7 @@ def _ahead(loop: For, buffers: list[Buffer], taken: set[str]) -> Stmt:
                 return inner if buffer in doubled else Allocate(buffer, inner)
             case Seq(stmts):
                 return seq(*map(rewrite, stmts))
-            case Produce() if _stored(stmt).intersection(doubled):
+            case Produce() if all_written(stmt).intersection(doubled):
                 prologue.append(_guarded(binary("<", const(0), loop.extent), first.stmt(stmt)))
                 return _guarded(binary("<", following, loop.extent), produced.stmt(stmt))
             case _:
@@ -220,15 +220,3 @@ def _parts(body: Stmt) -> Iterator[Stmt]:
                 yield from _parts(part)
         case _:
             yield body
-
-
-def _stored(stmt: Stmt) -> set[Buffer]:
-    return all_written(stmt)
-
-
-def _loaded(stmt: Stmt) -> Iterator[Buffer]:
-    for inner in walk(stmt):
-        for expr in stmt_exprs(inner):
-            for node in walk_expr(expr):
-                if isinstance(node, Load):
-                    yield node.buffer

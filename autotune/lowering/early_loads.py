@@ -34,7 +34,7 @@ from autotune.ir.stmt import (
     Store,
     seq,
 )
-from autotune.ir.visitor import StmtRewriter, all_written, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import StmtRewriter, all_loads, all_written, walk
 from autotune.lowering.double_buffer import together
 
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -114,7 +114,7 @@ class _Loops(StmtRewriter):
             isinstance(stmt, (Store, If, Seq))
             or (isinstance(stmt, For) and isinstance(stmt.extent, Const))
             for stmt in walk(part)
-        ) and all(buffer in self.given for buffer in _loaded(part))
+        ) and all(load.buffer in self.given for load in all_loads(part))
 
 
 def _parts(body: Stmt) -> Iterator[Stmt]:
@@ -127,12 +127,6 @@ def _parts(body: Stmt) -> Iterator[Stmt]:
             yield from (If(condition, stmt) for stmt in stmts)
         case _:
             yield body
-
-
-def _loaded(part: Stmt) -> Iterator[Buffer]:
-    for stmt in walk(part):
-        for expr in stmt_exprs(stmt):
-            yield from (node.buffer for node in walk_expr(expr) if isinstance(node, Load))
 
 
 def _same_place(a: Store, b: Store) -> bool:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Set
 
 from autotune.errors import LoweringError
 from autotune.ir import dtypes
-from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, ThreadReduce
-from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import accessed, child_stmts, walk
 from autotune.lowering.index_forms import is_knob_only
 from autotune.lowering.storage import elements
 from autotune.lowering.virtual_threads import differing
@@ -259,10 +259,7 @@ def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
 def _moved(loop: For) -> Iterator[Buffer]:
     """Yield what a loop loads from memory or stores there; local arrays are registers."""
     for stmt in walk(loop.body):
-        found = [stmt.buffer] if isinstance(stmt, Store) else []
-        for expr in stmt_exprs(stmt):
-            found += [node.buffer for node in walk_expr(expr) if isinstance(node, Load)]
-        yield from (buffer for buffer in found if buffer.scope != "local")
+        yield from (buffer for buffer in accessed(stmt) if buffer.scope != "local")
 
 
 # -- sizes -----------------------------------------------------------------------------------

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autotune.ir.expr import Buffer, Expr, Load, SizeVar
+from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt
 from autotune.ir.visitor import (
     free_vars,
     is_raw,
+    loads,
     recursive,
     stmt_exprs,
     walk,
-    walk_expr,
     written,
 )
 from autotune.lowering.early_loads import load_early
@@ -148,19 +148,15 @@ def _nests(stmt: Stmt) -> Iterator[Stmt]:
 
 def _kernel(function: Function, name: str, nest: Stmt, buffers: list[Buffer]) -> Kernel:
     used: dict[Buffer, bool] = {}
-    sizes: dict[SizeVar, None] = {}
+    variables: set[Var] = set()
     for stmt in walk(nest):
         used.update((buffer, True) for buffer in written(stmt))
-        for expr in stmt_exprs(stmt):
-            sizes.update((var, None) for var in free_vars(expr) if isinstance(var, SizeVar))
-            for node in walk_expr(expr):
-                if isinstance(node, Load):
-                    used.setdefault(node.buffer, False)
+        for load in loads(stmt):
+            used.setdefault(load.buffer, False)
+        variables.update(var for expr in stmt_exprs(stmt) for var in free_vars(expr))
     params = tuple(buffer for buffer in buffers if buffer in used)
-    for param in params:
-        for extent in param.shape:
-            sizes.update((var, None) for var in free_vars(extent) if isinstance(var, SizeVar))
-    own_sizes = tuple(size for size in function.sizes if size in sizes)
+    variables.update(var for param in params for size in param.shape for var in free_vars(size))
+    own_sizes = tuple(size for size in function.sizes if size in variables)
     outputs = frozenset(buffer for buffer in params if used[buffer])
     extents = dict(_extents(nest))
 

@@ -34,8 +34,8 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
-from autotune.ir.visitor import StmtRewriter, walk
-from autotune.lowering.columns import accesses, refuse_sharing_blocks
+from autotune.ir.visitor import StmtRewriter, all_loads, walk
+from autotune.lowering.columns import refuse_sharing_blocks
 from autotune.lowering.gpu_nest import is_kernel_loop
 from autotune.lowering.sharing import Conflicts
 from autotune.lowering.sinking import sunk
@@ -85,7 +85,8 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
     written = {s.buffer for s in walk(body) if isinstance(s, Store)}
     carried = {b for b in written if b.name in states and b.scope == "global"}
     if carried:  # steps hand on values through states and, from stage to stage, temporaries
-        carried |= {b for b in written & _loaded(body) if b.scope == "global"}
+        read = {load.buffer for load in all_loads(body)}
+        carried |= {b for b in written & read if b.scope == "global"}
         refuse_sharing_blocks(loops, body, carried, states)
     if not carried and not any(buffer.scope == "shared" for buffer in written):
         return body
@@ -106,11 +107,6 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
             sync.conflicts.ranges[loop.var] = int(loop.extent.value)
     body, _ = sync.visit(body)
     return _Pruned(sync, body).result
-
-
-def _loaded(body: Stmt) -> Set[Buffer]:
-    """Return what a statement reads."""
-    return {access.buffer for access in accesses(body) if not access.writes}
 
 
 class _Sync(Waits):

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp, Var
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
 from autotune.ir.ops import binary, cast, fold
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
-from autotune.ir.visitor import Rewriter, stmt_exprs, substitute, walk, walk_expr
+from autotune.ir.visitor import Rewriter, all_loads, substitute, walk
 from autotune.lowering.columns import Apart, accesses
 from autotune.lowering.lanes import Refusal, at_once, pair
 
@@ -124,13 +124,11 @@ def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
                 shared.add(stmt.buffer)
             if stored.setdefault(stmt.buffer, stmt.index) is not stmt.index:
                 raise Refusal(f"{stmt.buffer.name} is written at several places")
-    for stmt in walk(loop.body):
-        for expr in stmt_exprs(stmt):
-            for node in walk_expr(expr):
-                if isinstance(node, Load) and node.buffer in stored:
-                    shared.add(node.buffer)
-                    if stored[node.buffer] is not node.index:
-                        raise Refusal(f"{node.buffer.name} is read at other elements than written")
+    for load in all_loads(loop.body):
+        if load.buffer in stored:
+            shared.add(load.buffer)
+            if stored[load.buffer] is not load.index:
+                raise Refusal(f"{load.buffer.name} is read at other elements than written")
     for buffer in shared:
         if not _distinct(loop, stored[buffer]):
             raise Refusal(f"iterations may share an element of {buffer.name}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import binary, const, fold, logical_not
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import (
@@ -25,7 +25,7 @@ from autotune.ir.stmt import (
     Store,
     WarpReduce,
 )
-from autotune.ir.visitor import stmt_exprs, walk_expr
+from autotune.ir.visitor import loads
 from autotune.lowering.sharing import Access, Conflicts
 
 
@@ -173,10 +173,9 @@ class Waits:
     def single(self, stmt: Stmt) -> Summary:
         """Return what a single statement does to shared storage, and to what scans carry."""
         found = [
-            Access(node.buffer, node.index, False)
-            for expr in stmt_exprs(stmt)
-            for node in walk_expr(expr)
-            if isinstance(node, Load) and self._is_shared(node.buffer)
+            Access(load.buffer, load.index, False)
+            for load in loads(stmt)
+            if self._is_shared(load.buffer)
         ]
         if isinstance(stmt, Store) and self._is_shared(stmt.buffer):
             found.append(Access(stmt.buffer, stmt.index, True))

@@ -9,44 +9,14 @@ import pytest
 from agreement import assert_gives, lowered, numbers
 
 from autotune import te
-from autotune.ir.expr import Load, Var
+from autotune.ir.expr import Var
 from autotune.ir.interpreter import evaluate
 from autotune.ir.ops import const
 from autotune.ir.poly import normal
-from autotune.ir.stmt import Allocate, Stmt
-from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import all_loads, free_vars
 from autotune.lowering.regions import Relaxer, as_index
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
-
-
-def loads(stmt: Stmt) -> list[Load]:
-    return [n for e in stmt_exprs(stmt) for n in walk_expr(e) if isinstance(n, Load)]
-
-
-def test_an_int64_index_is_bounded_like_an_int32_one() -> None:
-    A = te.placeholder((8,), name="A")
-    B = te.compute((8,), lambda i: A[i] * 2, name="B")
-    C = te.compute((4,), lambda i: B[i.astype("int64") * 2 + 1], name="C")
-    s = te.create_schedule(C.op)
-    outer, _ = s[C].split(C.op.axis[0], factor=2)
-    s[B].compute_at(s[C], outer)
-    a = numbers(8)
-    analysed = assert_gives(s, [A, C], [a], a[1::2] * 2)
-    (allocation,) = [x for x in walk(analysed.body) if isinstance(x, Allocate)]
-    assert [str(extent) for extent in allocation.buffer.shape] == ["3"]
-
-
-def test_sizes_of_type_int64_can_be_split_and_fused() -> None:
-    n = te.var("n", "int64")
-    A = te.placeholder((n, 3), name="A")
-    B = te.compute((n, 3), lambda i, j: A[i, j] * 2, name="B")
-    C = te.compute((n, 3), lambda i, j: B[i, j] + 1, name="C")
-    s = te.create_schedule(C.op)
-    outer, _ = s[C].split(s[C].fuse(*C.op.axis), factor=4)
-    s[B].compute_at(s[C], outer)
-    a = numbers(5, 3)
-    assert_gives(s, [A, C], [a], a * 2 + 1)
 
 
 def wraps(a: Any) -> Any:
@@ -108,7 +78,7 @@ def test_a_stride_that_int32_cannot_hold_is_exact_in_an_index() -> None:
     s = te.create_schedule(C.op)
     s[C].unroll(C.op.axis[0])
     _, final = lowered(s, [A, C])
-    (index,) = {load.index for stmt in walk(final.body) for load in loads(stmt)}
+    (index,) = {load.index for load in all_loads(final.body)}
     (var,) = free_vars(index)
     assert [evaluate(index, {var: i}) for i in range(3)] == [
         i * 2_500_000_000 + 350_008 for i in range(3)

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from mistakes import (
-    Program,
-    assert_refused,
-    lower_schedule_of,
-    refused,
-)
+from mistakes import Program, assert_refused, lower_schedule_of, refused
 
 import autotune
 from autotune import te

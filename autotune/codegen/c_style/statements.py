@@ -38,7 +38,7 @@ from autotune.ir.stmt import (
     Store,
     WarpReduce,
 )
-from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import free_vars, loads, walk, walk_expr
 
 #: Elements of the largest local array that is expected to stay in registers, and iterations of
 #: the longest loop over one that is unrolled for that.
@@ -375,10 +375,7 @@ def _width(store: Store) -> int:
 def _accesses(stmt: Stmt) -> Iterator[tuple[Buffer, Expr]]:
     if isinstance(stmt, Store):
         yield stmt.buffer, stmt.index
-    for expr in stmt_exprs(stmt):
-        for node in walk_expr(expr):
-            if isinstance(node, Load):
-                yield node.buffer, node.index
+    yield from ((load.buffer, load.index) for load in loads(stmt))
 
 
 def constant_elements(buffer: Buffer) -> int | None:

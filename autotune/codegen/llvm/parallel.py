@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from autotune.codegen.llvm.linear import Linear
 from autotune.codegen.llvm.types import symbol
-from autotune.ir.expr import Buffer, Load, Var
+from autotune.ir.expr import Buffer, Var
 from autotune.ir.stmt import Allocate, For, Store
-from autotune.ir.visitor import stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import accessed, free_vars, stmt_exprs, walk
 
 if TYPE_CHECKING:
     from autotune.codegen.llvm.body import Body
@@ -172,12 +172,7 @@ def _free(loop: For) -> tuple[list[Buffer], list[Var]]:
             bound.add(stmt.var)
         if isinstance(stmt, Allocate):
             own.add(stmt.buffer)
-        if isinstance(stmt, Store):
-            buffers[stmt.buffer] = None
+        buffers.update(dict.fromkeys(accessed(stmt)))
         for expr in stmt_exprs(stmt):
-            for node in walk_expr(expr):
-                if isinstance(node, Load):
-                    buffers[node.buffer] = None
-                elif isinstance(node, Var):
-                    variables[node] = None
+            variables.update(dict.fromkeys(free_vars(expr)))
     return [b for b in buffers if b not in own], [v for v in variables if v not in bound]
