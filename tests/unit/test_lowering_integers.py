@@ -13,10 +13,36 @@ from autotune.ir.expr import Var
 from autotune.ir.interpreter import evaluate
 from autotune.ir.ops import const
 from autotune.ir.poly import normal
-from autotune.ir.visitor import all_loads, free_vars
+from autotune.ir.stmt import Allocate
+from autotune.ir.visitor import all_loads, free_vars, walk
 from autotune.lowering.regions import Relaxer, as_index
 from autotune.runtime.cache import ObjectCache
 from autotune.runtime.llvm import compile_function
+
+
+def test_an_int64_index_is_bounded_like_an_int32_one() -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] * 2, name="B")
+    C = te.compute((4,), lambda i: B[i.astype("int64") * 2 + 1], name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(C.op.axis[0], factor=2)
+    s[B].compute_at(s[C], outer)
+    a = numbers(8)
+    analysed = assert_gives(s, [A, C], [a], a[1::2] * 2)
+    (allocation,) = [x for x in walk(analysed.body) if isinstance(x, Allocate)]
+    assert [str(extent) for extent in allocation.buffer.shape] == ["3"]
+
+
+def test_sizes_of_type_int64_can_be_split_and_fused() -> None:
+    n = te.var("n", "int64")
+    A = te.placeholder((n, 3), name="A")
+    B = te.compute((n, 3), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((n, 3), lambda i, j: B[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(s[C].fuse(*C.op.axis), factor=4)
+    s[B].compute_at(s[C], outer)
+    a = numbers(5, 3)
+    assert_gives(s, [A, C], [a], a * 2 + 1)
 
 
 def wraps(a: Any) -> Any:
