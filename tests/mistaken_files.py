@@ -182,6 +182,19 @@ FILES: dict[str, str | bytes] = {
     "job_log.toml": JOB + 'log = "pipe.jsonl"\n',
     "job_set.toml": JOB.replace("k = 8", "k = [8]"),
     "job_size.toml": JOB.replace("k = 8", "k = 0"),
+    "job_mark.toml": "\ufeff" + JOB.replace("k = 8", "k = 0"),
+    "job_digits.toml": f"seed = {'9' * 5000}\n" + JOB,
+    "job_digits.yaml": f"seed: {'9' * 5000}\n",
+    "job_large.toml": "#" * 2_000_000,
+    "job_single.toml": JOB.replace("[[workload]]", "[workload]"),
+    "job_single.yaml": "workload: {template: matmul}\n",
+    "job_comment.yaml": "# nothing yet\n",
+    "job_date.yaml": "time: 2026-13-45\n",
+    "job_integer.yaml": "seed: !!int many\n",
+    "job_names.yaml": "workload: [{template: matmul, set: {on: 3}}]\n",
+    "job_nul.toml": JOB + 'log = "a\\u0000b"\n',
+    "job_defaults.toml": "[defaults]\ntrails = 3\n" + JOB,
+    "job_unused.toml": "[defaults]\nset = 3\n" + JOB,
     "cfg_broken/config.toml": "[run\n",
     "cfg_latin1/config.toml": b'[run]\nlog = "\xe9"\n',
     "cfg_command/config.toml": "[rnu]\ntrials = 3\n",
@@ -204,6 +217,7 @@ def make_files(folder: Path) -> None:
         os.mkfifo(folder / name)
     for name in ("loop.jsonl", "loop.py"):
         (folder / name).symlink_to(name)
+    (folder / "dangling.jsonl").symlink_to("no_folder/log.jsonl")
     (folder / "closed").mkdir(mode=0o555)
     for name in ("unreadable.py", "unreadable.jsonl"):
         (folder / name).chmod(0)

@@ -61,7 +61,8 @@ def bench_command(options: BenchOptions) -> None:
 
 def _measured(options: BenchOptions) -> Speeds | Grid:
     tasks, varied = _tasks(options)
-    log = check_log(options.log or log_name(tasks[0].workload.template))
+    usual = log_name(tasks[0].workload.template)
+    log = check_log(usual if options.log is None else options.log)
     runs = Measurements(open_log(log), read_policy(options), options.timeout_s, varied)
     try:
         if options.heatmap is None:

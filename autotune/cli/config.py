@@ -46,7 +46,7 @@ def load_defaults(command: Any) -> Defaults:
         return {}
     try:
         tables = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of numbers of thousands of digits
         raise UsageError(f"{path} is no TOML: {error}") from error
     defaults = _of_group(command, tables, path, "")
     _log.info("defaults of %s: %s", path, tables)

@@ -42,17 +42,26 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
     return found
 
 
+MOST_BYTES = 1 << 20
+"""The largest file of options that is read: a larger one is something else."""
+
+
 def read_text(path: str | os.PathLike[str], what: str = "") -> str:
-    """Return the text of a file.
+    """Return the text of a file of options, without the mark that some editors begin it with.
 
     Raises
     ------
     UsageError
-        As `check_readable`, or if it is not UTF-8.
+        As `check_readable`, or if it is not UTF-8, or larger than `MOST_BYTES`.
     """
     found, label = check_readable(path, what), f"{what} {path}".strip()
     try:
-        return found.read_text(encoding="utf-8")
+        if (size := found.stat().st_size) > MOST_BYTES:
+            raise UsageError(
+                f"cannot read {label}: it has {size} bytes, more than any file of options "
+                f"({MOST_BYTES} at most); check the path"
+            )
+        return found.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"cannot read {label}: it is no text in UTF-8 (byte {error.start}: {error.reason})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.cli.files import read_text
+from autotune.cli.files import check_readable, read_text
 from autotune.cli.options import (
     JOB_ONLY,
     RUN,
@@ -112,17 +112,14 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     UsageError
         If the file cannot be read, or is not laid out as job files are.
     """
-    text = read_text(path, "--job")
-    data = _names(_parsed(Path(path), text), path)
+    data = _names(_parsed(path), path)
     defaults = _names(_table(data.pop("defaults", {}), f"{path}: defaults"), path)
-    workloads = data.pop("workload", [])
+    workloads = _workloads(data.pop("workload", []), path)
     for name in data:
         if name not in RUN:
             likely = closest(name, [*RUN, "defaults", "workload"])
             hint = f"did you mean {likely!r}?" if likely else "put it into [defaults]"
             raise UsageError(f"{path}: {name} has no meaning outside a workload; {hint}")
-    if not isinstance(workloads, list) or not workloads:
-        raise UsageError(f"{path} has no workload: list them as [[workload]] tables")
     tables = [
         _names(_table(own, f"{path}: workload {number}"), path)
         for number, own in enumerate(workloads, 1)
@@ -131,11 +128,23 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         for name in RUN.keys() & table.keys():
             where = "defaults" if table is defaults else f"workload {number}"
             raise UsageError(f"{path}: {where}: {name} is for all workloads: put it at the top")
+    read(defaults, {**WORKLOAD, **JOB_ONLY}, f"{path}, defaults: ")  # told where they stand
     for table in tables:
         for name in ("set", "shape"):
             if isinstance(table.get(name), dict):
                 table[name] = {**_table_of(defaults, name), **table[name]}
     return data, [{**defaults, **table} for table in tables]
+
+
+def _workloads(listed: Any, path: str) -> list[Any]:
+    """Return what a job file has as its workloads; UsageError if that is no list, or is empty."""
+    if not isinstance(listed, list):
+        how = "list them, each after a dash" if _is_yaml(path) else "write [[workload]] before each"
+        raise UsageError(f"{path}: workload must be a list of tables, also of one: {how}")
+    if not listed:
+        how = "as a list named workload" if _is_yaml(path) else "as [[workload]] tables"
+        raise UsageError(f"{path} has no workload: list them {how}")
+    return listed
 
 
 def _table_of(defaults: dict[str, Any], name: str) -> dict[str, Any]:
@@ -144,24 +153,39 @@ def _table_of(defaults: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _parsed(path: Path, text: str) -> dict[str, Any]:
+def _is_yaml(path: str) -> bool:
+    """Whether the name of a job file says that it is YAML, and not TOML."""
+    return Path(path).suffix in (".yaml", ".yml")
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    if not (_is_yaml(path) or Path(path).suffix == ".toml"):
+        check_readable(path, "--job")  # which says more, if there is no such file
+        raise UsageError(f"--job {path}: a job file ends in .toml, .yaml or .yml")
+    text = read_text(path, "--job")
     try:
-        if path.suffix == ".toml":
-            return tomllib.loads(text)
-        if path.suffix in (".yaml", ".yml"):
-            return _table(_yaml(text, path), str(path))
-    except tomllib.TOMLDecodeError as error:
+        return _table(_yaml(text, path), path) if _is_yaml(path) else tomllib.loads(text)
+    except ValueError as error:  # also of numbers of thousands of digits
         raise UsageError(f"{path} is no TOML: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: it is nested too deeply for a job file") from error
-    raise UsageError(f"--job {path}: a job file ends in .toml, .yaml or .yml")
 
 
-def _yaml(text: str, path: Path) -> Any:
+def _yaml(text: str, path: str) -> Any:
     """Read YAML of plain data; a key that is given twice is a mistake, as in TOML."""
     import yaml
 
     class Loader(yaml.SafeLoader):
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            """Refuse what looks like a date or a number, or is said to be one, but is none."""
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError) as error:
+                problem = f"{str(node.value)[:40]} is no {node.tag.rpartition(':')[2]}"
+                raise yaml.constructor.ConstructorError(
+                    None, None, problem, node.start_mark
+                ) from error
+
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
             """Refuse what would be overwritten without a word."""
             keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -172,11 +196,12 @@ def _yaml(text: str, path: Path) -> Any:
             return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(text, Loader)
+        found = yaml.load(text, Loader)
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", error)
         line = "" if mark is None else f" (line {mark.line + 1})"
         raise UsageError(f"{path} is no YAML: {problem}{line}") from error
+    return {} if found is None else found
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:

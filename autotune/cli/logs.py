@@ -24,13 +24,16 @@ def check_log(name: str) -> Path:
     """
     if not name:
         raise UsageError("--log is empty: give the name of a file, such as --log matmul.jsonl")
+    if "\0" in name:
+        raise UsageError(f"--log {name}: no name of a file has a NUL in it: choose another log")
     path = Path(name)
     try:
+        folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
         if path.exists():
             _check_file(path)
-        elif not path.parent.exists():
+        elif not folder.exists():
             raise UsageError(
-                f"--log {name}: there is no folder {path.parent}; make it, or choose another log"
+                f"--log {name}: there is no folder {folder}; make it, or choose another log"
             )
     except (OSError, ValueError) as error:
         raise UsageError(_cannot("use", path, error)) from error

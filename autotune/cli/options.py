@@ -20,6 +20,9 @@ from autotune.tuner.patience import check_share
 TRIALS = 64
 """Trials of a workload where neither they nor the time are given."""
 
+MOST_TIMEOUT_S = 1e6
+"""The longest time-out, eleven days: what the system waits for is bounded, too."""
+
 Values = Mapping[str, Any]
 """Options by name, without dashes before it; values as typed words or as a job file has them."""
 
@@ -103,6 +106,13 @@ def _positive(value: Any) -> float:
     return float(value)
 
 
+def _timeout(value: Any) -> float:
+    seconds = _positive(value)
+    if seconds > MOST_TIMEOUT_S:
+        raise UsageError(f"must be at most {MOST_TIMEOUT_S:.0f} seconds, not {value!r}")
+    return seconds
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise UsageError(f"must be text, not {value!r}")
@@ -147,7 +157,9 @@ def _settings(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise UsageError(f"must be a table such as {{n = 512}}, not {value!r}")
     for name, item in value.items():
-        if not isinstance(name, str) or not isinstance(item, str | int | float):
+        if not isinstance(name, str):
+            raise UsageError(f"names must be text, not {name!r}: write it in quotes")
+        if not isinstance(item, str | int | float):
             raise UsageError(f"{name} must be a number, text, true or false, not {item!r}")
     return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in value.items()}
 
@@ -188,7 +200,7 @@ WORKLOAD: dict[str, Callable[[Any], Any]] = {
     "tuner": _text,
     "log": _text,
     "storage": _text,
-    "timeout": _positive,
+    "timeout": _timeout,
     "transfer": _texts,
     **_LIMITS,
     **_POLICY,

@@ -31,4 +31,7 @@ def log_summary_text(row: SummaryRow, width: int) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, OSError, ValueError):  # no calendar reaches as far
+        return f"{seconds:g} s"

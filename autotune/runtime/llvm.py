@@ -242,6 +242,8 @@ def cpu_and_features(mcpu: str) -> tuple[str, str]:
 
 def _is_known(cpu: str) -> bool:
     """Whether LLVM knows the CPU; it only says so on the error stream, which is caught here."""
+    if cpu == "help":  # LLVM would list all it knows, and end the process
+        return False
     saved = os.dup(2)
     with tempfile.TemporaryFile() as caught:
         os.dup2(caught.fileno(), 2)

@@ -55,7 +55,7 @@ def check_tuner(name: str, prior: bool = False, storage: bool = False) -> None:
     `prior` and `storage` say that it is to use one.
     """
     if name not in TUNERS:
-        close = difflib.get_close_matches(name, TUNERS, n=1)
+        close = difflib.get_close_matches(name.lower(), TUNERS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(TUNERS)}"
         raise UsageError(f"unknown tuner {name!r}: {hint}")
     if name.startswith(OPTUNA):

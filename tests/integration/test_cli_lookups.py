@@ -51,6 +51,14 @@ def test_records_summary_counts_by_workload(call, tuned):
     assert "  4 trials, 4 ok\n" in text
 
 
+def test_records_summary_prints_a_moment_that_no_calendar_reaches(call, tuned, tmp_path):
+    line, *_ = tuned[0].read_text().splitlines()
+    log = tmp_path / "far.jsonl"
+    log.write_text(re.sub(r'"timestamp":[^,}]*', '"timestamp":1e30', line) + "\n")
+    done = call("records", "summary", log)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "  1e+30 s to 1e+30 s")
+
+
 def test_templates_lists_names_and_arguments(call):
     rows = json.loads(call("templates", "--json").out)
     by_name = {row["name"]: row for row in rows}

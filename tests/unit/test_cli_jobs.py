@@ -206,7 +206,7 @@ ONE = '[[workload]]\ntemplate = "matmul"\nset = { m = 8, n = 8, k = 8 }\n'
 
 MISTAKES = [
     ("", "has no workload: list them as"),
-    ("workload = 3", "has no workload"),
+    ("workload = 3", "workload must be a list of tables"),
     ("workload = [3]", "workload 1 must be a table"),
     ("[[workload]]\ntrials = 3", "workload 1: template is missing"),
     ("[[workload]]\ntemplate = 3", "workload 1: template must be text, not 3"),
@@ -218,7 +218,7 @@ MISTAKES = [
     ("time = 90\n" + ONE, "time must be a time > 0"),
     ("seed = -1\n" + ONE, "seed must be a whole number >= 0"),
     ("defaults = 3\n" + ONE, "defaults must be a table"),
-    ("[defaults]\ntrails = 3\n" + ONE, "workload 1: trails: .* did you mean 'trials'"),
+    ("[defaults]\ntrails = 3\n" + ONE, "defaults: trails: .* did you mean 'trials'"),
     (ONE + "trials = 0", "workload 1: trials must be a whole number >= 1, not 0"),
     (ONE + "trials = true", "trials must be a whole number"),
     (ONE + "trials = '8'", "trials must be a whole number"),
