@@ -255,7 +255,7 @@ MISTAKES = [
 ]
 
 YAML_MISTAKES = [
-    ("", "must be a table of options, not None"),
+    ("", "has no workload: list them as a list named workload"),
     ("- 3", "must be a table of options"),
     ("workload: [", "is no YAML: .*line"),
     ("workload: {template: a, template: b}", r"template is given twice \(line 1\)"),
