@@ -84,6 +84,11 @@ class Layout:
             if not isinstance(tensor.op, PlaceholderOp):
                 self.schedule[tensor]  # refuses what the schedule does not compute
             self._declare(tensor, tensor.extents, None)
+        self._refuse_results()
+        self._refuse_inputs()
+
+    def _refuse_results(self) -> None:
+        """Refuse parameters that lack an output, or have what is none."""
         for stage in self.bounds.bodies:
             if stage.is_output and not any(t in self.buffers for t in stage.outputs):
                 raise LoweringError(
@@ -95,6 +100,9 @@ class Layout:
                         f"tensor {tensor.name!r} is an intermediate result; give its operation "
                         "to create_schedule too if it shall be returned"
                     )
+
+    def _refuse_inputs(self) -> None:
+        """Refuse parameters that lack a placeholder, or have one for the state of a scan."""
         states = {
             tensor
             for stage in self.bounds.bodies

@@ -194,12 +194,8 @@ class _Lowering:
 
 
 def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
-    found: dict[SizeVar, None] = {}
-    for buffer in params:
-        for extent in buffer.shape:
-            for var in free_vars(extent):
-                if isinstance(var, SizeVar):
-                    found.setdefault(var)
-    for buffer in params:
-        found.update(dict.fromkeys(buffer.strides or ()))
-    return tuple(found)
+    """Return the sizes and then the strides that parameters have, each once."""
+    variables = (var for buffer in params for extent in buffer.shape for var in free_vars(extent))
+    strides = (stride for buffer in params for stride in buffer.strides or ())
+    sizes = (var for var in variables if isinstance(var, SizeVar))
+    return tuple(dict.fromkeys((*sizes, *strides)))

@@ -280,14 +280,8 @@ class Conflicts:
         points = _Points(known)
         index = np.broadcast_to(points.value(access.index), shape)
         thread = np.broadcast_to(number, shape)
-        chosen: Array = np.ones(1, bool)
-        for condition in conditions:
-            if _is_plain(condition) and all(var in known for var in free_vars(condition)):
-                holds = points.value(condition)
-                if condition.lanes != access.index.lanes:  # what all lanes do, any of them does
-                    holds = np.asarray(holds.any(axis=-1, keepdims=True))
-                chosen = chosen & holds
-        mask = np.broadcast_to(chosen, shape)
+        decided = [c for c in conditions if _is_plain(c) and known.keys() >= set(free_vars(c))]
+        mask = np.broadcast_to(points.hold(decided, access.index.lanes), shape)
         return index[mask], thread[mask]
 
     def longest(self, extent: Expr) -> int | None:
@@ -397,6 +391,16 @@ class _Points:
     def __init__(self, known: Mapping[Var, Array]) -> None:
         self.known = known
         self._values: dict[Expr, Array] = {}
+
+    def hold(self, conditions: Sequence[Expr], lanes: int) -> Array:
+        """Return where all of some conditions hold for accesses of so many lanes."""
+        chosen: Array = np.ones(1, bool)
+        for condition in conditions:
+            holds = self.value(condition)
+            if condition.lanes != lanes:  # what all lanes do, any of them does
+                holds = np.asarray(holds.any(axis=-1, keepdims=True))
+            chosen = chosen & holds
+        return chosen
 
     def value(self, node: Expr) -> Array:
         """Return the values of an expression that reads no memory."""

@@ -90,16 +90,7 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
         refuse_sharing_blocks(loops, body, carried, states)
     if not carried and not any(buffer.scope == "shared" for buffer in written):
         return body
-    threads = []
-    for loop in loops:
-        if is_thread_loop(loop):
-            if not isinstance(loop.extent, Const):
-                raise LoweringError(
-                    f"{loop.thread_tag} has the extent `{loop.extent}`, which is not known when "
-                    "the kernel is compiled, but its threads share memory; bind a loop of "
-                    "constant length"
-                )
-            threads.append((loop.var, int(loop.extent.value)))
+    threads = [(loop.var, _length(loop)) for loop in loops if is_thread_loop(loop)]
     own = {buffer.name: states[buffer.name] for buffer in carried if buffer.name in states}
     sync = _Sync(Conflicts(threads, own), {var for var, _ in threads}, carried)
     for loop in loops:
@@ -107,6 +98,16 @@ def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) 
             sync.conflicts.ranges[loop.var] = int(loop.extent.value)
     body, _ = sync.visit(body)
     return _Pruned(sync, body).result
+
+
+def _length(loop: For) -> int:
+    """Return the length of a loop over threads that share memory."""
+    if not isinstance(loop.extent, Const):
+        raise LoweringError(
+            f"{loop.thread_tag} has the extent `{loop.extent}`, which is not known when the kernel "
+            "is compiled, but its threads share memory; bind a loop of constant length"
+        )
+    return int(loop.extent.value)
 
 
 class _Sync(Waits):

@@ -105,13 +105,12 @@ class _Replay:
         return self.axis(self.own, name).var
 
     def _sizes(self) -> dict[str, SizeVar]:
+        tensors = (tensor for stage in self.schedule.stages for tensor in stage.outputs)
+        extents = (extent for tensor in tensors for extent in tensor.extents)
         sizes: dict[str, SizeVar] = {}
-        for stage in self.schedule.stages:
-            for tensor in stage.outputs:
-                for extent in tensor.extents:
-                    for var in free_vars(extent):
-                        if isinstance(var, SizeVar) and sizes.setdefault(var.name, var) is not var:
-                            raise ScheduleError(f"two sizes are called {var.name!r}; rename one")
+        for var in (var for extent in extents for var in free_vars(extent)):
+            if isinstance(var, SizeVar) and sizes.setdefault(var.name, var) is not var:
+                raise ScheduleError(f"two sizes are called {var.name!r}; rename one")
         return sizes
 
     # -- primitives --------------------------------------------------------------------------

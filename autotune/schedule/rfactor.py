@@ -28,7 +28,13 @@ class Factored:
 def factor(stage: Stage, axis: IterVar, factor_axis: int) -> Factored:
     """Return the operations for a stage whose reduction is factored by the loop `axis`."""
     op = _checked(stage, axis)
-    rank = len(op.axis) + 1
+    position = _position(stage, len(op.axis) + 1, factor_axis)
+    partial = _partial(stage, op, axis, position)
+    return Factored(partial, _combined(op, partial, axis, position))
+
+
+def _position(stage: Stage, rank: int, factor_axis: int) -> int:
+    """Return the place of the new axis among the `rank` axes of the partial results."""
     if isinstance(factor_axis, bool) or not isinstance(factor_axis, int):
         stage.fail("rfactor", f"factor_axis must be an integer, got {factor_axis!r}")
     if not -rank <= factor_axis < rank:
@@ -37,11 +43,14 @@ def factor(stage: Stage, axis: IterVar, factor_axis: int) -> Factored:
             f"factor_axis {factor_axis} is no position among the {rank} axes of the partial "
             f"results; give one from {-rank} to {rank - 1}",
         )
-    position = factor_axis % rank
-    loops = _Loops(stage, op)
-    reductions = [value for value in op.body if isinstance(value, Reduce)]
-    first = reductions[0]
+    return factor_axis % rank
 
+
+def _partial(stage: Stage, op: ComputeOp, axis: IterVar, position: int) -> ComputeOp:
+    """Return the reduction over all loops but `axis`, which becomes an axis of the results."""
+    loops = _Loops(stage, op)
+    reductions = _reductions(op)
+    first = reductions[0]
     spatial = [IterVar(Var(a.name, a.var.dtype), a.dom, AxisKind.SPATIAL) for a in op.axis]
     part = IterVar(Var(axis.name), Range(const(0), loops.extents[axis]), AxisKind.SPATIAL)
     inner = {
@@ -66,21 +75,27 @@ def factor(stage: Stage, axis: IterVar, factor_axis: int) -> Factored:
         body = tuple(
             if_then_else(condition, sources[r.index], identity[r.index]) for r in reductions
         )
-    partial_axes = (*spatial[:position], part, *spatial[position:])
-    partial = ComputeOp(f"{op.name}.rf", partial_axes, body)
+    return ComputeOp(f"{op.name}.rf", (*spatial[:position], part, *spatial[position:]), body)
 
+
+def _combined(op: ComputeOp, partial: ComputeOp, axis: IterVar, position: int) -> ComputeOp:
+    """Return the reduction of the partial results along their axis `position`."""
+    reductions = _reductions(op)
+    combiner = reductions[0].combiner
     outer = tuple(
         IterVar(Var(f"ax{i}", a.var.dtype), a.dom, AxisKind.SPATIAL) for i, a in enumerate(op.axis)
     )
-    over = IterVar(Var(f"{axis.name}.v"), part.dom, AxisKind.REDUCE)
+    over = IterVar(Var(f"{axis.name}.v"), partial.axis[position].dom, AxisKind.REDUCE)
     indices: Sequence[Expr] = [a.var for a in outer]
     indices = (*indices[:position], over.var, *indices[position:])
     parts = {r.index: Read(t, indices) for r, t in zip(reductions, partial.outputs, strict=True)}
     every = tuple(parts[i] for i in range(len(parts)))
-    combined = tuple(
-        Reduce(first.combiner, every, (over,), const(True), r.index) for r in reductions
-    )
-    return Factored(partial, ComputeOp(op.name, outer, combined, op.outputs))
+    body = tuple(Reduce(combiner, every, (over,), const(True), r.index) for r in reductions)
+    return ComputeOp(op.name, outer, body, op.outputs)
+
+
+def _reductions(op: ComputeOp) -> list[Reduce]:
+    return [value for value in op.body if isinstance(value, Reduce)]
 
 
 def _checked(stage: Stage, axis: IterVar) -> ComputeOp:

@@ -41,25 +41,22 @@ def check_reads(
     if any(last < first for first, last in spans.values()):
         return False
     steps = spans_of(axis for axis in axes if axis.kind is AxisKind.SPATIAL)
-    for expr in body:
-        for read in _unguarded(expr):
-            for position, (index, size) in enumerate(
-                zip(read.children, read.tensor.extents, strict=True)
-            ):
-                found = to_poly(index)
-                ends = ends_of(found, spans)
-                if ends is None or not isinstance(size, Const):
-                    continue
-                if ends[0] >= 0 and ends[1] < size.value:
-                    continue
-                if may_be_cell and _suits_a_step(found, ends, steps, read, int(size.value)):
-                    passed = True
-                    continue
+    for read in (read for expr in body for read in _unguarded(expr)):
+        sizes = read.tensor.extents
+        for position, (index, size) in enumerate(zip(read.children, sizes, strict=True)):
+            found = to_poly(index)
+            ends = ends_of(found, spans)
+            if ends is None or not isinstance(size, Const):
+                continue
+            if ends[0] >= 0 and ends[1] < size.value:
+                continue
+            if not (may_be_cell and _suits_a_step(found, ends, steps, read, int(size.value))):
                 raise IRError(
                     f"compute {name!r}: index {position} of {read.tensor.name!r}, `{index}`, "
                     f"runs from {ends[0]} to {ends[1]}, outside 0 to {int(size.value) - 1}; "
                     "guard it with te.if_then_else"
                 )
+            passed = True
     return passed
 
 

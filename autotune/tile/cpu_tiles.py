@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.ir.itervar import IterVar
 from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Stage
 from autotune.tile.panels import Panels, panels_of, roles_of
 from autotune.tile.plain import PARALLEL
 from autotune.tile.stages import extent
@@ -85,61 +87,21 @@ def schedule_tiles(
     list of Tensor
         Stages that were added.
     """
-    roles = panels.roles
-    name, lanes = panels.result.name, lanes_in(cfg, panels.result.dtype)
-    columns = cfg[f"{name}_columns"]
-    rows = 1 if roles.rows is None else cfg[f"{name}_rows"]
+    lanes = lanes_in(cfg, panels.result.dtype)
     acc = s.cache_write(panels.tile, "local")
-
-    axes = list(s[end].op.axis)
-    length = extent(axes[roles.vector])
-    vo, vi = s[end].split(axes[roles.vector], factor=columns)
-    block_columns, block_rows = 1, 1
-    if effort:
-        block_columns = cfg.define_knob(f"{name}_block_columns", [1, 2, 4, 8, 16])
-        cfg.add_constraint(
-            block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
-        )
-    vo, vm = s[end].split(vo, factor=block_columns)
-    others = [a for n, a in enumerate(axes) if n not in (roles.vector, roles.rows)]
-    if roles.rows is None:
-        outer, middle, inner = [*others, vo], [vm], [vi]
-    else:
-        height = extent(axes[roles.rows])
-        uo, ui = s[end].split(axes[roles.rows], factor=rows)
-        across = True
-        if effort:
-            is_large = math.prod(map(extent, axes)) >= _LARGE * lanes
-            blocks = [4, 1] if is_large else [1, 4]
-            block_rows = cfg.define_knob(f"{name}_block_rows", [*blocks, 2, 8, 16, 32])
-            cfg.add_constraint(
-                block_rows * rows <= max(16, height), "a block is no taller than the result"
-            )
-        if effort is Effort.ALL:
-            across = cfg.define_knob(f"{name}_order", ["columns", "rows"]) == "columns"
-        uo, um = s[end].split(uo, factor=block_rows)
-        front = [vo, uo] if across else [uo, vo]
-        outer, middle = [*others, *front], [vm, um]
-        inner = [ui, vi] if roles.vector == len(axes) - 1 else [vi, ui]
-    s[end].reorder(*outer, *middle, *inner)
-    if panels.work >= PARALLEL:
-        s[end].parallel(s[end].fuse(*outer) if len(outer) > 1 else outer[0])
-    if roles.vector == len(axes) - 1:
-        for axis in inner[:-1]:
-            s[end].unroll(axis)
-        _vectors(s[end], vi, lanes)
-
+    last = _blocks(cfg, s[end], panels, lanes, effort)
+    rank = len(end.op.axis)
     for stage in (s[panels.tile], s[acc]):
-        stage.compute_at(s[end], middle[-1])
+        stage.compute_at(s[end], last)
         own = list(stage.op.axis)
         if stage is s[acc]:
             reduced = list(stage.op.reduce_axis)
             steps = [n for n in (4, 1, 2, 8) if extent(reduced[-1]) % n == 0]
-            unroll = cfg.define_knob(f"{name}_unroll", steps) if effort else steps[0]
+            unroll = cfg.define_knob(f"{panels.result.name}_unroll", steps) if effort else steps[0]
             ko, ki = stage.split(reduced[-1], factor=unroll)
-            stage.reorder(*own[: len(axes)], *reduced[:-1], ko, ki, *own[len(axes) :])
+            stage.reorder(*own[:rank], *reduced[:-1], ko, ki, *own[rank:])
             stage.unroll(ki)
-        for axis in own[len(axes) : -1]:
+        for axis in own[rank:-1]:
             stage.unroll(axis)
         _vectors(stage, own[-1], lanes)
     for panel, elements in zip(panels.packed, panels.copied, strict=True):
@@ -150,7 +112,51 @@ def schedule_tiles(
     return [acc]
 
 
-def _vectors(stage: Any, axis: Any, lanes: int) -> None:
+def _blocks(cfg: Knobs, stage: Stage, panels: Panels, lanes: int, effort: Effort) -> IterVar:
+    """Write the loops over blocks of tiles; return the innermost one over tiles."""
+    roles, name = panels.roles, panels.result.name
+    columns = cfg[f"{name}_columns"]
+    axes = list(stage.op.axis)
+    length = extent(axes[roles.vector])
+    vo, vi = stage.split(axes[roles.vector], factor=columns)
+    block_columns, block_rows = 1, 1
+    if effort:
+        block_columns = cfg.define_knob(f"{name}_block_columns", [1, 2, 4, 8, 16])
+        cfg.add_constraint(
+            block_columns * columns <= max(4 * lanes, length), "a block is no wider than the result"
+        )
+    vo, vm = stage.split(vo, factor=block_columns)
+    others = [a for n, a in enumerate(axes) if n not in (roles.vector, roles.rows)]
+    if roles.rows is None:
+        outer, middle, inner = [*others, vo], [vm], [vi]
+    else:
+        rows, height = cfg[f"{name}_rows"], extent(axes[roles.rows])
+        uo, ui = stage.split(axes[roles.rows], factor=rows)
+        across = True
+        if effort:
+            is_large = math.prod(map(extent, axes)) >= _LARGE * lanes
+            blocks = [4, 1] if is_large else [1, 4]
+            block_rows = cfg.define_knob(f"{name}_block_rows", [*blocks, 2, 8, 16, 32])
+            cfg.add_constraint(
+                block_rows * rows <= max(16, height), "a block is no taller than the result"
+            )
+        if effort is Effort.ALL:
+            across = cfg.define_knob(f"{name}_order", ["columns", "rows"]) == "columns"
+        uo, um = stage.split(uo, factor=block_rows)
+        front = [vo, uo] if across else [uo, vo]
+        outer, middle = [*others, *front], [vm, um]
+        inner = [ui, vi] if roles.vector == len(axes) - 1 else [vi, ui]
+    stage.reorder(*outer, *middle, *inner)
+    if panels.work >= PARALLEL:
+        stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0])
+    if roles.vector == len(axes) - 1:
+        for axis in inner[:-1]:
+            stage.unroll(axis)
+        _vectors(stage, vi, lanes)
+    return middle[-1]
+
+
+def _vectors(stage: Stage, axis: IterVar, lanes: int) -> None:
     """Write an axis out as whole vectors."""
     outer, inner = stage.split(axis, factor=lanes)
     stage.unroll(outer)

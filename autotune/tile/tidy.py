@@ -89,16 +89,17 @@ def _written_out(
     pending: dict[str, Assignment] = {}
     kept: list[Statement] = []
     for s in statements:
-        if isinstance(s, Assignment):
-            for name in dict.fromkeys(_reads(s)):
-                if name in pending:
-                    longer = _replaced(s, {name: pending[name].value})
-                    if len(statement_code(longer)) <= _WIDTH:
-                        kept.remove(pending.pop(name))
-                        s = longer
-            assert isinstance(s, Assignment)
-            if s.target.text in temporaries and counts[s.target.text] == 1:
-                pending[s.target.text] = s
+        if not isinstance(s, Assignment):
+            kept.append(s)
+            continue
+        for name in [name for name in dict.fromkeys(_reads(s)) if name in pending]:
+            longer = _replaced(s, {name: pending[name].value})
+            assert isinstance(longer, Assignment)
+            if len(statement_code(longer)) <= _WIDTH:
+                kept.remove(pending.pop(name))
+                s = longer
+        if s.target.text in temporaries and counts[s.target.text] == 1:
+            pending[s.target.text] = s
         kept.append(s)
     return tuple(kept)
 
