@@ -23,35 +23,9 @@ from autotune.ir.interpreter import evaluate
 
 _LAUNCH = """
 struct Any {{ void* p; template <typename T> operator T*() const {{ return (T*)p; }} }};
-struct Call {{ void** p; unsigned number; }};
-static void* one_thread(void* argument) {{
-  Call& call = *(Call*)argument;
-  void** p = call.p;
-  thread_number = call.number;
-  threadIdx = {{thread_number % blockDim.x, thread_number / blockDim.x % blockDim.y,
-               thread_number / (blockDim.x * blockDim.y)}};
-  for (unsigned z = 0; z < gridDim.z; ++z)
-    for (unsigned y = 0; y < gridDim.y; ++y)
-      for (unsigned x = 0; x < gridDim.x; ++x) {{
-        blockIdx = {{x, y, z}};
-        {entry}({arguments});
-        __syncthreads();
-      }}
-  return nullptr;
-}}
+static void one_call(void** p) {{ {entry}({arguments}); }}
 extern "C" void launch(unsigned* grid, unsigned* block, void** p) {{
-  gridDim = {{grid[0], grid[1], grid[2]}};
-  blockDim = {{block[0], block[1], block[2]}};
-  unsigned count = block[0] * block[1] * block[2];
-  dynamic_shared = new (std::align_val_t(16)) unsigned char[{dynamic}];
-  pthread_barrier_init(&meeting, nullptr, count);
-  pthread_t* threads = new pthread_t[count];
-  Call* calls = new Call[count];
-  for (unsigned i = 0; i < count; ++i) {{
-    calls[i] = {{p, i}};
-    pthread_create(&threads[i], nullptr, one_thread, &calls[i]);
-  }}
-  for (unsigned i = 0; i < count; ++i) pthread_join(threads[i], nullptr);
+  run_blocks(grid, block, {dynamic}, one_call, p);
 }}
 """
 
@@ -96,10 +70,11 @@ def _compiled(source: CUDASource, position: int, folder: Path) -> Any:
     arguments = [f"Any{{p[{i}]}}" for i in range(len(own.params))]
     arguments += [f"(long long)p[{i + len(own.params)}]" for i in range(len(own.sizes))]
     launch = _LAUNCH.format(
-        entry=kernel.entry, arguments=", ".join(arguments),
-        dynamic=max(1, kernel.dynamic_shared_bytes),
-    )  # fmt: skip
-    whole = f'#include <new>\n#include "blocks.h"\n{text}\n{launch}'
+        entry=kernel.entry,
+        arguments=", ".join(arguments),
+        dynamic=kernel.dynamic_shared_bytes,
+    )
+    whole = f'#include "blocks.h"\n{text}\n{launch}'
     name = hashlib.sha256(whole.encode()).hexdigest()[:16]
     path = folder / f"{name}.so"
     if not path.exists():

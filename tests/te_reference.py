@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy_operations import NUMPY
 
 from autotune.ir.dtypes import numpy_dtype
 from autotune.ir.expr import (
@@ -29,22 +30,6 @@ from autotune.ir.expr import (
 from autotune.ir.itervar import IterVar
 from autotune.te.tensor import ComputeOp, Tensor
 
-_OPERATIONS = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-    "//": np.floor_divide,
-    "%": np.mod,
-    "min": np.minimum,
-    "max": np.maximum,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 _FUNCTIONS: dict[str, Any] = {
     "abs": np.abs, "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "floor": np.floor,
     "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "fmod": np.fmod, "isnan": np.isnan,
@@ -111,7 +96,7 @@ class _Grid:
             case Binary(op="or"):
                 return self._either(self.value(node.a), Const(True, "bool"), node.b)
             case Binary():
-                result = _OPERATIONS[node.op](self.value(node.a), self.value(node.b))
+                result = NUMPY[node.op](self.value(node.a), self.value(node.b))
                 return result.astype(numpy_dtype(node.dtype))
             case Not():
                 return np.logical_not(self.value(node.a))

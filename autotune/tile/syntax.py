@@ -13,7 +13,6 @@ Aggregation: TypeAlias = Literal["+", "*", ">", "<", "="]
 #: How the tensors of a contraction are combined; "" where there is one, "?" for A == B ? C.
 Combination: TypeAlias = Literal["", "*", "+", "?"]
 
-AGGREGATIONS: Final[tuple[Aggregation, ...]] = ("+", "*", ">", "<", "=")
 COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=")
 
 

@@ -22,6 +22,7 @@ from llvm_kernels import (
     poisoned,
     values,
 )
+from numpy_operations import NUMPY
 
 from autotune.ir import ops
 from autotune.ir.expr import Call, Const, Expr
@@ -32,23 +33,10 @@ from autotune.ir.stmt import (
     seq,
 )
 
-BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
+BINARY = [op for op in NUMPY if op not in ("/", "//", "%", "and", "or")]
 CASES = [(op, dtype) for op in BINARY for dtype in (*FLOATS, *INTEGERS)]
 CASES += [("/", dtype) for dtype in FLOATS]
 CASES += [(op, dtype) for op in ("//", "%") for dtype in INTEGERS]
-NUMPY = {**BINARY, "/": np.divide, "//": np.floor_divide, "%": np.remainder}
 
 
 @pytest.mark.parametrize("kind", [SERIAL, VECTORIZED])
@@ -69,7 +57,7 @@ def test_binary_operations_agree_with_numpy(op: str, dtype: str, kind: LoopKind)
 @pytest.mark.parametrize("op", ["and", "or", "==", "!=", "<", ">="])
 def test_conditions_agree_with_numpy(op: str, kind: LoopKind) -> None:
     a, b = values("bool", seed=3), values("bool", seed=4)
-    expected = {"and": np.logical_and, "or": np.logical_or, **BINARY}[op](a, b)
+    expected = NUMPY[op](a, b)
     check(
         elementwise(lambda x, y: ops.binary(op, x, y), ("bool", "bool"), "bool", kind),
         [a, b],
@@ -127,7 +115,7 @@ def test_min_and_max_hand_on_a_nan_as_numpy_does(
     )
     out = poisoned("float32", 2 * LANES)
     kernel(a, b, out)
-    np.testing.assert_array_equal(out, BINARY[op](a, b))
+    np.testing.assert_array_equal(out, NUMPY[op](a, b))
 
 
 @pytest.mark.parametrize("kind", [SERIAL, VECTORIZED])

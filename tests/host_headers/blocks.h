@@ -1,6 +1,7 @@
 // Blocks whose threads are threads of the machine: they share memory, wait and exchange values.
 #pragma once
 #include <math.h>
+#include <new>
 #include <pthread.h>
 #include <string.h>
 #define __global__
@@ -42,4 +43,35 @@ template <typename T> T __shfl_down_sync(unsigned, T mine, int offset, int width
 }
 template <typename T> T __shfl_sync(unsigned, T mine, int from, int width = 32) {
   return shuffled(mine, thread_number / width * width + from);
+}
+struct OneThread { unsigned number; void (*kernel)(void**); void** p; };
+static void* one_thread(void* given) {
+  OneThread& own = *(OneThread*)given;
+  thread_number = own.number;
+  threadIdx = {thread_number % blockDim.x, thread_number / blockDim.x % blockDim.y,
+               thread_number / (blockDim.x * blockDim.y)};
+  for (unsigned z = 0; z < gridDim.z; ++z)
+    for (unsigned y = 0; y < gridDim.y; ++y)
+      for (unsigned x = 0; x < gridDim.x; ++x) {
+        blockIdx = {x, y, z};
+        own.kernel(own.p);
+        __syncthreads();
+      }
+  return nullptr;
+}
+// Runs a kernel, which takes its arguments from p: the threads of a block side by side.
+static void run_blocks(unsigned* grid, unsigned* block, unsigned shared, void (*kernel)(void**),
+                       void** p) {
+  gridDim = {grid[0], grid[1], grid[2]};
+  blockDim = {block[0], block[1], block[2]};
+  unsigned count = block[0] * block[1] * block[2];
+  dynamic_shared = new (std::align_val_t(16)) unsigned char[shared + 1];
+  pthread_barrier_init(&meeting, nullptr, count);
+  pthread_t* threads = new pthread_t[count];
+  OneThread* each = new OneThread[count];
+  for (unsigned i = 0; i < count; ++i) {
+    each[i] = {i, kernel, p};
+    pthread_create(&threads[i], nullptr, one_thread, &each[i]);
+  }
+  for (unsigned i = 0; i < count; ++i) pthread_join(threads[i], nullptr);
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy_operations import NUMPY
 
 from autotune.ir import dtypes, ops
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Not, Select, Var
@@ -158,25 +159,6 @@ class Generator:
         return ops.binary(op, self.number(depth - 1, dtype), b)
 
 
-_UFUNCS: dict[str, Any] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "//": np.floor_divide,
-    "%": np.remainder,
-    "min": np.minimum,
-    "max": np.maximum,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-}
-
-
 class TooLargeError(ArithmeticError):
     """A value that int64 may not hold."""
 
@@ -222,7 +204,7 @@ class Grid:
             case Binary(op=op):
                 if self._is_exact(node.dtype) and op in ("+", "-", "*"):
                     self._check_size(op, *values)
-                return np.asarray(_UFUNCS[op](*values))
+                return np.asarray(NUMPY[op](*values))
             case Not():
                 return np.logical_not(*values)
             case Select() | Call(name="if_then_else"):

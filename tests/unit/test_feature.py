@@ -1,44 +1,10 @@
 import pytest
+from seed_table import SEED_TABLE, SERIAL
 
 from autotune import te
 from autotune.errors import LoweringError
 from autotune.feature import flatten_itervar_feature, get_flatten_name, get_itervar_feature
 from autotune.ir.expr import Knob
-
-SERIAL = (0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
-
-# The seed's table. Its rows are headed y, x, k; its row y is the loop x of its own listing.
-SEED = [
-    (
-        ("_itervar_", "x"),
-        ("_attr_", 128, 1, 128, 2097152, *SERIAL),
-        ("_arith_", 0, 0, 0),
-        ("A_0", 128, -1, 16384, 128, 0, 0),
-        ("B_0", 0, -1, 16384, 128, 0, 0),
-        ("C_0", 128, -1, 16384, 1, 0, 0),
-        ("C_1", 128, -1, 16384, 128, 0, 0),
-        ("C_2", 128, -1, 16384, 128, 0, 0),
-    ),
-    (
-        ("_itervar_", "y"),
-        ("_attr_", 128, 2, 16384, 16384, *SERIAL),
-        ("_arith_", 0, 0, 0),
-        ("A_0", 0, -1, 128, 128, 0, 0),
-        ("B_0", 1, -1, 16384, 1, 0, 0),
-        ("C_0", 1, -1, 128, 1, 0, 0),
-        ("C_1", 1, -1, 128, 128, 0, 0),
-        ("C_2", 1, -1, 128, 128, 0, 0),
-    ),
-    (
-        ("_itervar_", "k"),
-        ("_attr_", 128, 3, 2097152, 128, *SERIAL),
-        ("_arith_", 1, 1, 0),
-        ("A_0", 1, -1, 128, 1, 0, 0),
-        ("B_0", 128, -1, 128, 1, 0, 0),
-        ("C_1", 0, -1, 1, 128, 0, 0),
-        ("C_2", 0, -1, 1, 128, 0, 0),
-    ),
-]
 
 
 def gemm(n=128):
@@ -50,7 +16,7 @@ def gemm(n=128):
 
 
 def test_the_seed_s_gemm_table_comes_out_exactly():
-    assert get_itervar_feature(*gemm()) == SEED
+    assert get_itervar_feature(*gemm()) == SEED_TABLE
 
 
 def test_functions_count_nothing_but_their_arguments_do():

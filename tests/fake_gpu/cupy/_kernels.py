@@ -47,35 +47,9 @@ extern "C" void launch(unsigned* grid, unsigned* block, unsigned shared, void** 
 """
 
 _SIDE_BY_SIDE = """
-struct Call {{ void** p; unsigned number; }};
-static void* one_thread(void* argument) {{
-  Call& call = *(Call*)argument;
-  void** p = call.p;
-  thread_number = call.number;
-  threadIdx = {{thread_number % blockDim.x, thread_number / blockDim.x % blockDim.y,
-               thread_number / (blockDim.x * blockDim.y)}};
-  for (unsigned z = 0; z < gridDim.z; ++z)
-  for (unsigned y = 0; y < gridDim.y; ++y)
-  for (unsigned x = 0; x < gridDim.x; ++x) {{
-    blockIdx = {{x, y, z}};
-    {symbol}({arguments});
-    __syncthreads();
-  }}
-  return nullptr;
-}}
+static void one_call(void** p) {{ {symbol}({arguments}); }}
 extern "C" void launch(unsigned* grid, unsigned* block, unsigned shared, void** p) {{
-  gridDim = {{grid[0], grid[1], grid[2]}};
-  blockDim = {{block[0], block[1], block[2]}};
-  unsigned count = block[0] * block[1] * block[2];
-  dynamic_shared = new (std::align_val_t(16)) unsigned char[shared + 1];
-  pthread_barrier_init(&meeting, nullptr, count);
-  pthread_t* threads = new pthread_t[count];
-  Call* calls = new Call[count];
-  for (unsigned i = 0; i < count; ++i) {{
-    calls[i] = {{p, i}};
-    pthread_create(&threads[i], nullptr, one_thread, &calls[i]);
-  }}
-  for (unsigned i = 0; i < count; ++i) pthread_join(threads[i], nullptr);
+  run_blocks(grid, block, shared, one_call, p);
 }}
 """
 
