@@ -79,6 +79,18 @@ def readable(fd: int, seconds: float) -> bool:
     return bool(poller.poll(seconds * 1e3))
 
 
+def end_of(child: int, seconds: float) -> int:
+    """Return a child's wait status, once it has ended; kill it if it has not in time."""
+    with contextlib.suppress(AttributeError, OSError):  # not on every system
+        fd = os.pidfd_open(child)
+        try:
+            if not readable(fd, seconds):  # somebody has stopped it
+                os.kill(child, signal.SIGKILL)
+        finally:
+            os.close(fd)
+    return os.waitpid(child, 0)[1]
+
+
 def signal_pipe(*numbers: int) -> int:
     """Return a pipe that a byte of the signal's number can be read from whenever one comes."""
     reader, writer = os.pipe()

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -342,8 +342,8 @@ class Task:
             If the template's count fails.
         """
         try:
-            with silenced():  # it is the user's function, and may print
-                return self.template.flops_for(self.args)
+            # It is the user's function, and may print.
+            return silenced(partial(self.template.flops_for, self.args))
         except Exception as error:
             raise UsageError(
                 f"flops of template {self.template.name!r} failed: "

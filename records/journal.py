@@ -68,9 +68,7 @@ class Journal:
             As `RecordStore.load`.
         """
         if not self._is_known():
-            with self._store.reading() as fd:
-                if fd is not None:
-                    self._look(fd)
+            self._store.reading(self._look)
         news, self._untold = self._untold, []
         return news
 
@@ -91,9 +89,7 @@ class Journal:
                 return False
         except OSError as error:
             raise RecordError(f"cannot open {self._store.path}: {error.strerror}") from error
-        with self._store.reading() as fd:  # whoever had claimed it may have added it just now
-            if fd is not None:
-                self._look(fd)
+        self._store.reading(self._look)  # whoever had claimed it may have added it just now
         if entry in self._keys:
             self._claims.release(str(entry))
             return False
@@ -115,14 +111,12 @@ class Journal:
     def _look_at_last(self) -> None:
         """Warn if the log does not hold what was seen in it."""
         try:
-            with self._store.reading() as fd:
-                if fd is not None:
-                    self._look(fd)
+            there = self._store.reading(self._look)
         except RecordError as error:  # the run itself is done
             self._store.warn(f"what it holds at the end of this run is not known: {error}")
             return
-        if fd is None or self._lost:
-            held = 0 if fd is None else len(self._keys - self._lost)
+        if not there or self._lost:
+            held = len(self._keys - self._lost) if there else 0
             count = "1 record" if held == 1 else f"{held} records"
             self._store.warn(
                 f"the log holds {count} now: some that were in it during this run are gone"
@@ -139,17 +133,23 @@ class Journal:
             If the file cannot be read or written.
         """
         entry = Entry.of(record)
-        with self._store.appending() as fd:
+        added = False
+
+        def write(fd: int) -> None:
+            nonlocal added
             self._look(fd)
-            filled = entry in self._keys
-            if not filled:
-                data = encode([record])
-                self._store.write(fd, data)
-                self._keys.add(entry)
-                self._end += len(data)
-                self._lines += 1
+            if entry in self._keys:
+                return
+            data = encode([record])
+            self._store.write(fd, data)
+            self._keys.add(entry)
+            self._end += len(data)
+            self._lines += 1
+            added = True
+
+        self._store.appending(write)
         self._claims.release(str(entry))
-        return not filled
+        return added
 
     def _is_known(self) -> bool:
         """Whether the log ends where it was last seen to end; whoever is writing is not done."""

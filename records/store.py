@@ -6,14 +6,13 @@ Reading executes nothing.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import itertools
 import json
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,8 +54,7 @@ class RecordStore:
         """
         data = encode(records)
         if data:
-            with self.appending() as fd:
-                self.write(fd, data)
+            self.appending(lambda fd: self.write(fd, data))
 
     def load(self, must_exist: bool = False) -> list[Record]:
         """Read all records, oldest first.
@@ -70,50 +68,56 @@ class RecordStore:
             If the file cannot be read, holds a record of a newer schema, has lines of which none
             is a record, or, with `must_exist`, is missing.
         """
-        with self.reading() as fd:
-            if fd is not None:
-                with open(fd, "rb", closefd=False) as lines:
-                    return self.parse(lines)
-        if must_exist:
+        found: list[Record] = []
+
+        def parse(fd: int) -> None:
+            with open(fd, "rb", closefd=False) as lines:
+                found.extend(self.parse(lines))
+
+        if not self.reading(parse) and must_exist:
             raise RecordError(f"there is no record log at {self.path}; check the path")
-        return []
+        return found
 
     def stream(self) -> Iterator[Record]:
         """Yield the records one by one, those that are there at the beginning; as `load` else.
 
         Few are in memory at a time, and writers are not kept waiting.
         """
-        with self.reading() as fd:
-            end = None if fd is None else os.fstat(fd).st_size
-        if end is None:
+        ends: list[int] = []
+        if not self.reading(lambda fd: ends.append(os.fstat(fd).st_size)):
             raise RecordError(f"there is no record log at {self.path}; check the path")
         try:
             with self.path.open("rb") as file:
-                yield from self.parse_in_blocks(_lines_until(file, end))
+                yield from self.parse_in_blocks(_lines_until(file, ends[0]))
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
 
     # -- for the other classes of this package ---------------------------------------------
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[int | None]:
-        """Lock the log for reading and hand out its descriptor; None if there is no log."""
+    # What is done under a lock is passed in. A context manager written in Python could be
+    # interrupted before its block begins, or its end; then nothing unlocks the log as long as
+    # somebody looks at the interrupt, and whoever wants to read the log meanwhile waits for ever.
+
+    def reading(self, use: Callable[[int], object]) -> bool:
+        """Lock the log for reading and pass its descriptor on; False if there is no log."""
         try:
-            with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as fd:
-                yield fd
+            self._locked(os.O_RDONLY, fcntl.LOCK_SH, use)
         except FileNotFoundError:
-            yield None
+            return False
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
+        return True
 
-    @contextlib.contextmanager
-    def appending(self) -> Iterator[int]:
-        """Lock the log, made if needed, for writing and hand out its descriptor, healed."""
+    def appending(self, use: Callable[[int], object]) -> None:
+        """Lock the log, made if needed, for writing and pass its descriptor on, healed."""
+
+        def heal(fd: int) -> None:
+            _heal(fd, self.path)
+            use(fd)
+
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as fd:
-                _heal(fd, self.path)
-                yield fd
+            self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX, heal)
         except OSError as error:
             raise RecordError(f"cannot append to {self.path}: {error.strerror}") from error
 
@@ -168,15 +172,14 @@ class RecordStore:
         _log.warning(message)
         warnings.warn(message, RecordWarning, stacklevel=4)
 
-    @contextlib.contextmanager
-    def _locked(self, flags: int, lock: int) -> Iterator[int]:
-        """Open the log and hold a lock on it; closing the file releases the lock."""
+    def _locked(self, flags: int, lock: int, use: Callable[[int], object]) -> None:
+        """Open the log and use it while it is locked; closing the file releases the lock."""
         while True:
             fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(fd, lock)
                 if self._is_current(fd):
-                    yield fd
+                    use(fd)
                     return
             finally:
                 os.close(fd)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from autotune.cli import machine, software
 from autotune.cli.check import Check
 from autotune.cli.output import say, width
 from autotune.cli.signals import ending_signals
+from autotune.interrupts import Aside
 
 PROBLEMS_FOUND = 1
 """Exit code if something that should work does not."""
@@ -36,10 +37,9 @@ def _look(command: Any) -> list[Check]:
     """Do all checks; other processes try out libraries while the self-test runs."""
     from autotune.cli.tryout import try_out
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        trying = pool.submit(try_out, software.STEPS)
-        tested = machine.self_test()
-        outcomes = trying.result()
+    trying = Aside(partial(try_out, software.STEPS))
+    tested = machine.self_test()
+    outcomes = trying.result()
     return [
         machine.program(),
         software.libraries(outcomes),

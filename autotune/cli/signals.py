@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from autotune.interrupts import keep_interrupt, raise_interrupt, raise_kept
+
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 _SOON_S = 1e-3
@@ -46,7 +48,7 @@ def ending_signals() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         for other in taken:
             signal.signal(other, signal.SIG_DFL)
-        raise EndedBySignal(number)
+        raise_interrupt(EndedBySignal(number))
 
     for number in taken:
         signal.signal(number, end)
@@ -62,9 +64,11 @@ def lose_no_interrupt() -> None:
 
     An interrupt is an exception that is raised wherever the main thread happens to be. In what is
     called as an object dies, or at the end of an import, nobody can catch it: Python prints it and
-    goes on.
+    goes on. And one of Ctrl-C waits, as those of other signals do, while things are put in order.
     """
     sys.unraisablehook = _Redelivery(sys.unraisablehook)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: raise_interrupt(KeyboardInterrupt()))
 
 
 class _Redelivery:
@@ -78,7 +82,6 @@ class _Redelivery:
 
     def __init__(self, others: Callable[[sys.UnraisableHookArgs], object]) -> None:
         self._others = others
-        self._dropped: KeyboardInterrupt | None = None
         self._at_it = False
 
     def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
@@ -88,7 +91,7 @@ class _Redelivery:
             return
         self._at_it = True
         try:
-            self._dropped = unraisable.exc_value
+            keep_interrupt(unraisable.exc_value)
             signal.signal(signal.SIGALRM, self._raise)
             signal.setitimer(signal.ITIMER_REAL, _SOON_S, _SOON_S)
         finally:
@@ -98,6 +101,4 @@ class _Redelivery:
         if self._at_it:  # on a slow machine; the next alarm will do
             return
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        dropped, self._dropped = self._dropped, None
-        if dropped is not None:
-            raise dropped.with_traceback(None)
+        raise_kept()

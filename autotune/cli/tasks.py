@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from autotune.cli.files import check_readable
@@ -108,9 +109,9 @@ def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Temp
     from autotune.templates import find_template
     from autotune.trace.silence import contained
 
-    with contained():  # importing it runs it
-        limit = max(_LEAST_IMPORT_S, timeout_s)
-        return find_template(reference, target, import_timeout_s=limit)
+    limit = max(_LEAST_IMPORT_S, timeout_s)
+    # Importing it runs it.
+    return contained(partial(find_template, reference, target, import_timeout_s=limit))
 
 
 def task_with(

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.cost_model.base import FloatVector, IndexVector
+from autotune.runtime.threads import in_threads
 
 SMOOTHNESS = (5, 3, 1)
 """Twice the parameter nu of the Matérn kernels to choose from, the first one before any data."""
@@ -115,8 +116,8 @@ class GaussianProcess:
         def climb(smoothness: int) -> tuple[float, FloatVector]:
             return self._climb(smoothness, distances, y, basis, steps)
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            found = dict(zip(SMOOTHNESS, pool.map(climb, SMOOTHNESS), strict=True))
+        climbs = in_threads([partial(climb, smoothness) for smoothness in SMOOTHNESS], THREADS)
+        found = dict(zip(SMOOTHNESS, climbs, strict=True))
         self._thetas = {smoothness: theta for smoothness, (_, theta) in found.items()}
         self._smoothness = max(found, key=lambda smoothness: found[smoothness][0])
 
@@ -342,11 +343,8 @@ class Posterior:
                 self._variance[part] -= np.square(fresh[part]).sum(axis=1)
 
         starts = range(0, len(self._places), CHUNK)
-        if len(starts) > 1:
-            with ThreadPoolExecutor(THREADS) as pool:
-                list(pool.map(extend, [starts[n::THREADS] for n in range(THREADS)]))
-        else:
-            extend(starts)
+        parts = min(THREADS, len(starts))
+        in_threads([partial(extend, starts[n::parts]) for n in range(parts)], THREADS)
         self._whitener = whitener
 
     def _make_room(self, count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from autotune.errors import UsageError
@@ -110,8 +111,7 @@ class TaskFinder:
         for entry in list_templates():
             if (entry.name, entry.target) == (name, kind):
                 try:
-                    with contained():
-                        return entry.load(), name
+                    return contained(entry.load), name
                 except UsageError as error:
                     _log.info("%s", error)
         return None
@@ -126,8 +126,7 @@ def _templates(reference: str) -> list[Template]:
             f"--template {reference!r}: give path/to/file.py:function or path/to/file.tile; "
             "templates that have a name are found by it"
         )
-    with contained():
-        return [template_in_file(reference, _IMPORT_S)]
+    return [contained(partial(template_in_file, reference, _IMPORT_S))]
 
 
 def _with_vectors(target: Target, vector_bytes: int | None) -> Target:

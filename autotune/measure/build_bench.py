@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from autotune.builder import gpu_source
 from autotune.errors import UsageError
@@ -97,8 +98,8 @@ class BuildBench:
             If the template refuses them, or the compiler the code.
         """
         try:
-            with contained():  # what one candidate changes of the process is not the next one's
-                function = self.task.final_of(values)
+            # What one candidate changes of the process is not the next one's.
+            function = contained(partial(self.task.final_of, values))
             digest = code_hash(function)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(

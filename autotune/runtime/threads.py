@@ -6,10 +6,13 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
+from autotune.interrupts import Aside
 from autotune.target import Target
+
+T = TypeVar("T")
 
 
 def available_cpus() -> int:
@@ -77,16 +80,29 @@ def thread_count(target: Target | None = None) -> int:
     return cpus if quota is None else min(cpus, quota)
 
 
-def in_threads(jobs: Sequence[Callable[[], object]], most: int) -> None:
-    """Run jobs, at most so many at a time and no more than there are CPUs; raise what one raises.
+def in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
+    """Run jobs, at most so many at a time and no more than there are CPUs; return what they return.
 
-    One job, or one CPU, needs no thread.
+    One job, or one CPU, needs no thread. What a job raises is raised when all are done.
     """
     threads = min(most, len(jobs), thread_count())
     if threads < 2:
-        for job in jobs:
-            job()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(job) for job in jobs]:
-            done.result()
+        return [job() for job in jobs]
+    found: dict[int, T] = {}
+    rest = iter(list(enumerate(jobs)))
+
+    def work() -> None:
+        for number, job in rest:
+            found[number] = job()
+
+    try:
+        asides = [Aside(work) for _ in range(threads)]
+        for aside in asides:
+            aside.wait()
+    except KeyboardInterrupt:  # nobody wants the others any more
+        for _ in rest:
+            pass
+        raise
+    for aside in asides:
+        aside.result()
+    return [found[number] for number in range(len(jobs))]

@@ -15,12 +15,14 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
+from autotune.interrupts import restoring
 from autotune.processes import (
     adopt_orphans,
     children,
     die_by_signal,
+    end_of,
     is_doomed,
     keep,
     limit_memory,
@@ -33,6 +35,7 @@ TRACE_TIMEOUT_S = 10.0
 LARGEST_TRACE = 1 << 30
 """Bytes of memory that one run of a template may take."""
 
+_ENDING_S = 10.0
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DECISION, _END = b".", b"!"
 _FAULTS = {
@@ -98,30 +101,49 @@ def _tried(
 ) -> tuple[bytes, bool, int]:
     """Return what the child told, whether it was still there at the end, and its exit code."""
     reader, writer = os.pipe()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    keeper = status = 0
+
+    def listen() -> tuple[bytes, bool]:
+        nonlocal keeper
+        # An exception of a signal handler would be lost in what Python runs around the fork.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
+        try:
+            keeper = _forked()
+            if keeper == 0:
+                _keep(run, writer, timeout_s + 1.0)
+        finally:
+            os.close(writer)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return _listen(reader, time.monotonic() + timeout_s)
+
+    def end() -> None:
+        nonlocal status
+        os.close(reader)  # It tells the keeper to bring this to an end.
+        if keeper:
+            status = end_of(keeper, _ENDING_S)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    heard, silent = restoring(end, listen)
+    return heard, silent, os.waitstatus_to_exitcode(status)
+
+
+def _forked() -> int:
     with warnings.catch_warnings():
         # The child runs only the template and leaves by _exit, so other threads do not matter.
         warnings.simplefilter("ignore", DeprecationWarning)
-        # An exception of a signal handler would be lost in what Python runs around the fork.
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
-        try:
-            keeper = os.fork()
-        except OSError:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
-            raise
-    if keeper == 0:
-        try:
-            _confine(writer)
-            keep(partial(_try_out, run, writer), writer, timeout_s + 1.0)
-        finally:
-            os._exit(1)
-    os.close(writer)
+        return os.fork()
+
+
+def _keep(
+    run: Callable[[Callable[[], object]], object], writer: int, timeout_s: float
+) -> NoReturn:
+    """In a new process: keep the one that tries it out."""
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        heard, silent = _listen(reader, time.monotonic() + timeout_s)
+        _confine(writer)
+        keep(partial(_try_out, run, writer), writer, timeout_s)
     finally:
-        os.close(reader)  # It tells the keeper to bring this to an end.
-        _, status = os.waitpid(keeper, 0)
-    return heard, silent, os.waitstatus_to_exitcode(status)
+        os._exit(1)
 
 
 def _confine(writer: int) -> None:

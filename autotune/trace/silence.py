@@ -12,69 +12,115 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from autotune.interrupts import restoring, undisturbed
+
+T = TypeVar("T")
 
 _UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+_STREAMS = ("stdin", "stdout", "stderr")
+_HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
 
 
-@contextlib.contextmanager
-def silenced() -> Iterator[None]:
-    """Discard all that this process writes to its standard output and error meanwhile.
+def silenced(do: Callable[[], T]) -> T:
+    """Do something, and discard all that this process writes to its output and error meanwhile.
 
     Nobody would see what it asks for, so there is nothing to read on the standard input either. It
     holds for all threads. A stream that is closed stays so.
     """
-    _flush()
-    with open(os.devnull, "r+") as nowhere, contextlib.ExitStack() as undo:
-        for stream in (0, 1, 2):
-            try:
-                kept = os.dup(stream)
-            except OSError:  # it is closed
-                continue
-            undo.callback(os.close, kept)
-            undo.callback(os.dup2, kept, stream)
-            os.dup2(nowhere.fileno(), stream)
-        undo.callback(setattr, sys, "stdin", sys.stdin)
-        sys.stdin = nowhere
-        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-            try:
-                yield
-            finally:
-                _flush()
+    streams = _Streams()
+    return restoring(streams.restore, lambda: streams.silence(do))
 
 
-@contextlib.contextmanager
-def contained() -> Iterator[None]:
+class _Streams:
+    """The three standard streams, as they are now."""
+
+    def __init__(self) -> None:
+        self._objects = {name: getattr(sys, name) for name in _STREAMS}
+        self._copies: dict[int, int] = {}
+
+    def silence(self, do: Callable[[], T]) -> T:
+        """Let them lead nowhere, and do something."""
+        self._flush()
+        for stream in range(len(_STREAMS)):
+            with contextlib.suppress(OSError):  # it is closed
+                self._copies[stream] = os.dup(stream)
+        with open(os.devnull, "r+") as nowhere:
+            for stream in self._copies:
+                os.dup2(nowhere.fileno(), stream)
+            for name in _STREAMS:
+                setattr(sys, name, nowhere)
+            return do()
+
+    def restore(self) -> None:
+        """Let them lead to where they did; as many as can be."""
+        self._flush()
+        with contextlib.ExitStack() as each:
+            for name, stream in self._objects.items():
+                each.callback(setattr, sys, name, stream)
+            for stream, copy in self._copies.items():
+                each.callback(os.close, copy)
+                each.callback(os.dup2, copy, stream)
+
+    def _flush(self) -> None:
+        """Write out what is buffered, C's buffers included."""
+        for name in ("stdout", "stderr"):
+            # One that is missing, closed or without a reader has nothing to lose.
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                self._objects[name].flush()
+        ctypes.CDLL(None).fflush(None)
+
+
+def contained(do: Callable[[], T]) -> T:
     """As `silenced`, and much of what code can change in its process is restored afterwards.
 
     That is the working folder, the file mode mask, the environment, how signals are handled, that
-    no timer sends any, limits of resources (as far as they may be raised again) and of recursion.
+    no timer sends any, limits of resources (as far as they may be raised again) and of recursion,
+    and what Python calls for errors that nobody catches.
     """
-    folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
-    mask = os.umask(0o077)
-    os.umask(mask)
-    environment = dict(os.environ)
-    handlers = {number: signal.getsignal(number) for number in _handled()}
-    idle_timers = [timer for timer in _TIMERS if signal.getitimer(timer) == (0.0, 0.0)]
-    limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
-    recursion = sys.getrecursionlimit()
-    try:
-        with silenced():
-            yield
-    finally:
-        for timer in idle_timers:
+    return restoring(_Process().restore, partial(silenced, do))
+
+
+class _Process:
+    """What code can change in its process, as it is now."""
+
+    def __init__(self) -> None:
+        self._folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
+        self._mask = undisturbed(_mask)
+        self._environment = dict(os.environ)
+        self._handlers = {number: signal.getsignal(number) for number in _handled()}
+        self._idle_timers = [t for t in _TIMERS if signal.getitimer(t) == (0.0, 0.0)]
+        self._limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
+        self._recursion = sys.getrecursionlimit()
+        self._hooks = {name: getattr(sys, name) for name in _HOOKS}
+
+    def restore(self) -> None:
+        """Make it as it was."""
+        for name, hook in self._hooks.items():
+            setattr(sys, name, hook)
+        for timer in self._idle_timers:
             signal.setitimer(timer, 0.0)
-        sys.setrecursionlimit(recursion)
-        _restore_limits(limits)
-        os.fchdir(folder)
-        os.close(folder)
-        os.umask(mask)
-        _restore_environment(environment)
-        for number, handler in handlers.items():
+        sys.setrecursionlimit(self._recursion)
+        _restore_limits(self._limits)
+        os.fchdir(self._folder)
+        os.close(self._folder)
+        os.umask(self._mask)
+        _restore_environment(self._environment)
+        for number, handler in self._handlers.items():
             if handler is not None and signal.getsignal(number) != handler:
                 signal.signal(number, handler)
+
+
+def _mask() -> int:
+    """Return the file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _handled() -> Iterable[signal.Signals]:
@@ -101,12 +147,3 @@ def _restore_environment(before: dict[str, str]) -> None:
     for name, value in before.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
-
-
-def _flush() -> None:
-    """Write out what is buffered, C's buffers included."""
-    for stream in (sys.stdout, sys.stderr):
-        # One that is missing, closed or without a reader has nothing to lose.
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)

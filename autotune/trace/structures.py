@@ -8,6 +8,7 @@ for one configuration at a time.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import traceback
 import warnings
@@ -307,8 +308,8 @@ class Structures:
 
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | RawKernel:
         """Run the template with values from `source`."""
-        with contained() if self._guarded else contextlib.nullcontext():
-            result = self._run(Knobs(source, self.target))
+        run = functools.partial(self._run, Knobs(source, self.target))
+        result = contained(run) if self._guarded else run()
         if isinstance(result, RawKernel):
             return result
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+
+from autotune.interrupts import Aside
 
 _SWITCH_S = 5e-4
 """How long the interpreter stays with one thread. By default it is 5 ms, which whoever hands out
@@ -25,17 +25,17 @@ class Meanwhile:
 
     def __init__(self, work: Callable[[Callable[[], bool]], object]) -> None:
         self._work = work
-        self._waited_for = threading.Event()
-        self._pool = ThreadPoolExecutor(1, "meanwhile")
-        self._done: Future[object] | None = None
+        self._waited_for = False
+        self._aside: Aside[object] | None = None
         self._interval_s = sys.getswitchinterval()
 
     def __enter__(self) -> Meanwhile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._waited_for.set()
-        self._pool.shutdown(wait=kind is None or issubclass(kind, Exception))
+        self._waited_for = True
+        if self._aside is not None and (kind is None or issubclass(kind, Exception)):
+            self._aside.wait()
         sys.setswitchinterval(self._interval_s)
         if kind is None:
             self.wait()
@@ -43,16 +43,16 @@ class Meanwhile:
     @property
     def goes_on(self) -> bool:
         """Whether it has begun and is not done."""
-        return self._done is not None and not self._done.done()
+        return self._aside is not None and not self._aside.done
 
     def begin(self) -> None:
         """Begin, unless it was waited for before: then it is not done at all."""
-        if not self._waited_for.is_set():
+        if not self._waited_for:
             sys.setswitchinterval(min(_SWITCH_S, self._interval_s))
-            self._done = self._pool.submit(self._work, self._waited_for.is_set)
+            self._aside = Aside(lambda: self._work(lambda: self._waited_for))
 
     def wait(self) -> None:
         """Wait until it is done, if it has begun; raise what it raised."""
-        self._waited_for.set()
-        if self._done is not None:
-            self._done.result()
+        self._waited_for = True
+        if self._aside is not None:
+            self._aside.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from autotune.cost_model.base import (
     FloatVector,
     IndexVector,
 )
+from autotune.runtime.threads import in_threads
 from autotune.tuner.base import Observation
 
 FOLDS = 3
@@ -155,8 +156,7 @@ class TreeTrend:
             model.fit(matrix[part], throughput[part])
             return model
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            models = list(pool.map(fit, range(len(parts))))
+        models = in_threads([partial(fit, number) for number in range(len(parts))], THREADS)
         self._models = tuple(model for model in models if model is not None)
         self._judged = {}
         for part, model in zip(parts[1:], models[1:], strict=True):

@@ -1,9 +1,14 @@
 """Work in a thread beside other things: when it is waited for, and what it raises."""
 
+import contextlib
 import threading
 
 import pytest
+from footprint import wait_for
+from interrupts import interrupted_at_each_moment
 
+from autotune import interrupts
+from autotune.tuner import meanwhile
 from autotune.tuner.meanwhile import Meanwhile
 
 
@@ -39,3 +44,23 @@ def test_what_it_raises_comes_out_at_the_end_and_it_does_not_begin_once_waited_f
         thinking.wait()
         thinking.begin()
         assert not thinking.goes_on
+
+
+def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
+    begun, ended = [], []
+
+    def work(waited_for):
+        begun.append(1)
+        while not waited_for():
+            pass
+        ended.append(1)
+
+    def wait():
+        with Meanwhile(work) as thinking:
+            thinking.begin()
+            thinking.wait()
+
+    modules = [meanwhile, interrupts, contextlib, threading]
+    count = sum(1 for _ in interrupted_at_each_moment(wait, modules))
+    assert count > 10
+    wait_for(lambda: len(ended) == len(begun), 10.0)

@@ -1,3 +1,5 @@
+import contextlib
+import fcntl
 import json
 import logging
 import multiprocessing
@@ -9,8 +11,10 @@ import time
 import warnings
 
 import pytest
+from interrupts import interrupted_at_each_moment
 
-from records import Record, RecordError, RecordStore, RecordWarning
+from records import Journal, Record, RecordError, RecordStore, RecordWarning, journal
+from records import store as stores
 
 
 def make(index, note=""):
@@ -306,3 +310,29 @@ def test_lines_that_are_no_records_are_named_together_with_the_first_reason(tmp_
     assert str(warning.message).startswith(
         f"{path}: skipped 2 lines (number 1, 2) of no record: record without workload, "
     )
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.append([make(1)]),
+        lambda store: store.load(),
+        lambda store: list(store.stream()),
+        lambda store: Journal(store).news(),
+        lambda store: Journal(store).add(make(2)),
+    ],
+    ids=["append", "load", "stream", "news", "add"],
+)
+def test_no_interrupt_leaves_the_log_locked_for_who_catches_it(store, use):
+    store.append([make(0)])
+
+    def fresh():
+        os.truncate(store.path, size)
+        use(store)
+
+    size = store.path.stat().st_size
+    for _ in interrupted_at_each_moment(fresh, [stores, journal, contextlib]):
+        with store.path.open("rb") as log:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        store.load()

@@ -14,6 +14,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from interrupts import interrupted_at_each_moment
 
 from autotune import te
 from autotune.errors import InstantiationError
@@ -315,3 +316,10 @@ def test_a_run_that_was_killed_from_outside_is_tried_again(tmp_path):
 
     assert probe(once) is None
     assert probe(lambda tell: os.kill(os.getpid(), signal.SIGKILL)) == Fault(0, "killed by SIGKILL")
+
+
+def test_an_interrupt_at_any_moment_leaves_no_signal_blocked_and_no_process():
+    begin = psutil.Process().children()
+    for _ in interrupted_at_each_moment(lambda: probe(lambda tell: tell()), [probing]):
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+        assert psutil.Process().children() == begin
