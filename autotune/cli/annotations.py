@@ -38,3 +38,15 @@ Transfer = Annotated[
     list[str] | None,
     typer.Option(metavar="LOG ...", help="Measurements of other sizes, operators or devices."),
 ]
+Timeout = Annotated[
+    float, typer.Option(metavar="S", help="Seconds a candidate may build, and may run.")
+]
+MinRepeat = Annotated[
+    float | None, typer.Option(metavar="MS", help="How long a repeat lasts at least.  [8]")
+]
+Flush = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHEN", help="Empty the caches: off, or before each of the repeats.  [off]"
+    ),
+]

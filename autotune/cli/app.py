@@ -11,12 +11,15 @@ import typer
 
 from autotune.cli.annotations import (
     TEMPLATE_HELP,
+    Flush,
     Json,
+    MinRepeat,
     Patience,
     Set,
     Shape,
     TargetText,
     TemplateName,
+    Timeout,
     Transfer,
 )
 from autotune.cli.groups import cache_app, features_app, records_app, replay_app, tile_app
@@ -122,21 +125,15 @@ def run(
     seed: Annotated[
         int | None, _option("Seed of every random choice.  [chosen and printed]", "N", min=0)
     ] = None,
-    timeout: Annotated[
-        float, _option("Seconds a candidate may build, and may run.", "S")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     repeats: Annotated[
         int | None, _option("Times to take of a candidate; their median counts.  [5]", "N", min=1)
     ] = None,
     warmup: Annotated[
         int | None, _option("Calls before the first timed one.  [1]", "N", min=1)
     ] = None,
-    min_repeat_ms: Annotated[
-        float | None, _option("How long a repeat lasts at least.  [8]", "MS")
-    ] = None,
-    flush: Annotated[
-        str | None, _option("Empty the caches: off, or before each of the repeats.  [off]", "WHEN")
-    ] = None,
+    min_repeat_ms: MinRepeat = None,
+    flush: Flush = None,
     race: Annotated[
         float | None,
         _option("Give up what is so many times slower than the best; 0: never.  [1.5]", "FACTOR"),
@@ -213,16 +210,10 @@ def bench(
     log: Annotated[
         str | None, _option("Log of measurements, which are used again.  [TEMPLATE.jsonl]", "FILE")
     ] = None,
-    timeout: Annotated[
-        float, _option("Seconds a candidate may build, and may run.", "S")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     repeats: Annotated[int | None, _option("Times to take; their median counts.  [5]", "N")] = None,
-    min_repeat_ms: Annotated[
-        float | None, _option("How long a repeat lasts at least.  [8]", "MS")
-    ] = None,
-    flush: Annotated[
-        str | None, _option("Empty the caches: off, or before each of the repeats.  [off]", "WHEN")
-    ] = None,
+    min_repeat_ms: MinRepeat = None,
+    flush: Flush = None,
     as_json: Json = False,
 ) -> None:
     """Compare schedules with one another and with NumPy or CuPy, over sizes or over two knobs.

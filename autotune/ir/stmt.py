@@ -5,6 +5,7 @@ Loops start at 0. A function is a body over buffers, which callers pass, and siz
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -262,3 +263,28 @@ def seq(*stmts: Stmt) -> Stmt:
     for stmt in stmts:
         flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """Return a statement inside allocations of some buffers, the first one outermost."""
+    for buffer in reversed(buffers):
+        body = Allocate(buffer, body)
+    return body
+
+
+def split_allocations(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
+    """Return what is allocated around all of a statement, outermost first, and what is inside."""
+    buffers: list[Buffer] = []
+    while isinstance(stmt, Allocate):
+        buffers.append(stmt.buffer)
+        stmt = stmt.body
+    return buffers, stmt
+
+
+def split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:
+    """Return the conditions that guard all of a statement, outermost first, and what is inside."""
+    guards: list[Expr] = []
+    while isinstance(stmt, If) and stmt.orelse is None:
+        guards.append(stmt.condition)
+        stmt = stmt.then
+    return guards, stmt

@@ -16,7 +16,6 @@ from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
-    Allocate,
     For,
     If,
     LoopKind,
@@ -24,6 +23,7 @@ from autotune.ir.stmt import (
     Store,
     ThreadReduce,
     WarpReduce,
+    allocated,
     seq,
 )
 from autotune.lowering.stores import store_together
@@ -142,9 +142,7 @@ class _Written:
             if axis.own == 1:
                 share = If(binary("==", axis.var, 0), share)
         body = seq(*(() if before is None else (before,)), share, self._combined(parts, start))
-        for part in reversed(parts):
-            body = Allocate(part, body)
-        return body
+        return allocated(parts, body)
 
     def _combined(self, parts: list[Buffer], start: Expr) -> Stmt:
         count = self.count // self.width

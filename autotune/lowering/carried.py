@@ -15,7 +15,18 @@ from collections.abc import Iterator
 
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.names import Names
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.stmt import (
+    Allocate,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+    split_guards,
+)
 from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, loads, walk
 
 
@@ -40,10 +51,10 @@ class _Carry(StmtRewriter):
         steps = self.rebuild_stmt(node)
         if not isinstance(steps, For) or steps.kind is not LoopKind.UNROLLED:
             return steps
-        outer, lanes = _opened(steps.body)
+        outer, lanes = split_guards(steps.body)
         if not isinstance(lanes, For) or lanes.kind is not LoopKind.VECTORIZED:
             return steps
-        inner, body = _opened(lanes.body)
+        inner, body = split_guards(lanes.body)
         if not _is_flat(body):
             return steps
         for ring, index in self._kept(body):
@@ -103,15 +114,6 @@ class _Exchanged(Rewriter):
         if node.buffer is not self.old:
             return self.rebuild_stmt(node)
         return Store(self.new, self.index, self.expr(node.value))
-
-
-def _opened(stmt: Stmt) -> tuple[list[Expr], Stmt]:
-    """Return the conditions around all of a statement, and what is inside."""
-    guards: list[Expr] = []
-    while isinstance(stmt, If) and stmt.orelse is None:
-        guards.append(stmt.condition)
-        stmt = stmt.then
-    return guards, stmt
 
 
 def _is_flat(stmt: Stmt) -> bool:

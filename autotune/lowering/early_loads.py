@@ -32,7 +32,9 @@ from autotune.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    allocated,
     seq,
+    split_allocations,
 )
 from autotune.ir.visitor import StmtRewriter, all_loads, all_written, walk
 from autotune.lowering.double_buffer import together
@@ -72,11 +74,7 @@ class _Loops(StmtRewriter):
         assert isinstance(loop, For)
         if loop.kind not in _IN_ORDER:
             return loop
-        around: list[Buffer] = []
-        inner = loop.body
-        while isinstance(inner, Allocate):
-            around.append(inner.buffer)
-            inner = inner.body
+        around, inner = split_allocations(loop.body)
         parts = list(_parts(inner))
         fetched = [part for part in parts if self._is_fetch(part)]
         if not fetched or len(fetched) == len(parts):
@@ -94,9 +92,7 @@ class _Loops(StmtRewriter):
             early.append(cut.loads)
             late.append(cut.stores)
         used = [part for part in parts if not any(part is other for other in fetched)]
-        body = seq(together(seq(*early)), *used, together(seq(*late)))
-        for buffer in reversed(around):
-            body = Allocate(buffer, body)
+        body = allocated(around, seq(together(seq(*early)), *used, together(seq(*late))))
         result: Stmt = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
         for buffer in registers:
             result = Allocate(buffer, result)

@@ -31,6 +31,7 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    allocated,
     seq,
 )
 from autotune.ir.uniform import is_thread_loop
@@ -257,9 +258,7 @@ class _Lift(StmtRewriter):
         self.found = []
         result = self.rebuild_stmt(node)
         self.inside = False
-        for buffer in reversed(self.found):
-            result = Allocate(buffer, result)
-        return result
+        return allocated(self.found, result)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         if not self.inside or node.buffer.scope != "shared":

@@ -13,6 +13,7 @@ from autotune.ir.stmt import (
     Seq,
     Stmt,
     seq,
+    split_guards,
 )
 from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
 
@@ -20,15 +21,6 @@ from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
 def hoist_guards(function: Function) -> Function:
     """Return the function with every guard as far out as its variables allow."""
     return function.with_body(_Hoist().stmt(function.body))
-
-
-def _split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:
-    """Return the conditions that guard the whole of a statement, and what they guard."""
-    guards: list[Expr] = []
-    while isinstance(stmt, If) and stmt.orelse is None:
-        guards.append(stmt.condition)
-        stmt = stmt.then
-    return guards, stmt
 
 
 def _guard(guards: list[Expr], body: Stmt) -> Stmt:
@@ -66,7 +58,7 @@ def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
 class _Hoist(StmtRewriter):
     def visit_For(self, node: For) -> Stmt:
         rewritten = self.stmt(node.body)
-        guards, body = _split_guards(rewritten)
+        guards, body = split_guards(rewritten)
         # A thread axis stays outermost: its body must be one that all threads of a block enter.
         is_thread = node.kind in (LoopKind.THREAD, LoopKind.VTHREAD)
         fixed = [] if is_thread else _fixed(guards, node)
@@ -78,7 +70,7 @@ class _Hoist(StmtRewriter):
 
     def visit_Seq(self, node: Seq) -> Stmt:
         rewritten = [self.stmt(stmt) for stmt in node.stmts]
-        parts = [_split_guards(stmt) for stmt in rewritten]
+        parts = [split_guards(stmt) for stmt in rewritten]
         first = parts[0][0] if parts else []
         common = [
             g
@@ -95,15 +87,15 @@ class _Hoist(StmtRewriter):
         return _guard(common, seq(*stmts))
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        guards, body = _split_guards(self.stmt(node.body))
+        guards, body = split_guards(self.stmt(node.body))
         return node if body is node.body else _guard(guards, Allocate(node.buffer, body))
 
     def visit_Produce(self, node: Produce) -> Stmt:
-        guards, body = _split_guards(self.stmt(node.body))
+        guards, body = split_guards(self.stmt(node.body))
         return node if body is node.body else _guard(guards, Produce(node.name, body))
 
     def visit_If(self, node: If) -> Stmt:
         rebuilt = self.rebuild_stmt(node)
-        guards, body = _split_guards(rebuilt)
+        guards, body = split_guards(rebuilt)
         unique = [g for i, g in enumerate(guards) if not any(g is h for h in guards[:i])]
         return rebuilt if len(unique) == len(guards) else _guard(unique, body)

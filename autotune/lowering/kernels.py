@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, split_allocations
 from autotune.ir.visitor import (
     free_vars,
     is_raw,
@@ -127,12 +127,8 @@ def split_kernels(function: Function) -> list[Kernel]:
 
 def workspace(function: Function) -> tuple[Buffer, ...]:
     """Return the temporaries that kernels hand on; who launches them provides the memory."""
-    found = []
-    body = function.body
-    while isinstance(body, Allocate):
-        found.append(body.buffer)
-        body = body.body
-    return tuple(found)
+    buffers, _ = split_allocations(function.body)
+    return tuple(buffers)
 
 
 def _nests(stmt: Stmt) -> Iterator[Stmt]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from autotune.ir.expr import Buffer, Expr, Knob, SizeVar
-from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt
+from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt, allocated
 from autotune.ir.visitor import StmtRewriter, free_vars
 
 _SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
@@ -20,14 +20,9 @@ def hoist_allocations(scan: Produce, kept: Set[Buffer], rings: Sequence[Buffer] 
     hoist = _Hoist(kept)
     body = hoist.stmt(scan.body)
     found = [*rings, *hoist.found]
-    for buffer in reversed(found):
-        if buffer.scope != "global":
-            body = Allocate(buffer, body)
-    result: Stmt = Produce(scan.name, body)
-    for buffer in reversed(found):
-        if buffer.scope == "global":
-            result = Allocate(buffer, result)
-    return result
+    inside = [buffer for buffer in found if buffer.scope != "global"]
+    around = [buffer for buffer in found if buffer.scope == "global"]
+    return allocated(around, Produce(scan.name, allocated(inside, body)))
 
 
 class _Hoist(StmtRewriter):

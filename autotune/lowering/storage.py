@@ -22,7 +22,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar
 from autotune.ir.ops import binary, const
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, allocated
 from autotune.ir.visitor import (
     Rewriter,
     StmtRewriter,
@@ -126,9 +126,7 @@ class _Regions(StmtRewriter):
             shared = self._shared(inner)
             result = Moved(shared).stmt(result) if shared else result
             own = list(dict.fromkeys(shared.get(buffer, buffer) for buffer in own))
-        for buffer in reversed(own):
-            result = Allocate(buffer, result)
-        return result
+        return allocated(own, result)
 
     def _shared(self, body: Stmt) -> dict[Buffer, Buffer]:
         """Return what takes the place of the temporaries that share storage."""

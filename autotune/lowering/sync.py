@@ -31,7 +31,9 @@ from autotune.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    allocated,
     seq,
+    split_allocations,
 )
 from autotune.ir.uniform import is_thread_loop, is_uniform
 from autotune.ir.visitor import StmtRewriter, all_loads, walk
@@ -186,11 +188,7 @@ class _Sync(Waits):
 
     def _carried(self, loop: For, body: Stmt, summary: Summary) -> tuple[Stmt, Summary]:
         """Put a barrier where iterations conflict, before the first statement that does."""
-        around: list[Stmt] = []
-        inner = body
-        while isinstance(inner, Allocate):
-            around.append(inner)
-            inner = inner.body
+        buffers, inner = split_allocations(body)
         stmts = list(inner.stmts) if isinstance(inner, Seq) else [inner]
         earlier = self.before(loop, summary)
         total = Summary()
@@ -202,9 +200,7 @@ class _Sync(Waits):
             total = total.then(own)
             place += 1
         body, summary = self._sequence([*stmts[:place], Barrier(), *stmts[place:]])
-        for allocation in reversed(around):
-            assert isinstance(allocation, Allocate)
-            body = Allocate(allocation.buffer, body)
+        body = allocated(buffers, body)
         if self.clash(self.before(loop, summary), summary):
             return self._carried(loop, body, summary)
         return body, summary

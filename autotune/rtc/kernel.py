@@ -11,7 +11,7 @@ from autotune.errors import UsageError
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, convert, is_convertible
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Seq, Stmt
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Seq, Stmt, allocated
 from autotune.te.tensor import Tensor
 
 Rule = tuple[Expr, str]
@@ -113,8 +113,7 @@ class RawKernel:
                 raw = Raw(launch.name, self._text(), tuple(sizes), tuple(sizes.values()))
             nests.append(self._nest(launch, raw, rules))
         body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
-        for tensor in reversed(self.workspace):
-            body = Allocate(_buffer(tensor), body)
+        body = allocated([_buffer(tensor) for tensor in self.workspace], body)
         return Function(
             name,
             tuple(params),
