@@ -210,6 +210,11 @@ ROWS: list[Row] = [
             "_unused.toml": "job_unused.toml, defaults: set must be a table",
         }.items()
     ),
+    Mistake(
+        ["run", "--job", "job_goal.toml"],
+        "job_goal.toml, workload 1: goal '5 GFLOPS': .*how many operations",
+        printed=True,
+    ),
     (["run", "--job", ""], "--job"),
     (["run", "--job", "folder.py"], "folder.py is a folder"),
     (["run", "--job", "pipe.toml"], "pipe.toml is a device or a pipe"),

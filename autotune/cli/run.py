@@ -92,9 +92,10 @@ def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
                     _require_feasible(plan.task)
             around.enter_context(display)
             sessions = []
-            for plan, measurer in zip(plans, measurers, strict=True):
-                display.open_job(_job(plan, seed, chosen is not None))
-                sessions.append(_session(plan, measurer, seed, display))
+            for number, (plan, measurer) in enumerate(zip(plans, measurers, strict=True), 1):
+                with mistakes_of(options, number):  # its operations may not be known
+                    display.open_job(_job(plan, seed, chosen is not None))
+                    sessions.append(_session(plan, measurer, seed, display))
             summaries = Portfolio(sessions, display.on_event, deadline).run()
             display.conclude()
     except KeyboardInterrupt as interrupt:

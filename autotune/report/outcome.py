@@ -153,7 +153,7 @@ def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
         Column(name, cells, rank, right=bool(name))
         for (name, rank), cells in zip(ranks.items(), zip(*rows, strict=True), strict=True)
     ]
-    return fitted(columns, width)
+    return fitted([columns[0].folded(max(12, width // 3)), *columns[1:]], width)
 
 
 def _ratio_texts(standing: Standing) -> tuple[str, str]:

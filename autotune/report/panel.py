@@ -280,7 +280,12 @@ def _gain(standing: Standing) -> str:
 
 
 def _short(text: str, longest: int, glyphs: Glyphs) -> str:
-    return text if cells_of(text) <= longest else cut(text, longest - 1) + glyphs.more
+    """Leave out what is in the middle of a name: its end often sets it apart from others."""
+    if cells_of(text) <= longest:
+        return text
+    head = cut(text, longest // 2)
+    tail = cut(text[::-1], longest - cells_of(head) - 1)[::-1]
+    return f"{head.rstrip()}{glyphs.more}{tail.lstrip()}"
 
 
 def _cut(line: Line, width: int, glyphs: Glyphs) -> Line:

@@ -6,7 +6,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 GAP = "  "
 
@@ -68,7 +68,7 @@ class Column:
     ----------
     header : str
     cells : sequence of str
-        One per row.
+        One per row; those of the first column may be several lines.
     rank : int
         The higher, the sooner it is left out; the column of rank 0 stays.
     right : bool
@@ -83,7 +83,12 @@ class Column:
     @property
     def width(self) -> int:
         """Columns of the terminal it takes."""
-        return max(map(cells_of, (self.header, *self.cells)))
+        texts = (self.header, *self.cells)
+        return max(cells_of(line) for text in texts for line in text.split("\n"))
+
+    def folded(self, width: int) -> Column:
+        """Return it with cells of several lines where they are wider."""
+        return replace(self, cells=[wrap(cell, width, "  ") for cell in self.cells])
 
 
 def cells_of(text: str) -> int:
@@ -114,10 +119,11 @@ def fitted(columns: Sequence[Column], width: int) -> list[str]:
             break
         kept.remove(least)
     lines = []
-    for cells in zip(*((column.header, *column.cells) for column in kept), strict=True):
+    for name, *cells in zip(*((column.header, *column.cells) for column in kept), strict=True):
+        first, *more = name.split("\n")
         padded = []
-        for cell, column in zip(cells, kept, strict=True):
+        for cell, column in zip((first, *cells), kept, strict=True):
             space = " " * (column.width - cells_of(cell))
             padded.append(space + cell if column.right else cell + space)
-        lines.append(cut(GAP.join(padded).rstrip(), width))
+        lines += [cut(line, width) for line in (GAP.join(padded).rstrip(), *more)]
     return lines

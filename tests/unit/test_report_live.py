@@ -121,6 +121,15 @@ def test_several_workloads_have_a_row_each_and_the_one_at_work_is_marked():
     ]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_long_names_that_begin_alike_are_told_apart(width):
+    jobs = [job(f"conv2d_nchw n=1 c=512 h=28 w=28 kh={k}") for k in (1, 3)]
+    lines = texts(followed([Started(8, 0, None, one.label) for one in jobs], jobs=jobs), width)
+    rows = [line for line in lines if "…" in line]
+    assert [row.split()[-2].rpartition("kh")[2] for row in rows] == ["=1", "=3"]
+    assert all(row[2:].startswith("conv2d") for row in rows)
+
+
 def test_of_many_workloads_the_one_at_work_is_always_shown():
     lines = texts(several(30), height=10)
     assert len(lines) == 9

@@ -150,6 +150,17 @@ def test_several_workloads_have_a_row_each(width):
     assert ("GFLOPS" in lines[1]) == (width == 200)
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_long_names_of_workloads_are_folded_and_take_no_figures_away(width):
+    label = "conv2d_nchw c=512 h=14 w=14 o=512 kh=3 kw=3"
+    lines = outcome_table([finished(label=label, ceiling_s=0.25), several()[1]], width)
+    assert max(map(len, lines)) <= width
+    assert "500 ms" in lines[1]
+    assert "50 % ceiling" in lines[1]
+    row = lines[1 : [line.split()[0] for line in lines].index("softmax")]
+    assert " ".join(line.partition("   ")[0].strip() for line in row) == label
+
+
 def test_the_last_line_of_several_has_the_mean_ratio_of_those_that_have_one():
     assert last_line(several(), 75.0) == (
         "best of 2 of 3 workloads, 4.00x the default, geometric mean; 130 trials; "
