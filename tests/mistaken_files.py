@@ -191,7 +191,9 @@ FILES: dict[str, str | bytes] = {
     "job_comment.yaml": "# nothing yet\n",
     "job_date.yaml": "time: 2026-13-45\n",
     "job_integer.yaml": "seed: !!int many\n",
-    "job_goal.toml": '[[workload]]\ntemplate = "templates.py:good"\nset.n = 4\nuntil = "5 GFLOPS"\n',
+    "job_goal.toml": (
+        '[[workload]]\ntemplate = "templates.py:good"\nset.n = 4\nuntil = "5 GFLOPS"\n'
+    ),
     "job_names.yaml": "workload: [{template: matmul, set: {on: 3}}]\n",
     "job_nul.toml": JOB + 'log = "a\\u0000b"\n',
     "job_defaults.toml": "[defaults]\ntrails = 3\n" + JOB,

@@ -79,12 +79,16 @@ def folders() -> Check:
             )
         )
     rooms = {}
-    for what, place in (("cache", folder), ("temporary files", _temporary()), ("here", Path())):
+    for what, place, other in (
+        ("cache", folder, f"name another folder by {CACHE_VARIABLE}"),
+        ("temporary files", _temporary(), "set TMPDIR"),
+        ("files here", _here(), "work in another folder"),
+    ):
         room = _room(place)
         rooms[what] = room
         if room is None or room < LEAST_DISK:
             amiss = "no place" if room is None else f"only {size_text(room)} of room"
-            findings.append(Finding(f"there is {amiss} for {what}", "free some, or set TMPDIR"))
+            findings.append(Finding(f"there is {amiss} for {what}", f"free some, or {other}"))
     text = f"{folder}: {entries} objects, {size_text(size)}"
     if rooms["cache"] is not None:
         text += f", {size_text(rooms['cache'])} of room"
@@ -96,6 +100,13 @@ def _temporary() -> Path | None:
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError:
+        return None
+
+
+def _here() -> Path | None:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted
         return None
 
 

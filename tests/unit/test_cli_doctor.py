@@ -173,11 +173,23 @@ def test_too_little_memory_or_room_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "available_memory", lambda: 2**20)
     assert "only 1.00 MiB of memory" in machine.memory().findings[0].what
     monkeypatch.setattr(machine, "_room", lambda folder: 2**20)
-    found = [f.what for f in machine.folders().findings]
-    assert found == [
-        f"there is only 1.00 MiB of room for {what}"
-        for what in ("cache", "temporary files", "here")
-    ]
+    assert machine.folders().findings == tuple(
+        Finding(f"there is only 1.00 MiB of room for {what}", f"free some, or {other}")
+        for what, other in (
+            ("cache", "name another folder by AUTOTUNE_CACHE_DIR"),
+            ("temporary files", "set TMPDIR"),
+            ("files here", "work in another folder"),
+        )
+    )
+
+
+def test_a_working_folder_that_was_deleted_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    (finding,) = machine.folders().findings
+    assert finding.what == "there is no place for files here"
 
 
 def test_variables_that_mean_nothing_are_noted(monkeypatch):
