@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,11 +137,15 @@ def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> l
 
 
 def _arguments(task: Task, tasks: Sequence[Task]) -> str:
-    """Return the arguments in which workloads of the same template differ: " m=512 n=64"."""
-    alike = [other for other in tasks if other.workload.template == task.workload.template]
-    said = [
-        f"{name}={value}"
-        for name, value in task.args.items()
-        if any(other.args.get(name) != value for other in alike)
-    ]
-    return "".join(f" {text}" for text in said)
+    """Return as many arguments as tell workloads of the same template apart: " m=512 n=64"."""
+    alike = [other.args for other in tasks if other.workload.template == task.workload.template]
+    telling: list[str] = []
+    for name in task.args:
+        if _told_apart(alike, [*telling, name]) > _told_apart(alike, telling):
+            telling.append(name)
+    return "".join(f" {name}={task.args[name]}" for name in telling)
+
+
+def _told_apart(alike: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:
+    """Return how many there are that differ in these arguments."""
+    return len({tuple(args.get(name) for name in names) for args in alike})

@@ -200,6 +200,16 @@ def test_workloads_are_called_by_what_sets_them_apart():
         labels(tasks[:2], ["a", "a"], "f")
 
 
+def test_labels_have_no_more_arguments_than_tell_workloads_apart():
+    sizes = [(8, 8, 16), (16, 8, 8), (8, 16, 16)]
+    tasks = [Task.from_reference("matmul", dict(zip("mnk", size, strict=True))) for size in sizes]
+    assert labels(tasks, [None] * 3, "f") == [
+        "matmul m=8 n=8",
+        "matmul m=16 n=8",
+        "matmul m=8 n=16",
+    ]
+
+
 # -- mistakes ----------------------------------------------------------------------------------
 
 ONE = '[[workload]]\ntemplate = "matmul"\nset = { m = 8, n = 8, k = 8 }\n'
