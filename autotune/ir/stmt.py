@@ -60,6 +60,12 @@ class For(Stmt):
     body: Stmt
     thread_tag: str = ""
 
+    def with_body(self, body: Stmt) -> For:
+        """Return this loop around another body (itself if it is the same)."""
+        if body is self.body:
+            return self
+        return For(self.var, self.extent, self.kind, body, self.thread_tag)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class If(Stmt):

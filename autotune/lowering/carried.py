@@ -97,7 +97,7 @@ def _copied(
     body: Stmt = Store(*to, Load(*source))
     for guard in reversed(guards):
         body = If(guard, body)
-    return For(lanes.var, lanes.extent, lanes.kind, body)
+    return lanes.with_body(body)
 
 
 class _Exchanged(Rewriter):

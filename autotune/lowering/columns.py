@@ -146,7 +146,7 @@ def refuse_sharing_blocks(
     """
     blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
     for loop in filter(is_thread_loop, loops):
-        body = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
+        body = loop.with_body(body)
     found = [access for access in accesses(body) if access.buffer in carried]
     shared = Apart(blocks, states).shared(found)
     if shared is None:

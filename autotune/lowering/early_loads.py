@@ -93,7 +93,7 @@ class _Loops(StmtRewriter):
             late.append(cut.stores)
         used = [part for part in parts if not any(part is other for other in fetched)]
         body = allocated(around, seq(together(seq(*early)), *used, together(seq(*late))))
-        result: Stmt = For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
+        result: Stmt = loop.with_body(body)
         for buffer in registers:
             result = Allocate(buffer, result)
         return result

@@ -216,9 +216,7 @@ class Assuming(Rewriter):
         body = self.stmt(node.body)
         if is_empty(body):
             return NOTHING
-        if body is node.body:
-            return node
-        return For(node.var, node.extent, node.kind, body, node.thread_tag)
+        return node.with_body(body)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         """Drop an allocation that nothing uses."""

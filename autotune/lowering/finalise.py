@@ -115,9 +115,7 @@ class _DropUnitLoops(StmtRewriter):
         unit = isinstance(node.extent, Const) and node.extent.value == 1
         if unit and node.kind is not LoopKind.THREAD:
             return body
-        if body is node.body:
-            return node
-        return For(node.var, node.extent, node.kind, body, node.thread_tag)
+        return node.with_body(body)
 
 
 class _DropMarks(StmtRewriter):

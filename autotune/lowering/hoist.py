@@ -66,7 +66,7 @@ class _Hoist(StmtRewriter):
             return node
         own = [g for g in guards if not any(g is f for f in fixed)]
         inner = _guard(own, body) if fixed else rewritten
-        return _guard(fixed, For(node.var, node.extent, node.kind, inner, node.thread_tag))
+        return _guard(fixed, node.with_body(inner))
 
     def visit_Seq(self, node: Seq) -> Stmt:
         rewritten = [self.stmt(stmt) for stmt in node.stmts]

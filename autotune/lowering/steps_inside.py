@@ -40,7 +40,7 @@ class _Inside(StmtRewriter):
             guard, columns = columns.condition, columns.then
         if not isinstance(columns, For) or columns.kind is not LoopKind.SERIAL:
             return steps
-        inner = For(steps.var, steps.extent, steps.kind, columns.body)
+        inner = steps.with_body(columns.body)
         written = all_written(inner)
         carries = any(buffer.name in self.states for buffer in written)
         if not carries or any(var is steps.var for var in free_vars(columns.extent)):
@@ -49,5 +49,5 @@ class _Inside(StmtRewriter):
         if Apart({columns.var: columns.extent}, self.states).shared(found) is not None:
             return steps
         if guard is not None:
-            inner = For(steps.var, steps.extent, steps.kind, If(guard, columns.body))
-        return For(columns.var, columns.extent, columns.kind, self._exchanged(inner))
+            inner = steps.with_body(If(guard, columns.body))
+        return columns.with_body(self._exchanged(inner))

@@ -110,10 +110,7 @@ class _Regions(StmtRewriter):
     def visit_For(self, node: For) -> Stmt:
         if node.kind not in _REGIONS:
             return self.rebuild_stmt(node)
-        body = self.region(node.body)
-        return node if body is node.body else For(
-            node.var, node.extent, node.kind, body, node.thread_tag
-        )
+        return node.with_body(self.region(node.body))
 
     def region(self, body: Stmt) -> Stmt:
         """Return the body of a region with its allocations outermost, some of them shared."""

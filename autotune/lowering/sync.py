@@ -78,9 +78,7 @@ class _Kernels(StmtRewriter):
         else:
             body = self.stmt(inside)
         self.around.pop()
-        if body is inside:
-            return node
-        return For(node.var, node.extent, node.kind, body, node.thread_tag)
+        return node.with_body(body)
 
 
 def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) -> Stmt:
@@ -183,8 +181,7 @@ class _Sync(Waits):
             body, summary = self.visit(loop.body)
             if self.clash(self.before(loop, summary), summary):
                 body, summary = self._carried(loop, body, summary)
-        result = loop if body is loop.body else _with_body(loop, body)
-        return result, self.outside(loop, summary)
+        return loop.with_body(body), self.outside(loop, summary)
 
     def _carried(self, loop: For, body: Stmt, summary: Summary) -> tuple[Stmt, Summary]:
         """Put a barrier where iterations conflict, before the first statement that does."""
@@ -276,7 +273,3 @@ class _Pruned(StmtRewriter):
 def _written(stmt: Stmt) -> str:
     names = [s.buffer.name for s in walk(stmt) if isinstance(s, Store)]
     return ", ".join(map(repr, dict.fromkeys(names)))
-
-
-def _with_body(loop: For, body: Stmt) -> For:
-    return For(loop.var, loop.extent, loop.kind, body, loop.thread_tag)
