@@ -108,15 +108,18 @@ class Task:
         args: Mapping[str, Any],
         target: str | Target = "llvm",
         guarded: bool = False,
+        text: bytes | None = None,
     ) -> Task:
-        """Return the task of a template given by name or as ``file.py:function``.
+        """Return the task of a template given by name or as ``file.py:function``; see `__init__`.
+
+        The file of a template is taken to hold `text`, if that is given.
 
         Raises
         ------
         UsageError
             If there is no such template for this target, or the arguments do not fit.
         """
-        return cls(find_template(reference, target), args, target, reference, guarded)
+        return cls(find_template(reference, target, text=text), args, target, reference, guarded)
 
     def __repr__(self) -> str:
         return f"<task {self.workload} on {self.target}>"

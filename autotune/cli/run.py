@@ -109,6 +109,7 @@ def _measurer(
     plan: Plan, seed: int, deadline: Deadline, nursery: NurseryProcess | None
 ) -> LocalMeasurer:
     from autotune.measure.local import LocalMeasurer
+    from autotune.templates import text_of
 
     task, options = plan.task, plan.options
     return LocalMeasurer(
@@ -120,6 +121,7 @@ def _measurer(
         seed,
         left_s=lambda: deadline.left_s,
         nursery=nursery,
+        text=text_of(task.template),  # it may be edited during the run
     )
 
 

@@ -20,7 +20,7 @@ from autotune.measure.desk import Told, killed_from_outside
 from autotune.measure.gpu.facts import gpu_facts
 from autotune.measure.nursery import NurseryProcess
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.protocol import Message
+from autotune.measure.protocol import BYTES_AS_TEXT, Message
 from autotune.measure.result import (
     MeasureError,
     MeasureErrorNo,
@@ -74,6 +74,9 @@ class LocalMeasurer:
         template's reference gets no more (but ten seconds).
     nursery : NurseryProcess, optional
         Where the workers come from, if it was started before; `close` ends it.
+    text : bytes, optional
+        What workers take to be in the template's file, which somebody may be editing; by default
+        what is in it when they load it.
 
     Attributes
     ----------
@@ -98,6 +101,7 @@ class LocalMeasurer:
         overlap: bool | None = None,
         left_s: Callable[[], float | None] = lambda: None,
         nursery: NurseryProcess | None = None,
+        text: bytes | None = None,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
@@ -112,7 +116,13 @@ class LocalMeasurer:
         self._known: list[str] = []  # their keys, in order
         self._foreseen: dict[int, Job] = {}
         self._workshop = Workshop(
-            {"template": template, "args": dict(args), "target": str(target), "arch": arch},
+            {
+                "template": template,
+                "text": None if text is None else text.decode(BYTES_AS_TEXT),
+                "args": dict(args),
+                "target": str(target),
+                "arch": arch,
+            },
             {"policy": self.policy.to_json(), "seed": seed},
             "run" if arch is None else "gpu",
             builders or _builder_count(arch is not None),

@@ -12,6 +12,9 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
+BYTES_AS_TEXT = "latin-1"
+"""How a few bytes are written in JSON, each as a character."""
+
 _HEADER = struct.Struct("<II")  # bytes of the JSON, bytes after it
 _TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
 _LARGEST = 1 << 28

@@ -21,7 +21,7 @@ from autotune.measure.candidate import (
     unpacked,
 )
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.protocol import Channel, ChannelClosedError, Message
+from autotune.measure.protocol import BYTES_AS_TEXT, Channel, ChannelClosedError, Message
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import RunBench
 from autotune.processes import adopt_orphans, die_by_signal, end_children, is_doomed, refuse_forks
@@ -92,7 +92,8 @@ def _failure(error: CandidateError) -> dict[str, Any]:
 def _task(request: dict[str, Any]) -> Task:
     """Return the task that a request to open it names; nothing is traced yet."""
     sys.path += [folder for folder in request["path"] if folder not in sys.path]
-    return Task.from_reference(request["template"], request["args"], request["target"])
+    text = None if request["text"] is None else request["text"].encode(BYTES_AS_TEXT)
+    return Task.from_reference(request["template"], request["args"], request["target"], text=text)
 
 
 def _refusing(operation: Operation) -> Operation:

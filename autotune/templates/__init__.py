@@ -92,7 +92,10 @@ def list_templates() -> list[TemplateEntry]:
 
 
 def find_template(
-    reference: str, target: str | Target, import_timeout_s: float | None = None
+    reference: str,
+    target: str | Target,
+    import_timeout_s: float | None = None,
+    text: bytes | None = None,
 ) -> Template:
     """Return a template by its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
 
@@ -103,6 +106,8 @@ def find_template(
     import_timeout_s : float, optional
         Import a file in a child process first, which may take this many seconds: its code may
         crash or never return.
+    text : bytes, optional
+        What is taken to be in a file of Python; by default what is.
 
     Raises
     ------
@@ -115,7 +120,7 @@ def find_template(
 
         return template_of_file(reference, kind)
     if names_file(reference):
-        found = template_in_file(reference, import_timeout_s)
+        found = template_in_file(reference, import_timeout_s, text)
         if found.target != kind:
             raise UsageError(
                 f"template {reference!r} is for {found.target!r} targets, not {kind!r}"
@@ -146,7 +151,18 @@ def names_file(reference: str) -> bool:
     return bool(colon) and path.endswith(".py")
 
 
-def template_in_file(reference: str, import_timeout_s: float | None = None) -> Template:
+def text_of(template: Template) -> bytes | None:
+    """Return what was in the file of a template when it was loaded; None if it is in no such file.
+
+    Whoever is editing it has another text by now, perhaps one that is not finished.
+    """
+    loader = template.function.__globals__.get("__loader__")
+    return loader.text if isinstance(loader, _AsItIs) else None
+
+
+def template_in_file(
+    reference: str, import_timeout_s: float | None = None, text: bytes | None = None
+) -> Template:
     """Return the template ``path/to/file.py:function``, for whatever target; see `find_template`.
 
     Raises
@@ -155,7 +171,7 @@ def template_in_file(reference: str, import_timeout_s: float | None = None) -> T
         If there is none.
     """
     path, _, function = reference.rpartition(":")
-    if not os.path.isfile(path):
+    if text is None and not os.path.isfile(path):
         problem = "is a folder or a device" if os.path.exists(path) else "does not exist"
         raise UsageError(f"template file {path!r} {problem}: give the path of a Python file")
     if import_timeout_s is not None:
@@ -164,7 +180,7 @@ def template_in_file(reference: str, import_timeout_s: float | None = None) -> T
             raise UsageError(
                 f"{path}: the template file cannot be loaded: {fault.message} while it was imported"
             )
-    module = _import_file(os.path.abspath(path))
+    module = _import_file(os.path.abspath(path), text)
     found = getattr(module, function, None)
     if isinstance(found, Template):
         return found
@@ -175,16 +191,28 @@ def template_in_file(reference: str, import_timeout_s: float | None = None) -> T
 
 
 class _AsItIs(SourceFileLoader):
-    """Compiles a file anew: bytecode that was kept may be of a text of the same second and size."""
+    """Compiles a file anew: bytecode that was kept may be of a text of the same second and size.
+
+    Attributes
+    ----------
+    text : bytes or None
+        What is in the file, once that is known.
+    """
+
+    text: bytes | None = None
 
     def get_code(self, fullname: str) -> CodeType | None:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        if self.text is None:
+            self.text = self.get_data(self.path)
+        return self.source_to_code(self.text, self.path)
 
 
-def _import_file(path: str) -> ModuleType:
-    """Run a Python file as a module of its own, named after its path."""
+def _import_file(path: str, text: bytes | None = None) -> ModuleType:
+    """Run a Python file, or what is taken for it, as a module of its own, named after its path."""
     name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_AsItIs(name, path))
+    loader = _AsItIs(name, path)
+    loader.text = text
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -19,6 +19,7 @@ from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.task import Task
+from autotune.templates import text_of
 
 FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
@@ -210,6 +211,36 @@ def test_a_template_imports_the_same_modules_as_in_the_tuning_process(tmp_path, 
     with LocalMeasurer(f"{source}:importing", {}, "llvm", QUICK) as measurer:
         ((_, result),) = measurer.measure([MeasureInput(task.space.config(0))])
     assert result.ok
+
+
+PLAIN = """
+from autotune import te
+from autotune.template import template
+
+@template("plain", target="llvm", reference=lambda a: a + 1)
+def plain(cfg):
+    step = cfg.define_knob("step", [2, 3, 4, 5])
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=step)
+    return s, [A, B]
+"""
+
+
+@pytest.mark.parametrize("later", [PLAIN.replace("+ 1,", "+ 2,"), ")(", None])
+def test_a_template_file_that_is_edited_during_a_run_is_taken_as_it_was(tmp_path, later):
+    source = tmp_path / "edited.py"
+    source.write_text(PLAIN)
+    task = Task.from_reference(f"{source}:plain", {})
+    text = text_of(task.template)
+    if later is None:
+        source.unlink()
+    else:
+        source.write_text(later)
+    with LocalMeasurer(f"{source}:plain", {}, "llvm", QUICK, text=text) as measurer:
+        ((_, result),) = measurer.measure([MeasureInput(task.space.config(0))])
+    assert result.error is None
 
 
 def test_a_template_that_nobody_finds_is_the_users_mistake():
