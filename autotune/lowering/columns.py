@@ -7,40 +7,19 @@ steps of one element.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Mapping, Sequence, Set
 
 from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var
-from autotune.ir.ops import const
 from autotune.ir.poly import to_expr, to_poly
 from autotune.ir.printer import excerpt
 from autotune.ir.simplify import Simplifier
-from autotune.ir.stmt import For, If, Stmt, Store
+from autotune.ir.stmt import For, Stmt
 from autotune.ir.sums import INF
 from autotune.ir.uniform import is_thread_loop
-from autotune.ir.visitor import child_stmts, free_vars, loads
-from autotune.lowering.sharing import Access, Conflicts, in_one_step
-
-
-def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:
-    """Yield what a statement reads and writes, with the loops and conditions around each."""
-    nothing = Access(Buffer("", "int32", ()), const(0), False)
-    around = around or nothing
-    for load in loads(stmt):
-        yield replace(around, buffer=load.buffer, index=load.index)
-    match stmt:
-        case Store(buffer, index, _):
-            yield replace(around, buffer=buffer, index=index, writes=True)
-        case For(var, extent, _, body):
-            yield from accesses(body, around.anywhere_in(var, extent))
-        case If(condition, then, orelse):
-            yield from accesses(then, around.where(condition))
-            if orelse is not None:
-                yield from accesses(orelse, around)
-        case _:
-            for child in child_stmts(stmt):
-                yield from accesses(child, around)
+from autotune.ir.visitor import free_vars
+from autotune.lowering.accesses import Access, accesses, in_one_step
+from autotune.lowering.sharing import Conflicts
 
 
 class Apart:

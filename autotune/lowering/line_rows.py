@@ -22,7 +22,8 @@ from autotune.ir.visitor import (
     substitute_stmt,
     walk,
 )
-from autotune.lowering.columns import Apart, accesses
+from autotune.lowering.accesses import accesses
+from autotune.lowering.columns import Apart
 
 #: Bytes of a cache line.
 LINE_BYTES = 64

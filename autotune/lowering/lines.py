@@ -21,7 +21,7 @@ from autotune.ir.ops import binary, const
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, StmtRewriter, substitute_stmt
-from autotune.lowering.columns import accesses
+from autotune.lowering.accesses import accesses
 from autotune.lowering.line_rows import Rows, by_lines, elements_of_line, vectors_in
 from autotune.lowering.storage import REGISTER_BYTES
 

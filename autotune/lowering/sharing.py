@@ -9,121 +9,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from autotune.ir import dtypes
-from autotune.ir.expr import (
-    Binary,
-    Broadcast,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Not,
-    Ramp,
-    Select,
-    Var,
-)
-from autotune.ir.ops import binary, const
-from autotune.ir.poly import Poly, add, split_multiple, to_expr, to_poly
-from autotune.ir.visitor import free_vars, substitute, walk_expr
+from autotune.ir.expr import Binary, Const, Expr, Ramp, Var
+from autotune.ir.ops import const
+from autotune.ir.visitor import free_vars, walk_expr
+from autotune.lowering.accesses import Access, in_one_step
+from autotune.lowering.index_values import Array, Points, is_plain, meet
 
 #: Most elements that all threads together are tried for, and most values of what they have in
 #: common.
 MOST_POINTS, MOST_CASES = 1 << 21, 64
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Access:
-    """One read or write of shared storage, by all threads that come to it.
-
-    Attributes
-    ----------
-    buffer : Buffer
-        What is accessed.
-    index : Expr
-        Which element; several if it is a vector.
-    writes : bool
-        Whether it is written.
-    conditions : tuple of Expr
-        What holds for a thread that comes there.
-    free : tuple of (Var, Expr)
-        Loops around, with their extents, whose iterations it may be in at any time.
-    """
-
-    buffer: Buffer
-    index: Expr
-    writes: bool
-    conditions: tuple[Expr, ...] = ()
-    free: tuple[tuple[Var, Expr], ...] = ()
-
-    def where(self, condition: Expr) -> Access:
-        """Return the access under a further condition."""
-        return replace(self, conditions=(*self.conditions, condition))
-
-    def anywhere_in(self, var: Var, extent: Expr) -> Access:
-        """Return the access in any iteration of a loop around it."""
-        return replace(self, free=(*self.free, (var, extent)))
-
-    def at(self, var: Var, value: Expr) -> Access:
-        """Return the access with a variable replaced."""
-        mapping = {var: value}
-        return replace(
-            self,
-            index=substitute(self.index, mapping),
-            conditions=tuple(substitute(c, mapping) for c in self.conditions),
-            free=tuple((own, substitute(extent, mapping)) for own, extent in self.free),
-        )
-
-
-def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | None:
-    """Return two accesses to an array with steps as if it had one; None if their steps differ.
-
-    An index is a step times the elements of a step, and a sum of terms that are not negative and
-    together less than these.
-
-    Parameters
-    ----------
-    a, b : Access
-        To one array, whose first dimension is that of steps.
-    own : set of Var
-        Variables that need not be the same in both.
-    """
-    (row, column), (other_row, other_column) = map(_row_and_column, (a, b))
-    away = add(row, other_row, -1)
-    own = {*own, *(var for var, _ in (*a.free, *b.free))}
-    if away and not set(away) - {()} and all(
-        own.isdisjoint(free_vars(atom)) for term in (*row, *other_row) for atom in term
-    ):
-        return None
-    return replace(a, index=column), replace(b, index=other_column)
-
-
-def _row_and_column(access: Access) -> tuple[Poly, Expr]:
-    """Return the step of an access to an array with steps, and its index within the step."""
-    strides: list[Expr] = [const(1)]
-    for extent in reversed(access.buffer.shape[1:]):
-        strides.insert(0, binary("*", strides[0], extent))
-    length, index = strides[0], access.index
-    if access.buffer.strides is not None:  # different elements are apart however they lie
-        index = substitute(index, dict(zip(access.buffer.strides, strides, strict=True)))
-    base = index.base if isinstance(index, Ramp) else index
-    row, rest = split_multiple(to_poly(base), to_poly(length))
-    if isinstance(length, Const) and length.value > 0 and () in rest:
-        # What is left of the constant may be steps and columns, as where a loop of one step went.
-        steps, rest[()] = divmod(rest[()], int(length.value))
-        row = add(row, {(): steps} if steps else {}, 1)
-    column = to_expr(rest, base.dtype)
-    return row, Ramp(column, index.stride, index.lanes) if isinstance(index, Ramp) else column
 
 
 class Conflicts:
@@ -185,7 +84,7 @@ class Conflicts:
             return True
         for case in cases:
             points = self._points(first, case), self._points(second, case)
-            if points[0] is None or points[1] is None or _meet(*points[0], *points[1]):
+            if points[0] is None or points[1] is None or meet(*points[0], *points[1]):
                 return True
         return False
 
@@ -249,7 +148,7 @@ class Conflicts:
 
     def _points(self, access: Access, case: Mapping[Var, int]) -> tuple[Array, Array] | None:
         """Return the elements that are accessed, and the thread of each; None if they are many."""
-        if not _is_plain(access.index):
+        if not is_plain(access.index):
             return None
         axes: list[tuple[Var, int]] = list(self.threads)
         conditions = list(access.conditions)
@@ -277,10 +176,10 @@ class Conflicts:
         number: Array = np.zeros(1, np.int64)
         for var, length in self.threads:
             number = number * length + known[var]
-        points = _Points(known)
+        points = Points(known)
         index = np.broadcast_to(points.value(access.index), shape)
         thread = np.broadcast_to(number, shape)
-        decided = [c for c in conditions if _is_plain(c) and known.keys() >= set(free_vars(c))]
+        decided = [c for c in conditions if is_plain(c) and known.keys() >= set(free_vars(c))]
         mask = np.broadcast_to(points.hold(decided, access.index.lanes), shape)
         return index[mask], thread[mask]
 
@@ -290,13 +189,13 @@ class Conflicts:
             return max(0, int(extent.value))
         known = free_vars(extent)
         lengths = {**dict(self.threads), **self.ranges}
-        if not _is_plain(extent) or not all(var in lengths for var in known):
+        if not is_plain(extent) or not all(var in lengths for var in known):
             return None
         if math.prod(lengths[var] for var in known) > MOST_POINTS:
             return None
         axes = np.ix_(*(np.arange(lengths[var]) for var in known))
         values = {var: axis[..., None] for var, axis in zip(known, axes, strict=True)}
-        return max(0, int(_Points(values).value(extent).max()))
+        return max(0, int(Points(values).value(extent).max()))
 
 
 def _only_about(access: Access, variables: set[Var]) -> Access:
@@ -344,94 +243,3 @@ def _modulus(expr: Expr, var: Var) -> int | None:
 
 def _is_linear(atom: Expr, var: Var) -> bool:
     return atom is var or not any(node is var for node in walk_expr(atom))
-
-
-def _is_plain(expr: Expr) -> bool:
-    """Whether an expression is computed from variables and numbers, all of them indices."""
-    return all(
-        (dtypes.is_index(node.dtype) or node.dtype == dtypes.BOOL)
-        and (not isinstance(node, Call) or node.name in ("likely", "if_then_else"))
-        and not isinstance(node, Load)
-        for node in walk_expr(expr)
-    )
-
-
-def _meet(index: Array, thread: Array, other: Array, by: Array) -> bool:
-    """Whether some element is among both, by different threads."""
-    if not len(index) or not len(other):
-        return False
-    start = min(index.min(), other.min())
-    size = int(max(index.max(), other.max()) - start) + 1
-    low, high = _extremes(index - start, thread, size)
-    low_by, high_by = _extremes(other - start, by, size)
-    both = (high >= 0) & (high_by >= 0)
-    alone = (low == high) & (low_by == high_by) & (low == low_by)
-    return bool((both & ~alone).any())
-
-
-def _extremes(index: Array, thread: Array, size: int) -> tuple[Array, Array]:
-    """Return the first and the last thread that accesses each element; -1 for none."""
-    low = np.full(size, np.iinfo(np.int64).max)
-    high = np.full(size, -1)
-    np.minimum.at(low, index, thread)
-    np.maximum.at(high, index, thread)
-    return low, high
-
-
-_OPERATIONS: dict[str, Any] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum,
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
-    ">=": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
-
-
-class _Points:
-    """Evaluates index expressions at many points; the last axis of arrays is that of lanes."""
-
-    def __init__(self, known: Mapping[Var, Array]) -> None:
-        self.known = known
-        self._values: dict[Expr, Array] = {}
-
-    def hold(self, conditions: Sequence[Expr], lanes: int) -> Array:
-        """Return where all of some conditions hold for accesses of so many lanes."""
-        chosen: Array = np.ones(1, bool)
-        for condition in conditions:
-            holds = self.value(condition)
-            if condition.lanes != lanes:  # what all lanes do, any of them does
-                holds = np.asarray(holds.any(axis=-1, keepdims=True))
-            chosen = chosen & holds
-        return chosen
-
-    def value(self, node: Expr) -> Array:
-        """Return the values of an expression that reads no memory."""
-        found = self._values.get(node)
-        if found is None:
-            found = self._values[node] = self._value(node)
-        return found
-
-    def _value(self, node: Expr) -> Array:
-        match node:
-            case Const():
-                return np.full(1, node.value)
-            case Var():
-                return self.known[node]
-            case Binary(op="//" | "%" as op):
-                a, b = self.value(node.a), self.value(node.b)
-                safe = np.where(b == 0, 1, b)
-                return a // safe if op == "//" else a % safe
-            case Binary():
-                return np.asarray(_OPERATIONS[node.op](self.value(node.a), self.value(node.b)))
-            case Not():
-                return ~self.value(node.a)
-            case Select() | Call(name="if_then_else"):
-                test, true, false = map(self.value, node.children)
-                return np.where(test, true, false)
-            case Call(name="likely"):
-                return self.value(node.children[0])
-            case Cast() | Broadcast():
-                return self.value(node.children[0])
-            case Ramp():
-                lanes = np.arange(node.lanes)
-                return self.value(node.base) + self.value(node.stride) * lanes
-            case _:
-                raise TypeError(f"no index: {node!r}")

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from autotune.ir.expr import Expr, Var
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, child_stmts, walk
-from autotune.lowering.columns import Apart, accesses
+from autotune.lowering.accesses import accesses
+from autotune.lowering.columns import Apart
 
 
 def parallel_steps(function: Function) -> Function:

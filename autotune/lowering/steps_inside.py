@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 from autotune.ir.stmt import For, Function, If, LoopKind, Stmt
 from autotune.ir.visitor import StmtRewriter, all_written, free_vars
-from autotune.lowering.columns import Apart, accesses
+from autotune.lowering.accesses import accesses
+from autotune.lowering.columns import Apart
 
 
 def steps_inside(function: Function) -> Function:

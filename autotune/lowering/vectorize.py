@@ -17,7 +17,8 @@ from autotune.ir.ops import binary, cast, fold
 from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, all_loads, substitute, walk
-from autotune.lowering.columns import Apart, accesses
+from autotune.lowering.accesses import accesses
+from autotune.lowering.columns import Apart
 from autotune.lowering.lanes import Refusal, at_once, pair
 
 #: Longer loops are cut into vectors of the largest length that divides them, up to this many lanes.

@@ -26,7 +26,8 @@ from autotune.ir.stmt import (
     WarpReduce,
 )
 from autotune.ir.visitor import loads
-from autotune.lowering.sharing import Access, Conflicts
+from autotune.lowering.accesses import Access
+from autotune.lowering.sharing import Conflicts
 
 
 @dataclass(frozen=True)
