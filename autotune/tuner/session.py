@@ -222,6 +222,8 @@ class Session:
     def _end(self) -> End | None:
         """Return why to go on no further, if there is a reason now."""
         end = self._limit()
+        if end is End.GOAL:
+            self._why = f"the goal {self.limits.goal} is reached"
         if end is None and self._patience is not None:
             self._why = self._patience.reason_to_stop(self.gain) or ""
             end = End.PATIENCE if self._why else None

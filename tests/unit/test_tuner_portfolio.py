@@ -263,7 +263,7 @@ def test_a_goal_in_seconds_ends_a_run_also_a_resumed_one(run):
     goal = Goal.parse("10 s")
     measurer = Measurer(clock, cost=lambda index: 14.0 - index)
     (summary,), _ = run(clock, (measurer, Limits(goal=goal)))
-    assert summary.ended is End.GOAL
+    assert (summary.ended, summary.why) == (End.GOAL, "the goal 10 s is reached")
     assert measurer.asked == [0, 1, 2, 3, 4]  # 10 s is reached at 4, within a batch
     resumed = Measurer(clock)
     (again,), _ = run(clock, (resumed, Limits(goal=goal)))
