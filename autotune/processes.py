@@ -117,6 +117,16 @@ def is_doomed(process: int) -> bool:
     return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 
+def has_stopped(process: int) -> bool:
+    """Whether a process or a child of it was stopped, and does not go on before it is told to."""
+    with contextlib.suppress(OSError):  # it ends just now
+        for one in (process, *children(process)):
+            with open(f"/proc/{one}/stat", "rb") as facts:
+                if facts.read().rpartition(b")")[2].split()[0] == b"T":
+                    return True
+    return False
+
+
 # -- keepers ------------------------------------------------------------------------------
 
 
@@ -249,14 +259,14 @@ def end_children(spared: Collection[int] = ()) -> dict[int, int]:
     return ended
 
 
-def children() -> list[int]:
+def children(process: int | str = "self") -> list[int]:
     """Return the process ids of all children, also of those that have ended unnoticed."""
     found: list[int] = []
-    for task in os.listdir("/proc/self/task"):
+    for task in os.listdir(f"/proc/{process}/task"):
         # A thread that has just ended has left its children to another.
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError),
-            open(f"/proc/self/task/{task}/children", "rb") as listed,
+            open(f"/proc/{process}/task/{task}/children", "rb") as listed,
         ):
             found += map(int, listed.read().split())
     return found

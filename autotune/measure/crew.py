@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 _DYING_S = 2.0
 _ANSWERING_S = 10.0
 _ENDING_S = 10.0
+_LATE_S = 2.0
 _LONGEST_WAIT_S = 3600.0
 
 
@@ -38,7 +39,7 @@ class WorkerDiedError(Exception):
     Attributes
     ----------
     signal : signal.Signals or None
-        What killed it, if it was a signal.
+        What killed it, or SIGSTOP that kept it from answering, if it was a signal.
     """
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
@@ -73,6 +74,8 @@ class Worker:
         To speak with it.
     status : int or None
         Its wait status once it has ended, with all that it started.
+    stopped : bool
+        Whether it was stopped when it was to end.
     busy : bool
         Whether it has been asked something whose outcome was not told yet.
     deadline : float
@@ -82,11 +85,13 @@ class Worker:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.status: int | None = None
+        self.stopped = False
         self.busy = False
         self.deadline = math.inf
         self._timeout_s = math.inf
         self._silent = False
         self._answering = False
+        self._late = False
 
     @property
     def alive(self) -> bool:
@@ -102,7 +107,7 @@ class Worker:
         """Send a request; `Crew.next_outcome` tells what came of it."""
         assert not self.busy
         self.busy = True
-        self._answering = False
+        self._answering = self._late = False
         self._timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
         # If it cannot be sent, nobody will answer either, which is seen when it is waited for.
@@ -124,10 +129,15 @@ class Worker:
             return message
         if self.status is not None:
             return WorkerDiedError.of(self.status)
-        if time.monotonic() < self.deadline:
+        late_s = time.monotonic() - self.deadline
+        if late_s < 0.0:
             return None
         if self._silent:
             return WorkerDiedError("closed its pipes")
+        if late_s > _LATE_S and not self._late:
+            # This process was stopped or starved, and so may the worker have been: time anew.
+            self._late, self.deadline = True, time.monotonic() + self._timeout_s
+            return None
         if self.channel.begun and not self._answering:
             # A long answer cannot be sent as long as nobody reads it, in time as it may have been.
             self._answering, self.deadline = True, time.monotonic() + _ANSWERING_S
@@ -205,6 +215,8 @@ class Crew:
                     worker.busy = False
                     if not isinstance(outcome, Message):
                         self.end(worker)
+                    if isinstance(outcome, WorkerTimeoutError) and worker.stopped:
+                        outcome = WorkerDiedError("was stopped", signal.SIGSTOP)
                     return worker, outcome
             if time.monotonic() >= until:
                 return None
@@ -239,8 +251,8 @@ class Crew:
         for report in reports:
             worker = self._workers.pop(report["ended"], None)
             if worker is not None:
-                worker.status = report["status"]
-                _log.debug("worker %s has ended, with status %s", *report.values())
+                worker.status, worker.stopped = report["status"], report["stopped"]
+                _log.debug("worker %s has ended, with status %s (stopped: %s)", *report.values())
 
     def _lose_nursery(self) -> None:
         """End the nursery, if it has not ended, and with it all workers."""

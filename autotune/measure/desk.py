@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 SLOW_S = 10.0
 """After so long it is said what keeps a worker that opens the workload."""
 
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 
 
 def killed_from_outside(outcome: Outcome) -> bool:
-    """Whether a signal ended it that comes from an administrator, or as memory runs out."""
+    """Whether a signal ended or stopped it: an administrator's, or that of too little memory."""
     return isinstance(outcome, WorkerDiedError) and outcome.signal in _FROM_OUTSIDE
 
 

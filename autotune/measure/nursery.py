@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError
+from autotune.interrupts import undisturbed
 
 START_TIMEOUT_S = 120.0
 """The nursery only imports our own modules before it reports; slow disks are given their time."""
@@ -33,8 +34,8 @@ class NurseryProcess:
         lifeline, self._lifeline = os.pipe()
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # the few orders that there can be always fit
-        # A file without a name: nothing is left behind.
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close_files()
+        # A file without a name: nothing is left behind, nor of the search for a folder for it.
+        self._log = undisturbed(tempfile.TemporaryFile)  # closed by _close_files()
         self._ready = self._closed = False
         self._start_by = time.monotonic() + START_TIMEOUT_S
         ends = (lifeline, control.detach())

@@ -26,6 +26,7 @@ from autotune.processes import (
     die_by_signal,
     end_children,
     fork_child,
+    has_stopped,
     keep,
     limit_memory,
     reap,
@@ -70,12 +71,14 @@ class Nursery:
 
     Orders are JSON objects: ``{"start": number, "role": role}``, with the worker's end of its
     channel; ``{"end": number}``. Numbers are the tuning process's. It is told ``{"ready": true}``,
-    and ``{"ended": number, "status": wait status}`` when nothing is left of a worker.
+    and ``{"ended": number, "status": wait status, "stopped": whether it was when it was to end}``
+    when nothing is left of a worker.
     """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}  # number by the keeper's process id
+        self._stopped: set[int] = set()
         self._keeper = os.getppid()
         die_by_signal(PARENT_DIED)
         adopt_orphans()
@@ -119,6 +122,8 @@ class Nursery:
         else:
             for child, number in self._workers.items():
                 if number == order["end"]:
+                    if has_stopped(child):
+                        self._stopped.add(number)
                     os.kill(child, signal.SIGKILL)  # the worker dies with it
         return True
 
@@ -128,7 +133,8 @@ class Nursery:
             told = [(self._workers.pop(child), statuses[child]) for child in sorted(lost)]
             statuses = end_children(spared=self._workers)
             for number, status in told:
-                self._tell({"ended": number, "status": status})
+                stopped = number in self._stopped
+                self._tell({"ended": number, "status": status, "stopped": stopped})
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())

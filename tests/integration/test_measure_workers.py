@@ -233,3 +233,18 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
         ((_, second),) = results
     assert second.ok
     assert second.run_span[0] < asked_at  # it began before anybody asked for it
+
+
+def test_a_builder_that_somebody_stops_is_replaced_and_its_candidate_tried_again(caplog):
+    args = {"naps": "0,0.5"}
+    first, second = inputs(args)
+    with LocalMeasurer(NAPPING, args, "llvm", QUICK, timeout_s=2.0, builders=1) as measurer:
+        list(measurer.measure([first]))
+        (builder,) = pids("build")
+        measurer.foresee([second])
+        psutil.Process(builder).suspend()
+        ((_, result),) = measurer.measure([second])
+        assert builder not in pids("build")
+    assert result.ok
+    told = "the process was stopped while building; candidate 1 is tried again"
+    assert told in caplog.messages

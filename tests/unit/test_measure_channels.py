@@ -5,6 +5,7 @@ import select
 import signal
 import struct
 import threading
+import time
 
 import pytest
 
@@ -101,12 +102,21 @@ def test_a_request_has_no_outcome_before_there_is_an_answer(asked):
 def test_half_an_answer_that_nobody_ends_is_a_time_out(asked):
     worker, end = asked
     os.write(end.fileno(), struct.pack("<II", 100, 0) + b"{")
-    worker.deadline = 0.0
+    worker.deadline = time.monotonic()
     assert worker.outcome() is None
-    worker.deadline = 0.0
+    worker.deadline = time.monotonic()
     outcome = worker.outcome()
     assert isinstance(outcome, WorkerTimeoutError)
     assert str(outcome) == "no answer within 60 s"
+
+
+def test_who_looks_late_was_perhaps_stopped_with_the_worker_and_gives_it_its_time_once_more(asked):
+    worker, _ = asked
+    worker.deadline = time.monotonic() - 100.0
+    assert worker.outcome() is None
+    assert 50.0 < worker.deadline - time.monotonic() <= 60.0
+    worker.deadline -= 100.0
+    assert isinstance(worker.outcome(), WorkerTimeoutError)
 
 
 def test_a_long_answer_that_is_read_late_is_no_time_out(asked):
