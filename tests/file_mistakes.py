@@ -65,6 +65,18 @@ ROWS: list[Row] = [
         printed=True,
         leaves=("wrong.jsonl",),
     ),
+    # Tile functions
+    *(
+        (words, said)
+        for name, said in {
+            "folder.py": "folder.py: it is a folder, a device or a pipe",
+            "pipe.tile": "pipe.tile: it is a folder, a device or a pipe",
+            "/dev/zero": "/dev/zero: it is a folder, a device or a pipe",
+            "missing.tile": "missing.tile: No such file or directory; check the path",
+        }.items()
+        for words in (["tile", "check", name], ["tile", "show", name])
+    ),
+    (["run", "pipe.tile", "--set", "N=4"], "pipe.tile: it is a folder, a device or a pipe"),
     # logs that are none
     *(
         ([*words, name], said)

@@ -216,7 +216,7 @@ def make_files(folder: Path) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     for name in ("folder.py", "no_files", "cfg_folder/config.toml"):
         (folder / name).mkdir(parents=True)
-    for name in ("pipe.jsonl", "pipe.py", "pipe.toml"):
+    for name in ("pipe.jsonl", "pipe.py", "pipe.tile", "pipe.toml"):
         os.mkfifo(folder / name)
     for name in ("loop.jsonl", "loop.py"):
         (folder / name).symlink_to(name)

@@ -105,12 +105,17 @@ def read_function(path: str) -> Function:
     UsageError
         If the file cannot be read, or (a TileError) holds no Tile function.
     """
+    file = Path(path)
+    if file.exists() and not file.is_file():  # reading a device or a pipe may never end
+        raise UsageError(f"cannot read {path}: it is a folder, a device or a pipe; name a file")
     try:
-        code = Path(path).read_text(encoding="utf-8-sig")
+        code = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {path}: it is no UTF-8 at byte {error.start}") from None
+    except ValueError as error:  # a NUL in the name
+        raise UsageError(f"cannot read {path}: {error}; check the path") from None
     return parse(code, path)
 
 
