@@ -24,6 +24,9 @@ _UNHANDLED = (signal.SIGKILL, signal.SIGSTOP)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _STREAMS = ("stdin", "stdout", "stderr")
+_LARGEST_FENV = 128
+"""Bytes for a `fenv_t` of C; no system's is half as large."""
+
 _HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
 
 
@@ -79,9 +82,10 @@ class _Streams:
 def contained(do: Callable[[], T]) -> T:
     """As `silenced`, and much of what code can change in its process is restored afterwards.
 
-    That is the working folder, the file mode mask, the environment, how signals are handled, that
-    no timer sends any, limits of resources (as far as they may be raised again) and of recursion,
-    and what Python calls for errors that nobody catches.
+    That is the working folder, the file mode mask, the environment, which signals are blocked, how
+    they are handled, that no timer sends any, limits of resources (as far as they may be raised
+    again) and of recursion, how numbers are rounded, and what Python calls for errors that nobody
+    catches.
     """
     return restoring(_Process().restore, partial(silenced, do))
 
@@ -94,15 +98,19 @@ class _Process:
         self._mask = undisturbed(_mask)
         self._environment = dict(os.environ)
         self._handlers = {number: signal.getsignal(number) for number in _handled()}
+        self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._idle_timers = [t for t in _TIMERS if signal.getitimer(t) == (0.0, 0.0)]
         self._limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
         self._recursion = sys.getrecursionlimit()
         self._hooks = {name: getattr(sys, name) for name in _HOOKS}
+        self._rounding = ctypes.create_string_buffer(_LARGEST_FENV)
+        ctypes.CDLL(None).fegetenv(self._rounding)
 
     def restore(self) -> None:
         """Make it as it was."""
         for name, hook in self._hooks.items():
             setattr(sys, name, hook)
+        ctypes.CDLL(None).fesetenv(self._rounding)
         for timer in self._idle_timers:
             signal.setitimer(timer, 0.0)
         sys.setrecursionlimit(self._recursion)
@@ -114,6 +122,7 @@ class _Process:
         for number, handler in self._handlers.items():
             if handler is not None and signal.getsignal(number) != handler:
                 signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # what it has kept out comes
 
 
 def _mask() -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import platform
 import resource
 import signal
 import subprocess
@@ -104,6 +105,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
         os.environ["AUTOTUNE_TEST_ADDED"] = "new"
         del os.environ["AUTOTUNE_TEST_REMOVED"]
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         signal.setitimer(signal.ITIMER_PROF, 60.0, 60.0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files[0] - 1, files[1]))
         sys.setrecursionlimit(recursion + 1)
@@ -116,6 +118,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
     assert os.getcwd() == str(tmp_path)
     assert dict(os.environ) == before
     assert signal.getsignal(signal.SIGTERM) is handler
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == files
     assert sys.getrecursionlimit() == recursion
@@ -157,3 +160,24 @@ def test_an_interrupt_at_any_moment_leaves_all_as_it_was(tmp_path, monkeypatch):
     modules = [silence, interrupts, contextlib, sys.modules[__name__]]
     for _ in interrupted_at_each_moment(lambda: contained(change), modules):
         assert state() == before
+
+
+def test_an_interrupt_that_code_kept_out_comes_at_its_end():
+    def deaf():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.raise_signal(signal.SIGINT)
+        ended.append(True)
+
+    ended = []
+    with pytest.raises(KeyboardInterrupt):
+        contained(deaf)
+    assert ended == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of a rounding mode")
+def test_numbers_are_rounded_as_before():
+    upward, libc = 0x800, ctypes.CDLL(None)
+    before = libc.fegetround()
+    assert contained(lambda: (libc.fesetround(upward), libc.fegetround()))[1] == upward
+    assert libc.fegetround() == before
