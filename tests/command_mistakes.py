@@ -294,6 +294,11 @@ ROWS: list[Row] = [
         }.items()
     ),
     Mistake(MATMUL, "set in cfg_value/", variables={"AUTOTUNE_CONFIG_DIR": "cfg_value"}),
+    Mistake(
+        MATMUL,
+        "cfg_time/config.toml: run.time must be a time",
+        variables={"AUTOTUNE_CONFIG_DIR": "cfg_time"},
+    ),
     *(
         Mistake(["frobnicate"], "frobnicate", variables={name: value})
         for name, value in {

@@ -202,6 +202,7 @@ FILES: dict[str, str | bytes] = {
     "cfg_latin1/config.toml": b'[run]\nlog = "\xe9"\n',
     "cfg_command/config.toml": "[rnu]\ntrials = 3\n",
     "cfg_option/config.toml": "[run]\ntrails = 3\n",
+    "cfg_time/config.toml": '[run]\ntime = "5 fortnights"\n',
     "cfg_value/config.toml": '[run]\ntrials = "many"\n',
     "cfg_kind/config.toml": "[run]\ntrials = [3]\n",
     "cfg_good/config.toml": "[run]\ntrials = 3\n",

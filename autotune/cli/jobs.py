@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.cli.config import config_file
 from autotune.cli.files import check_readable, read_text
 from autotune.cli.options import (
     JOB_ONLY,
@@ -65,6 +66,8 @@ def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
     words, defaults = dict(words), dict(defaults)
     usual_job = defaults.pop("job", None)
     job = words.pop("job", None if "template" in words else usual_job)
+    unsaid = {name: value for name, value in defaults.items() if name not in words}
+    read(unsaid, {**RUN, **WORKLOAD}, f"{config_file()}: run.")  # told where they stand
     if job is None:
         if "template" not in words:
             raise UsageError("missing TEMPLATE: name what to tune, or give --job FILE")
