@@ -84,8 +84,8 @@ def contained(do: Callable[[], T]) -> T:
 
     That is the working folder, the file mode mask, the environment, which signals are blocked, how
     they are handled, that no timer sends any, limits of resources (as far as they may be raised
-    again) and of recursion, how numbers are rounded, and what Python calls for errors that nobody
-    catches.
+    again) and of recursion, on which processors it runs, how numbers are rounded, and what Python
+    calls for errors that nobody catches.
     """
     return restoring(_Process().restore, partial(silenced, do))
 
@@ -103,6 +103,8 @@ class _Process:
         self._limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
         self._recursion = sys.getrecursionlimit()
         self._hooks = {name: getattr(sys, name) for name in _HOOKS}
+        known = hasattr(os, "sched_getaffinity")
+        self._processors = os.sched_getaffinity(0) if known else None
         self._rounding = ctypes.create_string_buffer(_LARGEST_FENV)
         ctypes.CDLL(None).fegetenv(self._rounding)
 
@@ -111,6 +113,9 @@ class _Process:
         for name, hook in self._hooks.items():
             setattr(sys, name, hook)
         ctypes.CDLL(None).fesetenv(self._rounding)
+        if self._processors is not None:
+            with contextlib.suppress(OSError):  # some have been taken away meanwhile
+                os.sched_setaffinity(0, self._processors)
         for timer in self._idle_timers:
             signal.setitimer(timer, 0.0)
         sys.setrecursionlimit(self._recursion)

@@ -95,6 +95,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
     before = dict(os.environ)
     handler = signal.getsignal(signal.SIGTERM)
     files, recursion = resource.getrlimit(resource.RLIMIT_NOFILE), sys.getrecursionlimit()
+    processors = os.sched_getaffinity(0)
     hooks = [sys.excepthook, sys.unraisablehook, sys.displayhook, sys.breakpointhook]
     mask = os.umask(0o027)
 
@@ -109,6 +110,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
         signal.setitimer(signal.ITIMER_PROF, 60.0, 60.0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files[0] - 1, files[1]))
         sys.setrecursionlimit(recursion + 1)
+        os.sched_setaffinity(0, {min(processors)})
         sys.excepthook = sys.unraisablehook = sys.displayhook = sys.breakpointhook = print
 
     try:
@@ -122,6 +124,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == files
     assert sys.getrecursionlimit() == recursion
+    assert os.sched_getaffinity(0) == processors
     assert hooks == [sys.excepthook, sys.unraisablehook, sys.displayhook, sys.breakpointhook]
 
 
