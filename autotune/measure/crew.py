@@ -30,7 +30,8 @@ _DYING_S = 2.0
 _ANSWERING_S = 10.0
 _ENDING_S = 10.0
 _LATE_S = 2.0
-_LONGEST_WAIT_S = 3600.0
+_LONGEST_WAIT_S = 5.0
+"""A signal that comes just before the waiting begins does not end it, and is looked for then."""
 
 
 class WorkerDiedError(Exception):

@@ -1,5 +1,6 @@
 """Messages between the tuning process and a worker, and what comes of a request."""
 
+import math
 import os
 import select
 import signal
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from autotune.measure.candidate import CandidateError
-from autotune.measure.crew import Worker, WorkerDiedError, WorkerTimeoutError
+from autotune.measure.crew import Crew, Worker, WorkerDiedError, WorkerTimeoutError
 from autotune.measure.protocol import (
     Channel,
     ChannelClosedError,
@@ -182,6 +183,34 @@ def test_asking_a_worker_that_is_gone_is_no_error_before_it_is_waited_for(ends):
     worker.ask({"op": "build"}, timeout_s=60.0)
     worker.status = signal.SIGKILL
     assert str(worker.outcome()) == "was killed by SIGKILL"
+
+
+def test_an_interrupt_that_comes_just_before_the_waiting_is_not_waited_with_for_long(
+    asked, monkeypatch
+):
+    class Nursery:
+        deadline = math.inf
+
+        def fileno(self):
+            return asked[1].fileno()
+
+        def reports(self):
+            return []
+
+    class Poller:
+        def register(self, *_):
+            pass
+
+        def poll(self, milliseconds):
+            waits.append(milliseconds)
+            if milliseconds:
+                raise KeyboardInterrupt  # it had come before
+
+    waits = []
+    monkeypatch.setattr(select, "poll", Poller)
+    with pytest.raises(KeyboardInterrupt):
+        Crew(Nursery()).next_outcome([asked[0]])  # whose answer has 60 s
+    assert waits == [0, 5000]
 
 
 def test_a_process_that_does_not_read_is_not_waited_for_longer_than_for_its_answer(ends):
