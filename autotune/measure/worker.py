@@ -134,6 +134,7 @@ class Nursery:
             statuses = end_children(spared=self._workers)
             for number, status in told:
                 stopped = number in self._stopped
+                self._stopped.discard(number)
                 self._tell({"ended": number, "status": status, "stopped": stopped})
 
     def _tell(self, message: dict[str, Any]) -> None:

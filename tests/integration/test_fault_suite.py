@@ -155,6 +155,7 @@ def test_each_fault_costs_its_own_candidate_among_good_ones_and_nothing_else(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_all_faults_among_many_good_ones_several_times(tmp_path):
     check_flat(storm(tmp_path, list(LABELS), good=7 * len(LABELS) // 3, steps=3))
 

@@ -112,6 +112,7 @@ def test_a_run_that_is_ended_at_any_moment_leaves_a_log_to_go_on_from(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_run_that_is_ended_at_any_of_50_moments_leaves_a_log_to_go_on_from(tmp_path):
     end_at_random_moments(tmp_path, 50, seed=2)
 
@@ -168,6 +169,7 @@ def test_children_that_are_killed_at_any_moment_are_replaced_and_nobody_is_blame
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_children_of_each_kind_are_killed_at_50_moments_and_nobody_is_blamed(tmp_path):
     killed = kill_children_at_random(tmp_path, 50, seed=4)
     assert set(killed) >= {"keep", "nurse", "build", "run"}
