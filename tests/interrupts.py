@@ -53,6 +53,7 @@ def interrupted_at_each_moment(
     files = {str(module.__file__) for module in modules}
     before = signal.signal(signal.SIGINT, lambda *_: raise_interrupt(KeyboardInterrupt()))
     try:
+        _interrupted(action, files, sys.maxsize)  # from then on Python traces instructions, surely
         number = 0
         while (interrupt := _interrupted(action, files, number)) is not None:
             yield interrupt

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 import pytest
+from interrupts import interrupted_at_each_moment
 
+from autotune.ir import interning
 from autotune.ir.expr import Expr, Var
 from autotune.ir.interning import _table, forget_the_dead, interned
 
@@ -91,43 +91,16 @@ def test_what_cannot_be_made_is_not_in_the_table() -> None:
     assert (Node, "refused") not in _table
 
 
-def test_an_interrupt_before_any_instruction_leaves_the_table_whole() -> None:
-    for instructions in range(1000):  # until the interrupt would come after the last one
+def test_an_interrupt_at_any_moment_leaves_the_table_whole() -> None:
+    def make() -> None:
         for i in range(2):
-            node(f"{instructions} gone {i}")
-        completed = _until_interrupted(instructions, lambda: node("made"))
+            node(f"gone {i}")
+        node("made")
+
+    for _ in interrupted_at_each_moment(make, [interning]):
         forget_the_dead()
         kept = node("made")
         assert node("made") is kept
         del kept
-        if completed:
-            break
-    assert instructions > 100
-    assert completed
     forget_the_dead()
     assert all(entry.key == key for key, entry in _table.items())
-    assert (Node, "made") not in _table
-
-
-def _until_interrupted(instructions: int, make: Callable[[], Node]) -> bool:
-    """Make a node, interrupted after so many instructions; return whether it came to its end."""
-    left = instructions
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal left
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
-            if left < 0:
-                raise KeyboardInterrupt
-        return trace
-
-    traced = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        make()
-    except KeyboardInterrupt:
-        return False
-    finally:
-        sys.settrace(traced)
-    return True
