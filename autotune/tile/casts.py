@@ -28,5 +28,6 @@ def _saturated(array: Any, target: np.dtype[Any]) -> Any:
     low, above = float(limits.min), float(limits.max + 1)  # powers of 2, which floats are exactly
     whole = np.trunc(array.astype(np.float64))
     inside = (whole > low) & (whole < above)  # no NaN is
-    cut = np.where(whole >= above, limits.max, np.where(whole <= low, limits.min, 0))
-    return np.where(inside, np.where(inside, whole, 0).astype(target), cut.astype(target))
+    least, none, most = (target.type(n) for n in (limits.min, 0, limits.max))
+    cut = np.where(whole >= above, most, np.where(whole <= low, least, none))
+    return np.where(inside, np.where(inside, whole, 0).astype(target), cut)
