@@ -71,7 +71,7 @@ def restoring(restore: Callable[[], object], do: Callable[[], T]) -> T:
     try:
         return do()
     finally:
-        _interrupts.held += 1
+        _interrupts.held += 1  # here, as an interrupt could come as `undisturbed` begins
         try:
             restore()
         finally:

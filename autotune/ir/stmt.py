@@ -294,3 +294,10 @@ def split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:
         guards.append(stmt.condition)
         stmt = stmt.then
     return guards, stmt
+
+
+def under_guards(guards: Sequence[Expr], body: Stmt) -> Stmt:
+    """Return a statement under conditions, the first one outermost; `split_guards` undoes it."""
+    for guard in reversed(guards):
+        body = If(guard, body)
+    return body

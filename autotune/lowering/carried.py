@@ -19,13 +19,13 @@ from autotune.ir.stmt import (
     Allocate,
     For,
     Function,
-    If,
     LoopKind,
     Seq,
     Stmt,
     Store,
     seq,
     split_guards,
+    under_guards,
 )
 from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, loads, walk
 
@@ -94,10 +94,7 @@ def _copied(
     to: tuple[Buffer, Expr], source: tuple[Buffer, Expr], lanes: For, guards: list[Expr]
 ) -> Stmt:
     """Return the loop over lanes that copies, under some guards."""
-    body: Stmt = Store(*to, Load(*source))
-    for guard in reversed(guards):
-        body = If(guard, body)
-    return lanes.with_body(body)
+    return lanes.with_body(under_guards(guards, Store(*to, Load(*source))))
 
 
 class _Exchanged(Rewriter):

@@ -14,6 +14,7 @@ from autotune.ir.stmt import (
     Stmt,
     seq,
     split_guards,
+    under_guards,
 )
 from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
 
@@ -21,12 +22,6 @@ from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
 def hoist_guards(function: Function) -> Function:
     """Return the function with every guard as far out as its variables allow."""
     return function.with_body(_Hoist().stmt(function.body))
-
-
-def _guard(guards: list[Expr], body: Stmt) -> Stmt:
-    for guard in reversed(guards):
-        body = If(guard, body)
-    return body
 
 
 def _movable(guard: Expr) -> bool:
@@ -65,8 +60,8 @@ class _Hoist(StmtRewriter):
         if not fixed and rewritten is node.body:
             return node
         own = [g for g in guards if not any(g is f for f in fixed)]
-        inner = _guard(own, body) if fixed else rewritten
-        return _guard(fixed, node.with_body(inner))
+        inner = under_guards(own, body) if fixed else rewritten
+        return under_guards(fixed, node.with_body(inner))
 
     def visit_Seq(self, node: Seq) -> Stmt:
         rewritten = [self.stmt(stmt) for stmt in node.stmts]
@@ -81,21 +76,21 @@ class _Hoist(StmtRewriter):
             unchanged = all(a is b for a, b in zip(rewritten, node.stmts, strict=True))
             return node if unchanged else seq(*rewritten)
         stmts = [
-            _guard([g for g in guards if not any(g is c for c in common)], body)
+            under_guards([g for g in guards if not any(g is c for c in common)], body)
             for guards, body in parts
         ]
-        return _guard(common, seq(*stmts))
+        return under_guards(common, seq(*stmts))
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         guards, body = split_guards(self.stmt(node.body))
-        return node if body is node.body else _guard(guards, Allocate(node.buffer, body))
+        return node if body is node.body else under_guards(guards, Allocate(node.buffer, body))
 
     def visit_Produce(self, node: Produce) -> Stmt:
         guards, body = split_guards(self.stmt(node.body))
-        return node if body is node.body else _guard(guards, Produce(node.name, body))
+        return node if body is node.body else under_guards(guards, Produce(node.name, body))
 
     def visit_If(self, node: If) -> Stmt:
         rebuilt = self.rebuild_stmt(node)
         guards, body = split_guards(rebuilt)
         unique = [g for i, g in enumerate(guards) if not any(g is h for h in guards[:i])]
-        return rebuilt if len(unique) == len(guards) else _guard(unique, body)
+        return rebuilt if len(unique) == len(guards) else under_guards(unique, body)

@@ -9,7 +9,7 @@ from autotune.errors import LoweringError
 from autotune.ir.expr import Buffer, Const, Expr, Load, Reduce
 from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.ops import const, if_then_else
-from autotune.ir.stmt import Allocate, If, Seq, Stmt, Store, ThreadReduce, seq
+from autotune.ir.stmt import If, Seq, Stmt, Store, ThreadReduce, allocated, seq
 from autotune.ir.visitor import free_vars, substitute
 from autotune.lowering.axis_guards import guarded, stage_guards
 from autotune.lowering.axis_loops import Threads
@@ -108,10 +108,7 @@ class StageBody:
         pairs = zip(self.places, results, strict=True)
         outcome = (Store(*place, Load(result, zero)) for place, result in pairs)
         stored = guarded(self._guards(skip_reduce=True), self._where_stored(seq(*outcome)))
-        body = seq(part, whole, stored)
-        for buffer in every:
-            body = Allocate(buffer, body)
-        return body
+        return allocated(every[::-1], seq(part, whole, stored))
 
     # -- parts -------------------------------------------------------------------------------------
 
