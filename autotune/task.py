@@ -335,6 +335,11 @@ class Task:
         """Function of the input arrays that returns the right answer; None if there is none."""
         return self.template.reference_for(self.args)
 
+    @property
+    def inputs(self) -> Callable[..., Any] | None:
+        """What draws realistic inputs with a random generator, None if the template does not."""
+        return self.template.inputs_for(self.args)
+
     @cached_property
     def flops(self) -> float | None:
         """Floating-point operations of one run; None if the template does not say.

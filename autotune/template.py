@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import UsageError
+from autotune.ir import dtypes
 from autotune.trace.knobs import Annotations, AxisOrder, Knobs, SplitSizes
 
 __all__ = ["Annotations", "AxisOrder", "Knobs", "Parameter", "SplitSizes", "Template", "template"]
@@ -64,6 +65,12 @@ class Template:
         ``**kwargs``; it then gets them too.
     flops : callable, float or None
         Floating-point operations of one run; a callable takes the arguments by name.
+    accumulator : str or None
+        Float type in which sums and other intermediate values are computed, where that is not
+        float32 for half types and the type itself for others: answers may be less precise then.
+    inputs : callable or None
+        Takes a `numpy.random.Generator` and returns realistic input arrays in order, where those
+        that are drawn by default make no sense; it may take arguments as `reference` does.
     """
 
     name: str
@@ -71,6 +78,8 @@ class Template:
     function: Callable[..., Any]
     reference: Callable[..., Any] | None = None
     flops: Callable[..., float] | float | None = None
+    accumulator: str | None = None
+    inputs: Callable[..., Any] | None = None
 
     def __call__(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
@@ -168,14 +177,11 @@ class Template:
 
     def reference_for(self, args: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Return the reference as a function of the input arrays alone."""
-        if self.reference is None or not inspect.isfunction(self.reference):
-            return self.reference
-        parameters = inspect.signature(self.reference).parameters.values()
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):
-            return partial(self.reference, **args)
-        taken = {p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY
-                 and p.name in args}
-        return partial(self.reference, **taken) if taken else self.reference
+        return _given(self.reference, args)
+
+    def inputs_for(self, args: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """Return what draws realistic inputs as a function of the random generator alone."""
+        return _given(self.inputs, args)
 
     def flops_for(self, args: Mapping[str, Any]) -> float | None:
         """Return the floating-point operations of one run, None if the template does not say."""
@@ -189,6 +195,8 @@ def template(
     target: str = "llvm",
     reference: Callable[..., Any] | None = None,
     flops: Callable[..., float] | float | None = None,
+    accumulator: str | None = None,
+    inputs: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Template]:
     """Make a function a `Template`.
 
@@ -207,15 +215,36 @@ def template(
     Raises
     ------
     UsageError
-        If the parameters are not of that form.
+        If the parameters are not of that form, or `accumulator` is no float type.
     """
+    if accumulator is not None and not (
+        accumulator in dtypes.ALL and dtypes.is_float(accumulator)
+    ):
+        raise UsageError(
+            f"template {name!r}: accumulator must be one of {', '.join(dtypes.FLOATS)}, "
+            f"got {accumulator!r}"
+        )
 
     def decorate(function: Callable[..., Any]) -> Template:
-        made = Template(name, target, function, reference, flops)
+        made = Template(name, target, function, reference, flops, accumulator, inputs)
         _ = made.parameters
         return made
 
     return decorate
+
+
+def _given(
+    function: Callable[..., Any] | None, args: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    """Return a function whose keyword parameters have the values of a template's arguments."""
+    if function is None or not inspect.isfunction(function):
+        return function
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return partial(function, **args)
+    taken = {p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY
+             and p.name in args}
+    return partial(function, **taken) if taken else function
 
 
 def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:

@@ -118,7 +118,11 @@ _DESCRIPTION: dict[str, Check] = {
     "subject": lambda value: isinstance(value, dict),
     "binary": _is_code,
 }
-_OPENED: dict[str, Check] = {"reference": _is_text, "notes": _are_texts}
+_OPENED: dict[str, Check] = {
+    "reference": _is_text,
+    "notes": _are_texts,
+    "checks": _are_texts,
+}
 
 _ANSWERS: dict[str, dict[str, Check]] = {
     "build": {"code_hash": _is_text, "binary": _is_code, "kernels": _are_kernels},

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autotune.ir import dtypes
-from autotune.measure.accuracy import Array
+from autotune.measure.checks.inputs import Array
 from autotune.runtime.signature import Parameter
 
 ZONE = 1 << 16

@@ -70,9 +70,12 @@ class BuildBench:
         parameters = tuple(Parameter(a.name, a.dtype, a.shape, a.is_output) for a in task.arguments)
         subject = Subject(
             Signature(task.workload.template, parameters),
-            program.reduction_length(),
-            program.accumulator(),
             str(task.target),
+            task.template.accumulator,
+            program.reduction_length(),
+            program.work(),
+            program.input_uses(),
+            program.functions(),
         )
         if task.reference is not None or program.work() > LARGEST_UNSCHEDULED:
             return subject, None

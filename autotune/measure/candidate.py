@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import AutotuneError, told
+from autotune.measure.checks.arguments import InputUse
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.binary import Binary
 from autotune.runtime.gpu_program import GpuProgram
@@ -53,33 +54,53 @@ class Subject:
     ----------
     signature : Signature
         Name of the template, and the arrays that every candidate takes; no sizes.
-    reduction_length : int
-        Terms that one element of an output accumulates.
-    accumulator : str or None
-        Type that they are accumulated in, if there are any and it is a float.
     target : str
         What candidates are compiled for.
+    accumulator : str or None
+        Float type that the template says sums are computed in.
+    terms : int
+        Terms that one element of an output accumulates.
+    work : int
+        Elements computed, every term of a sum counted.
+    uses : tuple of InputUse or None
+        What each input is used for, if that is known.
+    functions : frozenset of str or None
+        Names of the functions that are applied, if they are known.
     """
 
     signature: Signature
-    reduction_length: int = 1
-    accumulator: str | None = None
     target: str = "llvm"
+    accumulator: str | None = None
+    terms: int = 1
+    work: int = 0
+    uses: tuple[InputUse, ...] | None = None
+    functions: frozenset[str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the subject as JSON data."""
         return {
             "signature": self.signature.to_json(),
-            "reduction_length": self.reduction_length,
-            "accumulator": self.accumulator,
             "target": self.target,
+            "accumulator": self.accumulator,
+            "terms": self.terms,
+            "work": self.work,
+            "uses": None if self.uses is None else [use.to_json() for use in self.uses],
+            "functions": None if self.functions is None else sorted(self.functions),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subject:
         """Rebuild a subject from what `to_json` returned."""
-        signature = Signature.from_json(data["signature"])
-        return cls(signature, data["reduction_length"], data["accumulator"], data["target"])
+        uses, functions = data["uses"], data["functions"]
+        return cls(
+            Signature.from_json(data["signature"]),
+            data["target"],
+            data["accumulator"],
+            data["terms"],
+            data["work"],
+            None if uses is None else tuple(map(InputUse.from_json, uses)),
+            None if functions is None else frozenset(functions),
+        )
 
 
 Code = Binary | GpuProgram

@@ -12,12 +12,12 @@ from typing import Any
 
 from autotune import te
 from autotune.errors import UsageError, told
-from autotune.ir import dtypes
 from autotune.ir import expr as ir
 from autotune.ir.interpreter import evaluate
 from autotune.ir.visitor import operands_first, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest import lower_schedule
+from autotune.measure.checks.arguments import InputUse, input_uses
 from autotune.rtc.kernel import RawKernel
 from autotune.runtime.binary import Binary
 from autotune.runtime.llvm import compile_binary
@@ -97,12 +97,19 @@ class Program:
                 length[op] = max(1, own) * fed
         return max(length.values(), default=1)
 
-    def accumulator(self) -> str | None:
-        """Return the least precise float type that a reduction rounds to, if there is one."""
+    def functions(self) -> frozenset[str] | None:
+        """Return the names of the functions that are applied; None of a kernel as text."""
+        if not self.is_computed:
+            return None
         nodes = (node for op in self.operations() for body in op.body for node in walk_expr(body))
-        reductions = (node for node in nodes if isinstance(node, ir.Reduce))
-        found = (node.dtype for node in reductions if node.combiner.name not in ("min", "max"))
-        return max(filter(dtypes.is_float, found), key=dtypes.epsilon, default=None)
+        return frozenset(node.name for node in nodes if isinstance(node, ir.Call))
+
+    def input_uses(self) -> tuple[InputUse, ...] | None:
+        """Return what each input is used for; None of a kernel as text."""
+        if not self.is_computed:
+            return None
+        inputs = [t for t in self.tensors if isinstance(t.op, PlaceholderOp)]
+        return tuple(input_uses(inputs, self.operations()))
 
     def work(self) -> int:
         """Return the number of elements computed, every term of a reduction counted."""

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from autotune.measure.accuracy import Array, Comparison, Verdict, draw, poison
 from autotune.measure.buffers import Buffers, sealed
 from autotune.measure.candidate import CandidateError, Subject, describe
 from autotune.measure.ceiling import Ceiling
+from autotune.measure.checks.compare import Comparison, Verdict, poison
+from autotune.measure.checks.looks import Given, Look
+from autotune.measure.checks.prepare import prepare
 from autotune.measure.kernels import emptying_caches, reference_kernel
 from autotune.measure.machine import measure_ceiling
 from autotune.measure.noise import NoiseMonitor
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.reference import expected_outputs
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.timing import Timed, time_kernel
 from autotune.runtime.kernel import Kernel
@@ -52,14 +53,70 @@ class Ran:
     clocks: dict[str, int] | None = None
 
 
-def wrong_words(name: str, size: int, verdict: Verdict, found: object, right: object) -> str:
+def wrong_words(
+    look: str, name: str, size: int, verdict: Verdict, found: object, right: object
+) -> str:
     """Return in words what is wrong about an output of some size, with its first wrong element."""
     where = ", ".join(map(str, verdict.first or ()))
     return (
-        f"{verdict.wrong} of {size} elements of {name} are wrong, "
-        f"largest error {verdict.max_error:.3g} (tolerance {verdict.tolerance:.2g}); "
-        f"first at [{where}]: {found} instead of {right}"
+        f"{verdict.wrong} of {size} elements of {name} are wrong at {look}, "
+        f"largest error {verdict.max_error:.3g}; "
+        f"first at [{where}]: {found} instead of {right} (may be off by {verdict.allowed:.2g})"
     )
+
+
+class _Stand:
+    """A look with arrays to run candidates on.
+
+    Attributes
+    ----------
+    buffers : Buffers
+    """
+
+    def __init__(self, subject: Subject, look: Look) -> None:
+        self._look = look.what
+        self.buffers = Buffers(subject.signature.parameters)
+        for array, values in zip(self.buffers.inputs, look.inputs, strict=True):
+            array[...] = values
+        self.buffers.seal()
+        self._names = [p.name for p in subject.signature.parameters if p.is_output]
+        self._checks = [
+            Comparison(sealed(right), allowed.errors)
+            for right, allowed in zip(look.expected, look.allowed, strict=True)
+        ]
+
+    def check(self, kernel: Kernel) -> float | None:
+        """Run once, on poisoned outputs if their right values are known; return `judge`."""
+        for output, check in zip(self.buffers.outputs, self._checks, strict=False):
+            poison(output, check.expected)
+        kernel(*self.buffers.arrays)
+        return self.judge()
+
+    def judge(self) -> float | None:
+        """Return the largest error of the outputs as they are now, None if unchecked.
+
+        Raises
+        ------
+        CandidateError
+            If one is wrong, or something was written to that is no output.
+        """
+        damage = self.buffers.damage()
+        if damage is not None:
+            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
+        worst = None
+        for output, check, name in zip(
+            self.buffers.outputs, self._checks, self._names, strict=False
+        ):
+            verdict = check.check(output)
+            if verdict.wrong:
+                place = verdict.first or ()
+                words = wrong_words(
+                    self._look, name, output.size, verdict, output[place], check.expected[place]
+                )
+                code = MeasureErrorNo.WRONG_ANSWER
+                raise CandidateError(code, "check", words, verdict.max_error)
+            worst = max(worst or 0.0, verdict.max_error)
+        return worst
 
 
 class RunBench:
@@ -76,6 +133,8 @@ class RunBench:
     policy : TimingPolicy
     seed : int
         Seed of the inputs.
+    given : callable, optional
+        Draws realistic inputs, if the template does so itself.
 
     Attributes
     ----------
@@ -83,6 +142,8 @@ class RunBench:
         What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     notes : list of str
         What could not be had here, a line each.
+    checks : list of str
+        How precise answers must be, a line each.
 
     Raises
     ------
@@ -97,49 +158,18 @@ class RunBench:
         unscheduled: Kernel | None,
         policy: TimingPolicy,
         seed: int,
+        given: Given | None = None,
     ) -> None:
         self.policy = policy
         self._reference = reference
         self.notes: list[str] = []
-        self._seed = seed
         self._subject = subject
         self._target = Target.of(subject.target).host
         self._monitor = NoiseMonitor(reference_kernel(self._target))
-        self._buffers = Buffers(subject.signature.parameters)
-        self._draw(signed=True)
-        self.reference, expected = self._expected(reference, unscheduled)
-        self._buffers.seal()
-        self._checks = [
-            Comparison(sealed(array), subject.reduction_length, subject.accumulator)
-            for array in expected
-        ]
-
-    def _draw(self, signed: bool) -> None:
-        """Fill the inputs; the same seed gives the same values."""
-        for number, array in enumerate(self._buffers.inputs):
-            rng = np.random.default_rng([self._seed, number])
-            array[...] = draw(array.shape, array.dtype.name, rng, signed)
-
-    def _expected(
-        self, reference: Callable[..., Any] | None, unscheduled: Kernel | None
-    ) -> tuple[str, list[Array]]:
-        """Right answers; inputs become positive where other signs have no finite answer."""
-        buffers = self._buffers
-
-        def answers() -> tuple[str, list[Array]]:
-            if reference is not None:
-                name = self._subject.signature.name
-                return "given", expected_outputs(reference, buffers.inputs, buffers.outputs, name)
-            if unscheduled is None:
-                return "none", []
-            unscheduled(*buffers.arrays)
-            return "unscheduled", [array.copy() for array in buffers.outputs]
-
-        how, found = answers()
-        if found and not all(bool(np.isfinite(array).all()) for array in found):
-            self._draw(signed=False)
-            how, found = answers()
-        return how, found
+        prepared = prepare(subject, reference, unscheduled, given, seed)
+        self.reference, self.checks = prepared.reference, prepared.words
+        self._stands = [_Stand(subject, look) for look in prepared.looks]
+        self._buffers = self._stands[-1].buffers
 
     def ceiling(self) -> Ceiling:
         """Measure what the machine can do at best for work of this kind and size."""
@@ -187,16 +217,21 @@ class RunBench:
         """
         self._monitor.look()
         try:
-            max_error = self._check(kernel)
+            errors = [stand.check(kernel) for stand in self._stands]
             timed = self._time(kernel, incumbent_s)
-            max_error = self._judge(max_error)
+            errors.append(self._stands[-1].judge())
         except CandidateError:
-            self._buffers.restore()
+            self._restore()
             raise
         except (Exception, SystemExit) as error:
-            self._buffers.restore()
+            self._restore()
             raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", describe(error)) from error
+        max_error = max((error for error in errors if error is not None), default=None)
         return Ran(timed.costs_s, max_error, timed.raced, self._monitor.noise)
+
+    def _restore(self) -> None:
+        for stand in self._stands:
+            stand.buffers.restore()
 
     @cached_property
     def _flush(self) -> Callable[[], None]:
@@ -207,42 +242,6 @@ class RunBench:
         # Where all repeats are disturbed, those that a race would save are needed.
         policy = replace(self.policy, race=0.0) if self._monitor.noisy else self.policy
         return time_kernel(kernel.bind(*self._buffers.arrays), policy, incumbent_s, flush)
-
-    def _check(self, kernel: Kernel) -> float | None:
-        """Run once, on poisoned outputs if their right values are known."""
-        for output, check in zip(self._buffers.outputs, self._checks, strict=False):
-            poison(output, check.expected)
-        kernel(*self._buffers.arrays)
-        return self._judge()
-
-    def _judge(self, so_far: float | None = None) -> float | None:
-        """Largest error of the outputs as they are now, None if unchecked.
-
-        CandidateError if one is wrong, or something was written to that is no output.
-        """
-        damage = self._buffers.damage()
-        if damage is not None:
-            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
-        worst = so_far
-        for number, check in enumerate(self._checks):
-            verdict = check.check(self._buffers.outputs[number])
-            if verdict.wrong:
-                raise CandidateError(
-                    MeasureErrorNo.WRONG_ANSWER,
-                    "check",
-                    self._wrong(number, verdict),
-                    verdict.max_error,
-                )
-            worst = max(worst or 0.0, verdict.max_error)
-        return worst
-
-    def _wrong(self, number: int, verdict: Verdict) -> str:
-        names = [p.name for p in self._subject.signature.parameters if p.is_output]
-        output, check = self._buffers.outputs[number], self._checks[number]
-        place = verdict.first or ()
-        return wrong_words(
-            names[number], output.size, verdict, output[place], check.expected[place]
-        )
 
 
 def reference_call(

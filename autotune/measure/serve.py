@@ -148,16 +148,20 @@ class Runner:
         subject = Subject.from_json(request["subject"])
         on_cpu = Target.of(subject.target).on_cpu
         make: Callable[..., RunBench | GpuRunBench] = RunBench if on_cpu else _gpu_bench
+        task = _task(request)
         self._bench = make(
             subject,
-            _task(request).reference,
+            task.reference,
             None if unscheduled is None else _loaded(unscheduled),
             TimingPolicy.from_json(request["policy"]),
             request["seed"],
+            task.inputs,
         )
         if on_cpu:
             refuse_forks()  # from now on there are only kernels to run
-        return Message({"reference": self._bench.reference, "notes": self._bench.notes})
+        bench = self._bench
+        told = {"reference": bench.reference, "notes": bench.notes, "checks": bench.checks}
+        return Message(told)
 
     def _run(self, request: dict[str, Any], payload: bytes) -> Message:
         assert self._bench is not None

@@ -322,6 +322,8 @@ class Workshop:
             if opened is not None and desk is self._runner:
                 self._take_reference(opened.body["reference"])
                 self._take_notes(opened.body["notes"])
+                for line in opened.body["checks"]:
+                    _log.info("%s", line)
             elif opened is not None and isinstance(desk, _Builder) and desk.describes:
                 self._description = opened
         elif isinstance(desk, _Builder):

@@ -58,7 +58,8 @@ def tile_template(function: Function, name: str, kind: str) -> Template:
     instance.__signature__ = _signature(function, digest)  # type: ignore[attr-defined]
 
     def reference(*arrays: Any, **args: Any) -> Any:
-        results = evaluate(bound(args), *arrays)
+        types = ",".join(array.dtype.name for array in arrays)
+        results = evaluate(bound({**args, "dtype": types}), *arrays)
         return results[0] if len(results) == 1 else results
 
     def flops(**args: Any) -> float:

@@ -23,7 +23,7 @@ CEILING = {"ceiling": {"peak_flops": {"float32": 1e9}, "copy_bytes_s": 1e9}, "no
         ("build", "open", {}),
         ("build", "open", {"subject": {}, "binary": None}),
         ("build", "open", {"refused": "why"}),
-        ("run", "open", {"reference": "given", "notes": ["a line"]}),
+        ("run", "open", {"reference": "given", "notes": ["a line"], "checks": []}),
         ("run", "open", {"refused": "why"}),
         ("build", "build", BUILT),
         ("build", "build", ERROR),
@@ -49,7 +49,7 @@ def test_an_answer_fits_and_one_that_lacks_a_key_or_has_one_too_many_does_not(ro
 @pytest.mark.parametrize(
     ("role", "op", "body", "wrong"),
     [
-        ("run", "open", {"notes": []}, "reference"),
+        ("run", "open", {"notes": [], "checks": []}, "reference"),
         ("run", "run", {**RAN, "costs_s": []}, "costs_s"),
         ("run", "run", {**RAN, "costs_s": [1e-3, "1"]}, "costs_s"),
         ("run", "run", {**RAN, "costs_s": [float("nan")]}, "costs_s"),

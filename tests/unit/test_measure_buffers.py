@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
+from random_values import draw
 
 from autotune.ir import dtypes
-from autotune.measure.accuracy import draw
 from autotune.measure.buffers import ZONE, Buffers, sealed
 from autotune.runtime.signature import Parameter
 

@@ -1,4 +1,4 @@
-"""Whether a kernel computed the right answer, judged on the GPU as `measure.accuracy` would."""
+"""Whether a kernel computed the right answer, judged on the GPU as `measure.checks` would."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from autotune.ir import dtypes
-from autotune.measure.accuracy import Tolerance, Verdict
-from autotune.measure.gpu.buffers import GpuArray, Sealed, on_host, widened
+from autotune.measure.checks.compare import Verdict
+from autotune.measure.gpu.buffers import GpuArray, Host, Sealed, on_host, widened
 
 CHUNK = 1 << 22
 """Elements that are compared together: what comparing takes of memory is some times that."""
@@ -19,8 +19,8 @@ CHUNK = 1 << 22
 class DeviceComparison:
     """Compares outputs of many candidates with one expected array, all of it on the GPU.
 
-    The rules are those of `autotune.measure.accuracy.Comparison`. What is copied to the CPU is one
-    number for each chunk, and the place of the first wrong element.
+    The rules are those of `autotune.measure.checks.compare.Comparison`. What is copied to the CPU
+    is a number or two for each chunk, and the place of the first wrong element.
 
     Parameters
     ----------
@@ -30,27 +30,20 @@ class DeviceComparison:
         The right answer, as `stored_as` says; it is copied.
     dtype : str
         Type of its elements.
-    reduction_length : int
-        Terms that one element accumulates, 1 for element-wise computations.
-    accumulator : str, optional
-        Floating-point type that they are accumulated in; `dtype` if not given.
+    allowed : ndarray or float
+        Absolute error that each element may have: float32 on the CPU, of the same shape, or one for
+        all. Integers and bools must be equal, but where it is infinite.
     """
 
     def __init__(
-        self,
-        xp: Any,
-        expected: GpuArray,
-        dtype: str,
-        reduction_length: int = 1,
-        accumulator: str | None = None,
+        self, xp: Any, expected: GpuArray, dtype: str, allowed: Host | float = 0.0
     ) -> None:
         self._xp = xp
         self._dtype = dtype
         self._sealed = Sealed(xp, expected)
         self._flat = self._sealed.array.reshape(-1)
-        self.tolerance = Tolerance.of(
-            dtype, reduction_length, accumulator, lambda: _root_mean_square(xp, self._flat, dtype)
-        )
+        uploaded = xp.asarray(np.asarray(allowed, np.float32).reshape(-1))
+        self._errors = Sealed(xp, uploaded)
 
     @cached_property
     def _expects_nan(self) -> bool:
@@ -62,8 +55,13 @@ class DeviceComparison:
 
     @property
     def intact(self) -> bool:
-        """Whether the right answer is as it was."""
-        return self._sealed.intact
+        """Whether the right answer, and what error is allowed, are as they were."""
+        return self._sealed.intact and self._errors.intact
+
+    def _allowed(self, begin: int, end: int) -> GpuArray:
+        """Return the errors that some elements may have, or one for all."""
+        errors = self._errors.array
+        return errors if errors.size == 1 else errors[begin:end]
 
     def poison(self, output: GpuArray) -> None:
         """Fill an output with what is a wrong answer in every element; see `accuracy.poison`."""
@@ -83,15 +81,17 @@ class DeviceComparison:
         flat, worst, wrong, first = output.reshape(-1), 0.0, 0, None
         for begin in range(0, flat.size, CHUNK):
             a, b = (array[begin : begin + CHUNK] for array in (flat, self._flat))
-            error = self._largest(a, b)
-            if not error <= self.tolerance.absolute:  # NaN included
-                error, bad, place = self._closely(a, b)
+            allowed = self._allowed(begin, begin + CHUNK)
+            error = self._quickly(a, b, allowed)
+            if error is None:
+                error, bad, place = self._closely(a, b, allowed)
                 first = begin + place if first is None and bad else first
                 wrong += bad
             worst = math.nan if math.isnan(error + worst) else max(worst, error)
-        at = None if first is None else np.unravel_index(first, output.shape)
-        where = None if at is None else tuple(int(i) for i in at)
-        return Verdict(worst, wrong, where, self.tolerance.absolute)
+        if first is None:
+            return Verdict(worst)
+        where = tuple(int(i) for i in np.unravel_index(first, output.shape))
+        return Verdict(worst, wrong, where, float(self._allowed(first, first + 1)[0]))
 
     def values_at(self, output: GpuArray, place: tuple[int, ...]) -> tuple[Any, Any]:
         """Return one element of an output, and what it should be."""
@@ -102,43 +102,27 @@ class DeviceComparison:
         )
         return found, right
 
-    def _largest(self, a: GpuArray, b: GpuArray) -> float:
-        """Largest absolute difference, NaN if there is a NaN or infinity anywhere."""
+    def _quickly(self, a: GpuArray, b: GpuArray, allowed: GpuArray) -> float | None:
+        """Return the largest error; None if an element may be wrong."""
         xp = self._xp
         if not dtypes.is_float(self._dtype):
-            return math.inf if bool((a != b).any()) else 0.0
+            return None if bool((a != b).any()) else 0.0
         a, b = (widened(xp, array, self._dtype) for array in (a, b))
-        return float(xp.abs(a - b).max())
+        errors = xp.abs(a - b)
+        return float(errors.max()) if bool((errors <= allowed).all()) else None  # not for NaN
 
-    def _closely(self, a: GpuArray, b: GpuArray) -> tuple[float, int, int]:
-        """Return the largest error, how many are outside their own tolerance, and the first."""
+    def _closely(self, a: GpuArray, b: GpuArray, allowed: GpuArray) -> tuple[float, int, int]:
+        """Return the largest error, how many are off by more than they may, and the first."""
         xp = self._xp
         same = a == b
         if dtypes.is_float(self._dtype):
             a, b = (widened(xp, array, self._dtype).astype(xp.float64) for array in (a, b))
             same = (a == b) | (xp.isnan(a) & xp.isnan(b))
-            errors, magnitude = xp.abs(a - b), xp.abs(b)
-            magnitude = xp.where(xp.isfinite(magnitude), magnitude, 0.0)
+            errors = xp.abs(a - b)
         else:  # of 64 bits too: their difference fits into unsigned ones
             high, low = (f(a, b).astype(xp.uint64) for f in (xp.maximum, xp.minimum))
-            errors, magnitude = (high - low).astype(xp.float64), 0.0
+            errors = (high - low).astype(xp.float64)
         errors = xp.where(same, 0.0, errors)
-        allowed = self.tolerance.absolute + self.tolerance.relative * magnitude
         bad = ~(errors <= allowed)
         count = int(bad.sum())
         return float(errors.max()), count, int(bad.astype(xp.uint8).argmax()) if count else 0
-
-
-def _root_mean_square(xp: Any, flat: GpuArray, dtype: str) -> float:
-    """Root mean square of the finite values, in float64."""
-    roots, count = [0.0], 0
-    for begin in range(0, flat.size, CHUNK):
-        chunk = widened(xp, flat[begin : begin + CHUNK], dtype).astype(xp.float64)
-        finite = xp.isfinite(chunk)
-        chunk = xp.where(finite, chunk, 0.0)
-        largest = float(xp.abs(chunk).max())
-        if largest:  # scaled, as squares of large values would overflow
-            chunk = chunk / largest
-            roots.append(largest * math.sqrt(float((chunk * chunk).sum())))
-        count += int(finite.sum())
-    return math.hypot(*roots) / math.sqrt(count) if count else 0.0

@@ -6,30 +6,22 @@ Inputs, right answers and checks stay on the device from one candidate to the ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from autotune.errors import AutotuneError, UsageError, told
-from autotune.ir import dtypes
-from autotune.measure.accuracy import Verdict, draw
 from autotune.measure.candidate import CandidateError, Code, Subject, describe
 from autotune.measure.ceiling import Ceiling
+from autotune.measure.checks.looks import Given, Look
+from autotune.measure.checks.prepare import prepare
 from autotune.measure.gpu.accuracy import DeviceComparison
-from autotune.measure.gpu.buffers import (
-    DeviceArray,
-    DeviceBuffers,
-    GpuArray,
-    Host,
-    stored_as,
-    widened,
-)
+from autotune.measure.gpu.buffers import DeviceBuffers, Host, stored_as
 from autotune.measure.gpu.machine import Device, measure_ceiling, reference_kernel
 from autotune.measure.noise import NoiseMonitor
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.reference import expected_outputs
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.run_bench import Ran, reference_call, wrong_words
 from autotune.measure.timing import Timed, time_kernel
@@ -42,6 +34,77 @@ from autotune.target import Target
 _log = logging.getLogger(__name__)
 
 _OF_CUBLAS = frozenset({"float16", "float32", "float64"})
+
+
+class _Stand:
+    """A look with arrays on the GPU to run candidates on.
+
+    Attributes
+    ----------
+    buffers : DeviceBuffers
+    """
+
+    def __init__(self, device: Device, subject: Subject, look: Look) -> None:
+        self._look = look.what
+        self._stopwatch = device.stopwatch
+        self.buffers = DeviceBuffers(device.xp, subject.signature.parameters)
+        self.buffers.fill(lambda number, _: look.inputs[number])
+        self._checks = [
+            DeviceComparison(
+                device.xp,
+                device.xp.asarray(right.view(stored_as(held.dtype))),
+                held.dtype,
+                allowed.errors,
+            )
+            for held, right, allowed in zip(
+                self.buffers.outputs, look.expected, look.allowed, strict=False
+            )
+        ]
+
+    @property
+    def intact(self) -> bool:
+        """Whether what is kept to compare with is as it was."""
+        return self.buffers.intact and all(check.intact for check in self._checks)
+
+    def rehearse(self) -> None:
+        """Do all that checks may take."""
+        for held, check in zip(self.buffers.outputs, self._checks, strict=False):
+            check.poison(held.array)
+            check.check(held.array)
+        self.buffers.damage()
+        self.buffers.restore()
+
+    def check(self, call: Callable[[], object]) -> float | None:
+        """Run once, on poisoned outputs if their right values are known; return `judge`."""
+        for held, check in zip(self.buffers.outputs, self._checks, strict=False):
+            check.poison(held.array)
+        self._stopwatch.wait()
+        call()
+        self._stopwatch.wait()
+        return self.judge()
+
+    def judge(self) -> float | None:
+        """Return the largest error of the outputs as they are now, None if unchecked.
+
+        Raises
+        ------
+        CandidateError
+            If one is wrong, or something was written to that is no output.
+        """
+        damage = self.buffers.damage()
+        if damage is not None:
+            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
+        worst = None
+        for held, check in zip(self.buffers.outputs, self._checks, strict=False):
+            verdict = check.check(held.array)
+            if verdict.wrong:
+                values = check.values_at(held.array, verdict.first or ())
+                size = int(held.array.size)
+                words = wrong_words(self._look, held.name, size, verdict, *values)
+                code = MeasureErrorNo.WRONG_ANSWER
+                raise CandidateError(code, "check", words, verdict.max_error)
+            worst = max(worst or 0.0, verdict.max_error)
+        return worst
 
 
 class GpuRunBench:
@@ -58,6 +121,8 @@ class GpuRunBench:
     policy : TimingPolicy
     seed : int
         Seed of the inputs.
+    given : callable, optional
+        Draws realistic inputs, if the template does so itself.
     device : Device, optional
         By default the one that the target names, which is taken now.
 
@@ -67,6 +132,8 @@ class GpuRunBench:
         What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     notes : list of str
         What could not be had here, a line each.
+    checks : list of str
+        How precise answers must be, a line each.
 
     Raises
     ------
@@ -82,11 +149,12 @@ class GpuRunBench:
         unscheduled: Kernel | None,
         policy: TimingPolicy,
         seed: int,
+        given: Given | None = None,
         device: Device | None = None,
     ) -> None:
         self.policy = policy
         self._reference = reference
-        self._seed = seed
+        self._only_on_cpu = False
         self._subject = subject
         self._device = device or Device.take(Target.of(subject.target))
         self._xp = self._device.xp
@@ -96,15 +164,11 @@ class GpuRunBench:
         self._clocks, problem = clock_reader(bus)
         self.notes = [problem] if problem else []
         try:
-            self._buffers = DeviceBuffers(self._xp, subject.signature.parameters)
-            self._draw(signed=True)
-            self.reference, expected = self._expected(reference, unscheduled)
-            self._checks = [
-                DeviceComparison(
-                    self._xp, right, held.dtype, subject.reduction_length, subject.accumulator
-                )
-                for right, held in zip(expected, self._buffers.outputs, strict=False)
-            ]
+            asked = None if reference is None else self._asked
+            prepared = prepare(subject, asked, unscheduled, given, seed)
+            self.reference, self.checks = prepared.reference, prepared.words
+            self._stands = [_Stand(self._device, subject, look) for look in prepared.looks]
+            self._buffers = self._stands[-1].buffers
             self._rehearse()
             self._device.stopwatch.wait()
         except MemoryError as error:  # CuPy's is of this type
@@ -116,99 +180,39 @@ class GpuRunBench:
         facts = self._device.facts
         return (
             f"cuda:{self._device.number} ({facts['name']}) has too little memory: the arrays of "
-            f"{self._subject.signature.name} take {sum(sizes) / 2**30:.3g} GiB, twice or three "
+            f"{self._subject.signature.name} take {sum(sizes) / 2**30:.3g} GiB, some six "
             f"times that with what they are checked with, of {facts['memory_bytes'] / 2**30:.3g} "
             f"GiB: {' '.join(told(error).split())}"
         )
 
     # -- what is right ---------------------------------------------------------------------
 
-    def _draw(self, signed: bool) -> None:
-        """Fill the inputs; the same seed gives the same values as on a CPU."""
-
-        def values(number: int, held: DeviceArray) -> Host:
-            rng = np.random.default_rng([self._seed, number])
-            return draw(held.array.shape, held.dtype, rng, signed)
-
-        self._buffers.fill(values)
-
-    def _expected(
-        self, reference: Callable[..., Any] | None, unscheduled: Kernel | None
-    ) -> tuple[str, list[GpuArray]]:
-        """Right answers; inputs become positive where other signs have no finite answer."""
-        how, found = self._answers(reference, unscheduled)
-        if found and not self._finite(found):
-            self._draw(signed=False)
-            how, found = self._answers(reference, unscheduled)
-        return how, found
-
-    def _answers(
-        self, reference: Callable[..., Any] | None, unscheduled: Kernel | None
-    ) -> tuple[str, list[GpuArray]]:
-        if reference is not None:
-            return "given", self._on_device(reference) or self._on_cpu(reference)
-        if unscheduled is None:
-            return "none", []
-        outputs = [
-            np.empty(held.array.shape, dtypes.numpy_dtype(held.dtype))
-            for held in self._buffers.outputs
-        ]
-        unscheduled(*(held.download() for held in self._buffers.inputs), *outputs)
-        return "unscheduled", [self._uploaded(output) for output in outputs]
-
-    def _on_device(self, reference: Callable[..., Any]) -> list[GpuArray] | None:
+    def _on_device(self, *inputs: Host) -> list[Host] | None:
         """Return what the reference makes of CuPy's arrays; None if it is for NumPy's alone."""
-        xp, outputs = self._xp, self._buffers.outputs
-        types = {held.dtype for held in self._buffers.all}
-        if any(stored_as(dtype) != dtypes.numpy_dtype(dtype) for dtype in types):
+        assert self._reference is not None
+        xp = self._xp
+        if self._only_on_cpu or any(stored_as(a.dtype.name) != a.dtype for a in inputs):
             return None
         try:
-            returned = reference(*(held.array.copy() for held in self._buffers.inputs))
+            returned = self._reference(*map(xp.asarray, inputs))
             found = list(returned) if isinstance(returned, list | tuple) else [returned]
-            fits = len(found) == len(outputs) and all(
-                isinstance(got, xp.ndarray) and got.shape == held.array.shape
-                for got, held in zip(found, outputs, strict=False)
-            )
-            if not fits:
-                return None
-            return [
-                xp.ascontiguousarray(got.astype(held.array.dtype))
-                for got, held in zip(found, outputs, strict=True)
-            ]
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever NumPy has and CuPy has not
+            if all(isinstance(array, xp.ndarray) for array in found):
+                return [array.get() for array in found]
+        except Exception as error:  # whatever NumPy has and CuPy has not; too large for the device
             _log.info("the reference runs on the CPU: %s", describe(error))
-            return None
+        self._only_on_cpu = True
+        return None
 
-    def _on_cpu(self, reference: Callable[..., Any]) -> list[GpuArray]:
-        """Return what the reference makes of NumPy's arrays."""
-        like = [
-            np.broadcast_to(np.zeros((), dtypes.numpy_dtype(held.dtype)), held.array.shape)
-            for held in self._buffers.outputs
-        ]
-        inputs = [held.download() for held in self._buffers.inputs]
-        found = expected_outputs(reference, inputs, like, self._subject.signature.name)
-        return [self._uploaded(array) for array in found]
-
-    def _uploaded(self, array: Host) -> GpuArray:
-        return self._xp.asarray(array.view(stored_as(array.dtype.name)))
-
-    def _finite(self, found: Sequence[GpuArray]) -> bool:
-        pairs = zip(found, self._buffers.outputs, strict=True)
-        return all(
-            bool(self._xp.isfinite(widened(self._xp, array, held.dtype)).all())
-            for array, held in pairs
-            if dtypes.is_float(held.dtype)
-        )
+    def _asked(self, *inputs: Host) -> Any:
+        """Return what the reference says, computed on the GPU if it can be."""
+        assert self._reference is not None
+        found = self._on_device(*inputs)
+        return self._reference(*inputs) if found is None else found
 
     def _rehearse(self) -> None:
         """Do all that checks may take: CuPy compiles it now, not in a candidate's time."""
-        for held, check in zip(self._buffers.outputs, self._checks, strict=False):
-            check.poison(held.array)
-            check.check(held.array)
-        self._buffers.damage()
-        self._buffers.restore()
+        for stand in self._stands:
+            stand.rehearse()
 
     # -- the machine -----------------------------------------------------------------------
 
@@ -256,11 +260,11 @@ class GpuRunBench:
         """
         if self._reference is None:
             return None
-        if self._on_device(self._reference) is None:
-            words = "the reference does not take arrays of a GPU"
-            raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
         inputs = [held.array for held in self._buffers.inputs]
         outputs = [held.array for held in self._buffers.outputs]
+        if self._on_device(*(held.download() for held in self._buffers.inputs)) is None:
+            words = "the reference does not take arrays of a GPU"
+            raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
         call = reference_call(self._reference, inputs, outputs, self._xp.ascontiguousarray)
         call()
         return self._time(call, None).costs_s
@@ -286,11 +290,14 @@ class GpuRunBench:
         try:
             self._monitor.look()
             loaded = LoadedProgram(program, self._device.number)
-            call = loaded.bind(self._buffers.addresses, int(self._device.stream.ptr))
-            max_error = self._check(call)
-            timed = self._time(call, incumbent_s)
+            stream = int(self._device.stream.ptr)
+            calls = [loaded.bind(stand.buffers.addresses, stream) for stand in self._stands]
+            errors = [
+                stand.check(call) for stand, call in zip(self._stands, calls, strict=True)
+            ]
+            timed = self._time(calls[-1], incumbent_s)
             clocks = self._clocks()
-            max_error = self._judge(max_error)
+            errors.append(self._stands[-1].judge())
         except CandidateError as error:
             error.fatal = not self._recovered()
             raise
@@ -299,6 +306,7 @@ class GpuRunBench:
             fatal = not self._recovered()
             code = MeasureErrorNo.RUNTIME_DEVICE
             raise CandidateError(code, "run", words, fatal=fatal) from error
+        max_error = max((error for error in errors if error is not None), default=None)
         return Ran(timed.costs_s, max_error, timed.raced, self._monitor.noise, clocks)
 
     def _recovered(self) -> bool:
@@ -306,19 +314,11 @@ class GpuRunBench:
         try:
             if not self._device.usable:
                 return False
-            self._buffers.restore()
-            return self._buffers.intact and all(check.intact for check in self._checks)
+            for stand in self._stands:
+                stand.buffers.restore()
+            return all(stand.intact for stand in self._stands)
         except (RuntimeError, MemoryError, AutotuneError):
             return False
-
-    def _check(self, call: Callable[[], object]) -> float | None:
-        """Run once, on poisoned outputs if their right values are known."""
-        for held, check in zip(self._buffers.outputs, self._checks, strict=False):
-            check.poison(held.array)
-        self._device.stopwatch.wait()
-        call()
-        self._device.stopwatch.wait()
-        return self._judge()
 
     def _time(self, call: Callable[[], object], incumbent_s: float | None) -> Timed:
         stopwatch = self._device.stopwatch
@@ -329,25 +329,3 @@ class GpuRunBench:
         timed = time_kernel(call, policy, incumbent_s, flush, loop=stopwatch.seconds)
         stopwatch.wait()
         return timed
-
-    def _judge(self, so_far: float | None = None) -> float | None:
-        """Largest error of the outputs as they are now, None if unchecked.
-
-        CandidateError if one is wrong, or something was written to that is no output.
-        """
-        damage = self._buffers.damage()
-        if damage is not None:
-            raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
-        worst = so_far
-        for held, check in zip(self._buffers.outputs, self._checks, strict=False):
-            verdict = check.check(held.array)
-            if verdict.wrong:
-                words = self._wrong(held, check, verdict)
-                code = MeasureErrorNo.WRONG_ANSWER
-                raise CandidateError(code, "check", words, verdict.max_error)
-            worst = max(worst or 0.0, verdict.max_error)
-        return worst
-
-    def _wrong(self, held: DeviceArray, check: DeviceComparison, verdict: Verdict) -> str:
-        values = check.values_at(held.array, verdict.first or ())
-        return wrong_words(held.name, int(held.array.size), verdict, *values)

@@ -1,0 +1,389 @@
+"""The looks that are taken at each candidate: inputs, right answers, and what error is allowed.
+
+*Exact* looks come first. Their inputs are such that every intermediate value of any order of
+evaluation is exact, so the answer must be equal. The last is the look for *rounding*, at realistic
+inputs; candidates are timed on these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.ir import dtypes
+from autotune.measure.checks.bounds import (
+    CHANGE,
+    Allowance,
+    Precision,
+    allowances,
+    nudged_inputs,
+)
+from autotune.measure.checks.inputs import (
+    Array,
+    Draw,
+    InputSpec,
+    draw_all,
+    powers_of_two,
+    realistic,
+    saturated,
+    saturated_along,
+    whole_numbers,
+    whole_range,
+)
+from autotune.measure.checks.reference import Reference, is_floating
+
+_SCALES = (1.0, 1 / 4, 1 / 16, 1 / 64)
+"""Realistic inputs are scaled by the first of these for which the bounds say something."""
+
+_MOST_PARTS = 8
+"""Exact looks that a long sum is spread over, at most, where it cannot be exact as a whole."""
+
+_SAMPLES = ((10**8, 6), (10**9, 4))
+"""How often inputs are changed for the bounds, for workloads of up to so many operations."""
+_FEWEST_SAMPLES = 2
+
+_PER_ELEMENT = 64
+"""Operations that an element of an argument counts as in that."""
+
+_SATURATING = frozenset({"exp", "tanh", "sigmoid"})
+"""Functions that have exact values where they are saturated."""
+
+_EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
+"""Functions that round nothing."""
+
+Given = Callable[[np.random.Generator], Sequence[Array]]
+"""Realistic inputs that a template draws itself."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a candidate is run on once, and how its outputs are judged.
+
+    Attributes
+    ----------
+    what : str
+        The inputs in a few words, for messages, such as "whole numbers up to 64".
+    inputs : list of ndarray
+        C-contiguous, of the parameters' types.
+    expected : list of ndarray
+        The right outputs; none if nobody says what is right.
+    allowed : list of Allowance
+        What error the elements of each output may have.
+    """
+
+    what: str
+    inputs: list[Array]
+    expected: list[Array] = field(default_factory=list)
+    allowed: list[Allowance] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What looks at a workload's candidates are made from.
+
+    Attributes
+    ----------
+    inputs : sequence of InputSpec
+    outputs : sequence of str
+        Types of the outputs.
+    elements : int
+        Elements of all inputs and outputs.
+    accumulator : str or None
+        Float type that the template declares sums to have; by default float32 for half types, and
+        the type itself otherwise.
+    terms : int
+        Terms of the longest sum.
+    work : float
+        Operations of one run; references of large workloads are called less often.
+    functions : frozenset of str or None
+        Names of the functions that it applies, None if they are not known. They say which inputs
+        are worth a try, and never what is right.
+    given : callable or None
+        Draws realistic inputs, if the template does so itself.
+    seed : int
+    """
+
+    inputs: Sequence[InputSpec]
+    outputs: Sequence[str]
+    elements: int = 0
+    accumulator: str | None = None
+    terms: int = 1
+    work: float = 0.0
+    functions: frozenset[str] | None = None
+    given: Given | None = None
+    seed: int = 0
+
+    @property
+    def precision(self) -> Precision:
+        """What is assumed of how candidates compute."""
+        work = self.work + _PER_ELEMENT * self.elements
+        samples = next((n for most, n in _SAMPLES if work <= most), _FEWEST_SAMPLES)
+        return Precision(self._accumulator, max(1, self.terms), samples)
+
+    @property
+    def _accumulator(self) -> str:
+        if self.accumulator is not None:
+            return self.accumulator
+        floats = [d for d in (*(i.dtype for i in self.inputs), *self.outputs) if dtypes.is_float(d)]
+        return max(map(dtypes.accumulator, floats), key=dtypes.epsilon, default="float32")
+
+    @property
+    def computes_integers(self) -> bool:
+        """Whether no input or output is a float, so that nothing is rounded."""
+        return not any(map(dtypes.is_float, (*(i.dtype for i in self.inputs), *self.outputs)))
+
+    def draw(self, draw: Draw, number: int) -> list[Array]:
+        """Return all inputs; what the template draws itself keeps its integers."""
+        made = draw_all(self.inputs, draw, (self.seed, number))
+        if self.given is None:
+            return made
+        own = given_inputs(self.given, self.inputs, (self.seed, number))
+        return [
+            array if spec.is_float else kept
+            for spec, array, kept in zip(self.inputs, made, own, strict=True)
+        ]
+
+
+def looks(workload: Workload, reference: Reference | None) -> list[Look]:
+    """Return the looks that are taken at each candidate, exact ones first.
+
+    Parameters
+    ----------
+    workload : Workload
+    reference : Reference or None
+        None if nobody says what is right: there is one look, at realistic inputs, then.
+
+    Raises
+    ------
+    UsageError
+        If the reference fails, does not fit the outputs, or says NaN everywhere.
+    """
+    if reference is None:
+        return [Look("realistic inputs", workload.draw(realistic(), 0))]
+    rounding = _rounding_look(workload, reference)
+    return [*_exact_looks(workload, reference), rounding]
+
+
+def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
+    """Return realistic inputs that a template draws itself.
+
+    Raises
+    ------
+    UsageError
+        If they are not of the inputs' number, shapes and types.
+    """
+    arrays = list(given(np.random.default_rng(list(seed))))
+    wanted = [(spec.shape, spec.dtype) for spec in specs]
+    found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
+    if found != wanted:
+        raise UsageError(
+            f"inputs= of the template returned {_words(found)}, but its inputs are {_words(wanted)}"
+        )
+    return [np.ascontiguousarray(array) for array in arrays]
+
+
+def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in arrays) or "nothing"
+
+
+# -- rounding ------------------------------------------------------------------------------
+
+
+def _rounding_look(workload: Workload, reference: Reference) -> Look:
+    """Return the look at realistic inputs whose answer is finite, and whose bounds are tight.
+
+    Where there are no such inputs, it is the first look whose answer is finite, or else the last.
+    """
+    found: Look | None = None
+    for inputs in _realistic_inputs(workload):
+        expected = reference(inputs)
+        reference.refuse_nan(expected)
+        rounded = _rounded(expected, workload.outputs)
+        finite = all(bool(np.isfinite(array).all()) for array in rounded)
+        if finite or found is None:
+            look = _bounded(workload, reference, inputs, expected)
+            if finite and all(allowed.says_something for allowed in look.allowed):
+                return look
+            found = look
+    assert found is not None
+    return found
+
+
+def _realistic_inputs(workload: Workload) -> Iterator[list[Array]]:
+    """Yield realistic inputs: of both signs and with zeros, then smaller and less varied ones."""
+    if workload.given is not None:
+        yield given_inputs(workload.given, workload.inputs, (workload.seed, 0))
+        return
+    for zeros, signed in ((True, True), (False, True), (False, False)):
+        for scale in _SCALES:
+            yield workload.draw(realistic(zeros, signed, scale), 0)
+
+
+def _bounded(
+    workload: Workload, reference: Reference, inputs: list[Array], expected: list[Array]
+) -> Look:
+    rng = np.random.default_rng([workload.seed, 1])
+    types, precision = workload.outputs, workload.precision
+    allowed = allowances(reference, inputs, expected, types, precision, rng)
+    return Look("realistic inputs", inputs, _rounded(expected, types), allowed)
+
+
+# -- exact ---------------------------------------------------------------------------------
+
+
+def _exact_looks(workload: Workload, reference: Reference) -> list[Look]:
+    """Return looks whose answers must be equal: none if no inputs are known to be exact."""
+    if workload.computes_integers:
+        inputs = workload.draw(whole_range, 2)
+        try:
+            return [_exact(workload, "integers of all sizes", inputs, reference(inputs))]
+        except UsageError:  # it is not defined for all integers
+            return []
+    if workload.functions is None or workload.functions <= _EXACT:
+        look = _at_whole_numbers(workload, reference)
+        found = _at_parts(workload, reference) if look is None else [look]
+        if found:
+            return found
+    for what, draw in _families(workload):
+        look = _exact_look(workload, reference, what, draw, bounded_by_magnitudes=False)
+        if look is not None:
+            return [look]
+    return []
+
+
+def _families(workload: Workload) -> Iterator[tuple[str, Draw]]:
+    """Yield inputs that may be exact where whole numbers are not, and what they are called."""
+    if workload.functions is None or workload.functions <= _EXACT:
+        yield "powers of two", powers_of_two
+    functions = _SATURATING if workload.functions is None else workload.functions & _SATURATING
+    if "exp" in functions:
+        ranks = [len(spec.shape) for spec in workload.inputs if spec.is_float]
+        for axis in reversed(range(max(ranks, default=0))):
+            yield f"inputs whose exp is 0 or 1 along axis {axis}", saturated_along(axis)
+    if functions:
+        yield "inputs that saturate tanh and sigmoid", saturated
+
+
+def _at_whole_numbers(workload: Workload, reference: Reference) -> Look | None:
+    """Return the look at whole numbers that are as large as is exact."""
+    largest = max(1, math.isqrt(2 ** (_exact_bits(workload) - 1) // workload.precision.terms))
+    while True:
+        what = f"whole numbers up to {largest}"
+        look = _exact_look(workload, reference, what, whole_numbers(largest))
+        if look is not None or largest == 1:
+            return look
+        largest = max(1, largest // 4)
+
+
+def _at_parts(workload: Workload, reference: Reference) -> list[Look]:
+    """Return looks at ones, each at a part of the terms: for sums that are too long as a whole.
+
+    All but one part of the largest input is 0 in each, so that every term counts in one of them.
+    """
+    if workload.precision.terms < 2 ** _exact_bits(workload):
+        return []
+    parts = 2
+    while parts <= _MOST_PARTS:
+        found = [
+            _exact_look(workload, reference, f"ones, part {n + 1} of {parts}", draw)
+            for n, draw in enumerate(_parts_of_largest(workload, parts))
+        ]
+        if None not in found:
+            return [look for look in found if look is not None]
+        parts *= 2
+    return []
+
+
+def _parts_of_largest(workload: Workload, parts: int) -> list[Draw]:
+    """Return draws of ones, in each of which all but one part of the largest input is 0."""
+    largest = max(workload.inputs, key=lambda spec: math.prod(spec.shape))
+
+    def draw(part: int, spec: InputSpec, rng: np.random.Generator) -> Array:
+        return whole_numbers(1, part, parts if spec is largest else 1)(spec, rng)
+
+    return [partial(draw, part) for part in range(parts)]
+
+
+def _exact_look(
+    workload: Workload,
+    reference: Reference,
+    what: str,
+    draw: Draw,
+    bounded_by_magnitudes: bool = True,
+) -> Look | None:
+    """Return the look at some inputs if every intermediate value is exact for them.
+
+    Of sums of products of whole numbers the magnitudes add up to what the same function returns
+    for magnitudes: if the accumulator has that number, it has all partial sums in any order. The
+    reference must find the same whether it computes in the accumulator or more precisely.
+    """
+    inputs = workload.draw(draw, 2)
+    magnitudes = [np.abs(a) if is_floating(a) else a for a in inputs]
+    expected = reference(inputs)
+    certain = magnitudes if bounded_by_magnitudes else inputs
+    wide = reference(magnitudes) if bounded_by_magnitudes else expected
+    narrow = reference(certain, _narrow(workload)) if reference.takes_wide else wide
+    pairs = zip(wide, narrow, _rounded(expected, workload.outputs), strict=True)
+    if not all(_is_exact(workload, reference, *three) for three in pairs):
+        return None
+    if _hangs_on_rounding(workload, reference, inputs, expected):
+        return None
+    return _exact(workload, what, inputs, expected)
+
+
+def _is_exact(
+    workload: Workload, reference: Reference, wide: Array, narrow: Array, rounded: Array
+) -> bool:
+    """Whether an output, computed in two types, shows that nothing was rounded."""
+    if not is_floating(wide):
+        return True
+    if not (np.array_equal(wide, narrow) and np.isfinite(rounded).all()):
+        return False
+    if wide.size and max(wide.max(), -wide.min()) > 2.0 ** _exact_bits(workload):
+        return False
+    held = wide.astype(dtypes.numpy_dtype(_narrow(workload)))
+    return np.array_equal(held, wide) and (
+        reference.takes_wide or np.array_equal(wide, np.rint(wide))
+    )
+
+
+def _hangs_on_rounding(
+    workload: Workload, reference: Reference, inputs: list[Array], expected: list[Array]
+) -> bool:
+    """Whether integers and bools among the outputs change as soon as floats do, as in ties."""
+    if all(map(dtypes.is_float, workload.outputs)):
+        return False
+    rng = np.random.default_rng([workload.seed, 3])
+    found = reference(nudged_inputs(inputs, CHANGE, rng, reference.takes_wide))
+    pairs = zip(found, expected, strict=True)
+    return any(bool((a != b).any()) for a, b in pairs if not is_floating(b))
+
+
+def _narrow(workload: Workload) -> str:
+    """Return the type in which exact values must be exact: not more precise than float32."""
+    accumulator = workload.precision.accumulator
+    return "float32" if accumulator == "float64" else accumulator
+
+
+def _exact_bits(workload: Workload) -> int:
+    """Return how many bits a whole number may have to be exact in that type."""
+    return 1 - round(math.log2(dtypes.epsilon(_narrow(workload))))
+
+
+def _exact(workload: Workload, what: str, inputs: list[Array], expected: list[Array]) -> Look:
+    allowed = [Allowance() for _ in expected]
+    return Look(what, inputs, _rounded(expected, workload.outputs), allowed)
+
+
+def _rounded(precise: Sequence[Array], types: Sequence[str]) -> list[Array]:
+    """Return answers in the outputs' types."""
+    with np.errstate(all="ignore"):
+        return [
+            np.ascontiguousarray(array.astype(dtypes.numpy_dtype(dtype)))
+            for array, dtype in zip(precise, types, strict=True)
+        ]

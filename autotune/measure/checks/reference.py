@@ -1,0 +1,153 @@
+"""What a kernel should compute, as a template's reference says it, in one precision or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import UsageError, told
+from autotune.ir import dtypes
+from autotune.measure.checks.inputs import Array
+from autotune.runtime.signature import Parameter
+
+Function = Callable[..., Any]
+"""Takes the input arrays, which are read-only; returns the output array, or several."""
+
+WIDE = "float64"
+"""Type that references compute in where they take it."""
+
+
+class Reference:
+    """A function that says what is right, and how precisely it can be asked.
+
+    Parameters
+    ----------
+    function : callable
+    parameters : sequence of Parameter
+        Inputs and outputs of the workload, of fixed shapes.
+    name : str
+        The template's name, for messages.
+    only_own_types : bool
+        Whether it takes arrays of the parameters' types alone, as compiled programs do.
+
+    Attributes
+    ----------
+    takes_wide : bool
+        Whether it takes float64 arrays in place of narrower floats, as far as is known.
+    own_precision : float
+        Distance from 1 to the next number of the least precise type that it returned last.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        parameters: Sequence[Parameter],
+        name: str,
+        only_own_types: bool = False,
+    ) -> None:
+        self._function = function
+        self._outputs = [parameter for parameter in parameters if parameter.is_output]
+        self._name = name
+        self.takes_wide = not only_own_types
+        self.own_precision = 0.0
+
+    def __call__(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
+        """Return the outputs, computed in a wide type: float64 arrays in place of all floats.
+
+        Parameters
+        ----------
+        inputs : sequence of ndarray
+            Of the parameters' types.
+        dtype : str
+            Type that floats are converted to before; a reference that does not take it computes in
+            the parameters' own types.
+
+        Raises
+        ------
+        UsageError
+            If it fails, or returns something of another number, shape or kind.
+        """
+        if self.takes_wide:
+            converted = [_as(array, dtype) if is_floating(array) else array for array in inputs]
+            try:
+                return self._as_wide(self._called(converted))
+            except UsageError:
+                found = self._as_wide(self._called(inputs))  # or it fails for its own types, too
+                self.takes_wide = False
+                return found
+        return self._as_wide(self._called(inputs))
+
+    def _as_wide(self, found: Sequence[Array]) -> list[Array]:
+        return [
+            _as(array, WIDE if dtypes.is_float(output.dtype) else output.dtype)
+            for array, output in zip(found, self._outputs, strict=True)
+        ]
+
+    def _called(self, inputs: Sequence[Array]) -> list[Array]:
+        try:
+            with np.errstate(all="ignore"):
+                returned = self._function(*map(_read_only, inputs))
+        except Exception as error:
+            hint = "; it may not change its inputs, only return new arrays"
+            raise UsageError(
+                f"the reference of template {self._name!r} failed: "
+                f"{type(error).__name__}: {told(error)}"
+                + (hint if "read-only" in told(error) else "")
+            ) from error
+        found = list(returned) if isinstance(returned, list | tuple) else [returned]
+        arrays = self._checked(found)
+        floats = [array.dtype.name for array in arrays if is_floating(array)]
+        known = [dtypes.epsilon(name) for name in floats if dtypes.is_float(name)]
+        self.own_precision = max(known, default=0.0)
+        return arrays
+
+    def _checked(self, found: list[Any]) -> list[Array]:
+        """Return what the reference returned as arrays; UsageError if it cannot be right."""
+        if len(found) != len(self._outputs):
+            raise UsageError(
+                f"the reference of template {self._name!r} returned {len(found)} arrays, "
+                f"but the template has {len(self._outputs)} outputs"
+            )
+        arrays = []
+        for number, (got, output) in enumerate(zip(found, self._outputs, strict=True)):
+            if np.shape(got) != (output.fixed or ()):
+                raise UsageError(
+                    f"the reference of template {self._name!r} returned shape {np.shape(got)} "
+                    f"for output {number}, which has shape {output.fixed or ()}"
+                )
+            array = np.asarray(got)
+            if array.dtype.kind not in "iub" and not is_floating(array):
+                raise UsageError(
+                    f"the reference of template {self._name!r} returned {array.dtype.name} "
+                    f"for output {number}, which is {output.dtype}: return real numbers"
+                )
+            arrays.append(array)
+        return arrays
+
+    def refuse_nan(self, expected: Sequence[Array]) -> None:
+        """Raise UsageError if an output holds nothing but NaN: any answer could be right."""
+        for number, array in enumerate(expected):
+            if array.size and dtypes.is_float(array.dtype.name) and bool(np.isnan(array).all()):
+                raise UsageError(
+                    f"the reference of template {self._name!r} returned nothing but NaN for "
+                    f"output {number}: check it, or say with inputs= what it is defined for"
+                )
+
+
+def _as(array: Array, dtype: str) -> Array:
+    """Return an array as another type, C-contiguous; it need not be a copy."""
+    with np.errstate(all="ignore"):
+        return np.asarray(array, dtype=dtypes.numpy_dtype(dtype), order="C")
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def is_floating(array: Array) -> bool:
+    """Whether an array holds floats, bfloat16 and types wider than ours among them."""
+    return array.dtype.kind == "f" or dtypes.is_float(array.dtype.name)
