@@ -104,10 +104,11 @@ def allowances(
     With y the right answer, s what it changes by, relative to the change of its inputs, and m the
     middle magnitude among its neighbours, an element may be off by ::
 
-        eps y + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d)
+        (eps + eps_ref) |y| + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d)
 
-    eps is that of the output's type, eps_acc of the accumulator, and d by how much the reference
-    itself is off when it computes in the accumulator's type. That is at most `LARGEST_SHARE` of
+    eps is that of the output's type, eps_ref of the type that the reference returns, eps_acc of
+    the accumulator, and d by how much the reference itself is off when it computes in the
+    accumulator's type. That is at most `LARGEST_SHARE` of
     the largest of s, |y| and m.
 
     Parameters
@@ -241,10 +242,10 @@ class _Study:
         middle = _middles(magnitude)
         np.maximum(spread, _middles(spread), out=spread)
         np.maximum(off, _middles(off), out=off)
-        own = max(self._precision.epsilon, self._reference.own_precision)
         growth = math.sqrt(self._terms[number])
-        errors = SAFETY * (own * (growth * (spread + magnitude) + middle) + off)
-        errors += dtypes.epsilon(dtype) * magnitude
+        summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
+        rounded = dtypes.epsilon(dtype) + self._reference.own_precision
+        errors = SAFETY * (summed + off) + rounded * magnitude
         typical = np.maximum(magnitude, middle)
         return np.minimum(errors, LARGEST_SHARE * np.maximum(typical, spread)), typical
 
