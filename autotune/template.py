@@ -65,9 +65,11 @@ class Template:
         ``**kwargs``; it then gets them too.
     flops : callable, float or None
         Floating-point operations of one run; a callable takes the arguments by name.
-    accumulator : str or None
-        Float type in which sums and other intermediate values are computed, where that is not
-        float32 for half types and the type itself for others: answers may be less precise then.
+    accumulator : str, callable or None
+        Float type in which sums are computed, where that is not float32 for half types and the type
+        itself for others: answers may be less precise then. A callable takes the arguments by name.
+    intermediate : str, callable or None
+        Float type that other intermediate values are rounded to, if it is narrower than that.
     inputs : callable or None
         Takes a `numpy.random.Generator` and returns realistic input arrays in order, where those
         that are drawn by default make no sense; it may take arguments as `reference` does.
@@ -78,7 +80,8 @@ class Template:
     function: Callable[..., Any]
     reference: Callable[..., Any] | None = None
     flops: Callable[..., float] | float | None = None
-    accumulator: str | None = None
+    accumulator: Callable[..., str | None] | str | None = None
+    intermediate: Callable[..., str | None] | str | None = None
     inputs: Callable[..., Any] | None = None
 
     def __call__(self, cfg: Knobs, *args: Any, **kwargs: Any) -> Any:
@@ -183,6 +186,26 @@ class Template:
         """Return what draws realistic inputs as a function of the random generator alone."""
         return _given(self.inputs, args)
 
+    def precision_for(self, args: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        """Return `accumulator` and `intermediate` for some arguments.
+
+        Raises
+        ------
+        UsageError
+            If one is no float type.
+        """
+        found: list[str | None] = []
+        for name in ("accumulator", "intermediate"):
+            said = getattr(self, name)
+            dtype = said(**args) if callable(said) else said
+            if dtype is not None and dtype not in dtypes.FLOATS:
+                raise UsageError(
+                    f"template {self.name!r}: {name} must be one of {', '.join(dtypes.FLOATS)}, "
+                    f"got {dtype!r}"
+                )
+            found.append(dtype)
+        return found[0], found[1]
+
     def flops_for(self, args: Mapping[str, Any]) -> float | None:
         """Return the floating-point operations of one run, None if the template does not say."""
         if self.flops is None:
@@ -195,7 +218,8 @@ def template(
     target: str = "llvm",
     reference: Callable[..., Any] | None = None,
     flops: Callable[..., float] | float | None = None,
-    accumulator: str | None = None,
+    accumulator: Callable[..., str | None] | str | None = None,
+    intermediate: Callable[..., str | None] | str | None = None,
     inputs: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Template]:
     """Make a function a `Template`.
@@ -215,18 +239,13 @@ def template(
     Raises
     ------
     UsageError
-        If the parameters are not of that form, or `accumulator` is no float type.
+        If the parameters are not of that form.
     """
-    if accumulator is not None and not (
-        accumulator in dtypes.ALL and dtypes.is_float(accumulator)
-    ):
-        raise UsageError(
-            f"template {name!r}: accumulator must be one of {', '.join(dtypes.FLOATS)}, "
-            f"got {accumulator!r}"
-        )
 
     def decorate(function: Callable[..., Any]) -> Template:
-        made = Template(name, target, function, reference, flops, accumulator, inputs)
+        made = Template(
+            name, target, function, reference, flops, accumulator, intermediate, inputs
+        )
         _ = made.parameters
         return made
 

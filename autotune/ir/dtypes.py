@@ -131,6 +131,11 @@ def epsilon(dtype: str) -> float:
     return 2.0 ** -_MANTISSA[check(dtype)]
 
 
+def least_positive(dtype: str) -> float:
+    """Return the smallest positive number of a floating-point type, which is subnormal."""
+    return float(2.0 ** (1 - _LARGEST_EXPONENT[check(dtype)] - _MANTISSA[dtype]))
+
+
 def identity(op: str, dtype: str) -> int | float:
     """Value that changes nothing under `op`: "+", "*", "min" or "max" (infinite for floats)."""
     if op in ("min", "max"):

@@ -71,7 +71,7 @@ class BuildBench:
         subject = Subject(
             Signature(task.workload.template, parameters),
             str(task.target),
-            task.template.accumulator,
+            *task.template.precision_for(task.args),
             program.reduction_length(),
             program.work(),
             program.input_uses(),

@@ -56,8 +56,8 @@ class Subject:
         Name of the template, and the arrays that every candidate takes; no sizes.
     target : str
         What candidates are compiled for.
-    accumulator : str or None
-        Float type that the template says sums are computed in.
+    accumulator, intermediate : str or None
+        Float types that sums and other intermediate values have, if the template says so.
     terms : int
         Terms that one element of an output accumulates.
     work : int
@@ -71,6 +71,7 @@ class Subject:
     signature: Signature
     target: str = "llvm"
     accumulator: str | None = None
+    intermediate: str | None = None
     terms: int = 1
     work: int = 0
     uses: tuple[InputUse, ...] | None = None
@@ -82,6 +83,7 @@ class Subject:
             "signature": self.signature.to_json(),
             "target": self.target,
             "accumulator": self.accumulator,
+            "intermediate": self.intermediate,
             "terms": self.terms,
             "work": self.work,
             "uses": None if self.uses is None else [use.to_json() for use in self.uses],
@@ -96,6 +98,7 @@ class Subject:
             Signature.from_json(data["signature"]),
             data["target"],
             data["accumulator"],
+            data["intermediate"],
             data["terms"],
             data["work"],
             None if uses is None else tuple(map(InputUse.from_json, uses)),

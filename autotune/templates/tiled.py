@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autotune.errors import UsageError
+from autotune.ir import dtypes
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -65,7 +66,12 @@ def tile_template(function: Function, name: str, kind: str) -> Template:
     def flops(**args: Any) -> float:
         return _flops(bound(args))
 
-    return Template(name, kind, instance, reference, flops)
+    def intermediate(**args: Any) -> str | None:
+        steps = bound(args).steps
+        halves = [step.type.dtype for step in steps if dtypes.is_half(step.type.dtype)]
+        return max(halves, key=dtypes.epsilon) if len(steps) > 1 and halves else None
+
+    return Template(name, kind, instance, reference, flops, intermediate=intermediate)
 
 
 def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[Tensor]]:
@@ -159,8 +165,8 @@ def arguments_of(function: Function, types: Sequence[TensorType]) -> dict[str, A
             shapes[i.name.text] = shape_text(own.shape)
         else:
             args |= {d.text: own.shape[axis] for axis, d in i.named.items()}
-    dtypes = [own.dtype for own in types]
-    dtype = dtypes[0] if len(set(dtypes)) == 1 else ",".join(dtypes)
+    names = [own.dtype for own in types]
+    dtype = names[0] if len(set(names)) == 1 else ",".join(names)
     return {**args, **shapes, "dtype": dtype, "code": code_digest(function)}
 
 

@@ -74,7 +74,9 @@ class Precision:
     Attributes
     ----------
     accumulator : str
-        Float type that sums and all other intermediate values have.
+        Float type in which sums are computed.
+    intermediate : str
+        Float type that other intermediate values are rounded to: the accumulator's, or narrower.
     terms : int
         Terms of the longest sum, as the owner says; the reference may show that it is shorter.
     samples : int
@@ -82,6 +84,7 @@ class Precision:
     """
 
     accumulator: str
+    intermediate: str
     terms: int
     samples: int
 
@@ -104,12 +107,13 @@ def allowances(
     With y the right answer, s what it changes by, relative to the change of its inputs, and m the
     middle magnitude among its neighbours, an element may be off by ::
 
-        (eps + eps_ref) |y| + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d)
+        (eps + eps_ref) |y| + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d + t)
 
-    eps is that of the output's type, eps_ref of the type that the reference returns, eps_acc of
-    the accumulator, and d by how much the reference itself is off when it computes in the
-    accumulator's type. That is at most `LARGEST_SHARE` of
-    the largest of s, |y| and m.
+    eps and t, the least positive number, are those of the output's type, eps_ref of the type that
+    the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
+    off when it computes in the accumulator's type. Where intermediate values are of a narrower
+    type, SAFETY eps_mid (s + |y| + m) is added. All that is at most `LARGEST_SHARE` of the largest
+    of s, |y| and m.
 
     Parameters
     ----------
@@ -244,8 +248,10 @@ class _Study:
         np.maximum(off, _middles(off), out=off)
         growth = math.sqrt(self._terms[number])
         summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
+        if self._precision.intermediate != self._precision.accumulator:
+            summed += dtypes.epsilon(self._precision.intermediate) * (spread + magnitude + middle)
         rounded = dtypes.epsilon(dtype) + self._reference.own_precision
-        errors = SAFETY * (summed + off) + rounded * magnitude
+        errors = SAFETY * (summed + off + dtypes.least_positive(dtype)) + rounded * magnitude
         typical = np.maximum(magnitude, middle)
         return np.minimum(errors, LARGEST_SHARE * np.maximum(typical, spread)), typical
 
@@ -302,18 +308,32 @@ def _nudged(
     return values if wide else values.astype(array.dtype)
 
 
+def is_elementwise(
+    reference: Reference,
+    inputs: Sequence[Array],
+    expected: Sequence[Array],
+    rng: np.random.Generator,
+) -> bool:
+    """Whether most elements of all outputs depend on few elements of the inputs."""
+    found = reference(nudged_inputs(inputs, CHANGE, rng, reference.takes_wide, 1 / 16))
+    changed = [_changed(*pair) for pair in zip(found, expected, strict=True)]
+    return all(float(part.mean()) < 1 / 4 for part in changed if part.size)
+
+
 def _share_changed(now: Array, before: Array) -> float:
     """Return the share of elements that changed, in that part of an output where it is largest."""
-    now, before = now.reshape(-1), before.reshape(-1)
-    if not before.size:
+    changed = _changed(now, before).reshape(-1)
+    if not changed.size:
         return 0.0
-    if is_floating(before):
-        with np.errstate(all="ignore"):
-            changed = np.abs(now - before) > 1e-13 * np.abs(before)
-    else:
-        changed = now != before
     parts = np.array_split(changed, min(_GROUPS, max(1, changed.size // _BLOCK)))
     return max(float(part.mean()) for part in parts)
+
+
+def _changed(now: Array, before: Array) -> Array:
+    if not is_floating(before):
+        return np.asarray(now != before)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.abs(now - before) > 1e-13 * np.abs(before))
 
 
 def _middles(values: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from autotune.measure.checks.bounds import (
     Allowance,
     Precision,
     allowances,
+    is_elementwise,
     nudged_inputs,
 )
 from autotune.measure.checks.inputs import (
@@ -93,9 +94,10 @@ class Workload:
         Types of the outputs.
     elements : int
         Elements of all inputs and outputs.
-    accumulator : str or None
-        Float type that the template declares sums to have; by default float32 for half types, and
-        the type itself otherwise.
+    accumulator, intermediate : str or None
+        Float types that the template declares sums and other intermediate values to have. By
+        default float32 for half types, and the type itself otherwise; but what computes half types
+        element by element may round each intermediate value to them.
     terms : int
         Terms of the longest sum.
     work : float
@@ -112,6 +114,7 @@ class Workload:
     outputs: Sequence[str]
     elements: int = 0
     accumulator: str | None = None
+    intermediate: str | None = None
     terms: int = 1
     work: float = 0.0
     functions: frozenset[str] | None = None
@@ -123,19 +126,16 @@ class Workload:
         """What is assumed of how candidates compute."""
         work = self.work + _PER_ELEMENT * self.elements
         samples = next((n for most, n in _SAMPLES if work <= most), _FEWEST_SAMPLES)
-        return Precision(self._accumulator, max(1, self.terms), samples)
+        wide = max(map(dtypes.accumulator, self.floats), key=dtypes.epsilon, default="float32")
+        accumulator = self.accumulator or wide
+        intermediate = max(accumulator, self.intermediate or accumulator, key=dtypes.epsilon)
+        return Precision(accumulator, intermediate, max(1, self.terms), samples)
 
     @property
-    def _accumulator(self) -> str:
-        if self.accumulator is not None:
-            return self.accumulator
-        floats = [d for d in (*(i.dtype for i in self.inputs), *self.outputs) if dtypes.is_float(d)]
-        return max(map(dtypes.accumulator, floats), key=dtypes.epsilon, default="float32")
-
-    @property
-    def computes_integers(self) -> bool:
-        """Whether no input or output is a float, so that nothing is rounded."""
-        return not any(map(dtypes.is_float, (*(i.dtype for i in self.inputs), *self.outputs)))
+    def floats(self) -> list[str]:
+        """Types of inputs and outputs that are floats."""
+        types = [*(spec.dtype for spec in self.inputs), *self.outputs]
+        return [dtype for dtype in types if dtypes.is_float(dtype)]
 
     def draw(self, draw: Draw, number: int) -> list[Array]:
         """Return all inputs; what the template draws itself keeps its integers."""
@@ -165,8 +165,21 @@ def looks(workload: Workload, reference: Reference | None) -> list[Look]:
     """
     if reference is None:
         return [Look("realistic inputs", workload.draw(realistic(), 0))]
+    workload = _with_intermediate(workload, reference)
     rounding = _rounding_look(workload, reference)
     return [*_exact_looks(workload, reference), rounding]
+
+
+def _with_intermediate(workload: Workload, reference: Reference) -> Workload:
+    """Return a workload that says whether intermediate values may be rounded to a half type."""
+    halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
+    if not halves or workload.accumulator or workload.intermediate:
+        return workload
+    inputs = next(_realistic_inputs(workload))
+    rng = np.random.default_rng([workload.seed, 4])
+    if not is_elementwise(reference, inputs, reference(inputs), rng):
+        return workload
+    return replace(workload, intermediate=max(halves, key=dtypes.epsilon))
 
 
 def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
@@ -238,7 +251,7 @@ def _bounded(
 
 def _exact_looks(workload: Workload, reference: Reference) -> list[Look]:
     """Return looks whose answers must be equal: none if no inputs are known to be exact."""
-    if workload.computes_integers:
+    if not workload.floats:
         inputs = workload.draw(whole_range, 2)
         try:
             return [_exact(workload, "integers of all sizes", inputs, reference(inputs))]
@@ -366,8 +379,8 @@ def _hangs_on_rounding(
 
 def _narrow(workload: Workload) -> str:
     """Return the type in which exact values must be exact: not more precise than float32."""
-    accumulator = workload.precision.accumulator
-    return "float32" if accumulator == "float64" else accumulator
+    intermediate = workload.precision.intermediate
+    return "float32" if intermediate == "float64" else intermediate
 
 
 def _exact_bits(workload: Workload) -> int:

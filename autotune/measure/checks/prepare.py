@@ -94,6 +94,7 @@ def _workload(subject: Subject, given: Given | None, seed: int) -> Workload:
         outputs=[p.dtype for p in parameters if p.is_output],
         elements=sum(math.prod(p.fixed or ()) for p in parameters),
         accumulator=subject.accumulator,
+        intermediate=subject.intermediate,
         terms=subject.terms,
         work=subject.work,
         functions=subject.functions,
