@@ -12,10 +12,10 @@ from saved_functions import doubles, scale
 
 import autotune
 from autotune.errors import LoadError, SaveError
+from autotune.host import architecture
 from autotune.runtime import save, saved
-from autotune.runtime.cpu import machine
 
-pytestmark = pytest.mark.skipif(machine() != "x86_64", reason="saving is for x86-64")
+pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="saving is for x86-64")
 
 
 # -- files that cannot be used ---------------------------------------------------------------------
