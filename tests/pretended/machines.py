@@ -38,7 +38,7 @@ class Machine:
         What LLVM takes the processor for.
     cores : int, optional
         CPUs that a process may use. Fewer than there are: all processes are kept on so many. More:
-        the program is told so, and its parallel loops get no more threads than CPUs all the same.
+        the program is told so, and its parallel loops get 8 threads at most.
     quota : int, optional
         CPUs' worth of time that a control group grants.
     cache_bytes : int, optional
