@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell has its background jobs ignore some, and every process they start would too. Commands
     that are tested read no settings of whoever runs the tests, nor how wide their terminal is and
-    whether they want colours.
+    whether they want colours; others may read what tests write.
     Random examples are the same in every run; AUTOTUNE_EXAMPLES=n, which some tests take as their
     number, makes them others each time, and lets tests take as long as that takes. Constants of
     the modules that are loaded are not among them, for which modules those are depends on the
@@ -123,6 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["AUTOTUNE_CONFIG_DIR"] = "/there is no such folder"
     for name in ("COLUMNS", "LINES", "NO_COLOR"):
         os.environ.pop(name, None)
+    os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
