@@ -5,14 +5,12 @@ A target is a kind and its options; nothing here loads a compiler or touches a d
 
 from __future__ import annotations
 
-import functools
-import os
-import platform
 import re
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from autotune import host
 from autotune.errors import TargetError
 
 MOST_THREADS = 1024
@@ -252,7 +250,7 @@ class Target:
     @property
     def memory_bytes(self) -> int:
         """Memory that a call may take for its temporaries on a CPU: what this machine has."""
-        return host_memory_bytes()
+        return host.memory_bytes()
 
     @property
     def on_cpu(self) -> bool:
@@ -275,34 +273,5 @@ class Target:
         if self.kind != "llvm":
             return 16
         if self.mcpu == "native":
-            return host_vector_bytes()
+            return host.vector_bytes()
         return _VECTOR_BYTES_BY_MCPU.get(self.mcpu, 16)
-
-
-def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Feature flags of the first processor as Linux lists them; empty elsewhere."""
-    if not os.path.exists(path):
-        return frozenset()
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name.strip() in ("flags", "Features"):
-                return frozenset(value.split())
-    return frozenset()
-
-
-@functools.cache
-def host_memory_bytes() -> int:
-    """Size of this machine's memory in bytes, used or not."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-@functools.cache
-def host_vector_bytes() -> int:
-    """Width of this machine's vector registers in bytes, without asking a compiler."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return 16
-    flags = cpu_flags()
-    if "avx512f" in flags:
-        return 64
-    return 32 if "avx2" in flags else 16

@@ -100,7 +100,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take signals as usual, also where the tests are started in the background.
 
     A shell has its background jobs ignore some, and every process they start would too. Commands
-    that are tested read no settings of whoever runs the tests, nor the width of their terminal.
+    that are tested read no settings of whoever runs the tests, nor how wide their terminal is and
+    whether they want colours; others may read what tests write.
     Random examples are the same in every run; AUTOTUNE_EXAMPLES=n, which some tests take as their
     number, makes them others each time, and lets tests take as long as that takes. Constants of
     the modules that are loaded are not among them, for which modules those are depends on the
@@ -120,7 +121,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if "AUTOTUNE_EXAMPLES" in os.environ and config.option.timeout is None:
         config.option.timeout = 0
     os.environ["AUTOTUNE_CONFIG_DIR"] = "/there is no such folder"
-    os.environ.pop("COLUMNS", None)
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        os.environ.pop(name, None)
+    os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -54,10 +54,9 @@ class FakeMachine:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Return variables of a process on this machine; further ones are FAKE_GPU_ settings."""
-        inherited = filter(None, [os.environ.get("LD_LIBRARY_PATH")])
         return {
-            "PYTHONPATH": os.pathsep.join([str(FOLDER), str(ROOT)]),
-            "LD_LIBRARY_PATH": os.pathsep.join([str(self.folder / "driver"), *inherited]),
+            "PYTHONPATH": _before("PYTHONPATH", FOLDER, ROOT),
+            "LD_LIBRARY_PATH": _before("LD_LIBRARY_PATH", self.folder / "driver"),
             "CUDA_PATH": str(self.folder / "toolkit"),
             "FAKE_GPU_NVRTC": load_toolkit()[0].library,
             "FAKE_GPU_FOLDER": str(self.folder / "kernels"),
@@ -65,3 +64,8 @@ class FakeMachine:
             "AUTOTUNE_CACHE_DIR": str(self.folder / "cache"),
             **{f"FAKE_GPU_{name}": value for name, value in more.items()},
         }
+
+
+def _before(variable: str, *folders: Path) -> str:
+    """Return a list of folders that begins with these."""
+    return os.pathsep.join(filter(None, [*map(str, folders), os.environ.get(variable)]))

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from autotune.runtime.threads import thread_count
+from autotune.runtime.threads import quota_cpus
 
 MARK = "AUTOTUNE_TEST_TOKEN"
 GRACE_S = 5.0
@@ -30,7 +30,13 @@ def new_token() -> str:
 
 def patience(seconds: float) -> float:
     """Return seconds as they pass on this machine: longer where more wants to run than can."""
-    return seconds * max(1.0, os.getloadavg()[0] / thread_count())
+    return seconds * max(1.0, os.getloadavg()[0] / _cpus())
+
+
+def _cpus() -> int:
+    """Return how many CPUs are truly here, whatever machine is pretended."""
+    cpus = len(os.sched_getaffinity(0))
+    return min(cpus, quota_cpus("/sys/fs/cgroup") or cpus)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "it") -> None:

@@ -32,9 +32,11 @@ def processor() -> Check:
 
     facts = {**device(Target.parse("llvm")), "quota_cpus": quota_cpus()}
     quota = "no quota" if facts["quota_cpus"] is None else f"a quota of {facts['quota_cpus']}"
+    threads, cores = facts["threads"], facts["cores"]
     text = (
         f"{facts['name']}, {8 * facts['vector_bytes']}-bit vectors; "
-        f"{facts['threads']} threads ({facts['cores']} CPUs may be used, {quota})"
+        f"{threads} thread{'' if threads == 1 else 's'} "
+        f"({cores} CPU{'' if cores == 1 else 's'} may be used, {quota})"
     )
     return Check("processor", text, facts)
 

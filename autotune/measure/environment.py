@@ -6,12 +6,12 @@ Nothing here imports a heavy library: versions come from the installed packages'
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import TargetError
+from autotune.host import processor_name
 from autotune.measure.gpu.facts import gpu_facts
 from autotune.runtime.threads import available_cpus, thread_count
 from autotune.target import Target
@@ -41,7 +41,7 @@ def device(target: Target) -> dict[str, Any]:
         return {"kind": "gpu", **_gpu(target).get("device", {})}
     return {
         "kind": "cpu",
-        "name": _processor(),
+        "name": processor_name(),
         "cores": available_cpus(),
         "threads": thread_count(target),
         "vector_bytes": target.host.vector_bytes,
@@ -81,14 +81,3 @@ def _gpu(target: Target) -> dict[str, Any]:
         return gpu_facts(target)
     except TargetError:
         return {}
-
-
-def _processor(path: str = "/proc/cpuinfo") -> str:
-    """Name of the processor as Linux tells it, else what Python knows."""
-    if os.path.exists(path):
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                if key.strip() == "model name" and value.strip():
-                    return value.strip()
-    return platform.processor() or platform.machine()

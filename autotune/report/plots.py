@@ -92,7 +92,10 @@ def draw_speeds(found: Speeds | Grid, path: Path) -> None:
     UsageError
         If Matplotlib cannot write the file.
     """
-    _save(_maps(found) if isinstance(found, Grid) else _lines(found), path)
+    from matplotlib import rc_context
+
+    with rc_context({"text.parse_math": False}):  # a dollar sign is part of a name
+        _save(_maps(found) if isinstance(found, Grid) else _lines(found), path)
 
 
 # -- lines over sizes ----------------------------------------------------------------------------

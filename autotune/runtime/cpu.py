@@ -5,10 +5,9 @@ Names are LLVM's; Linux lists some under others.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 
-from autotune.target import cpu_flags
+from autotune.host import cpu_flags
 
 #: Features that change which instructions LLVM chooses, and what Linux calls them.
 _LINUX_NAMES = {
@@ -88,8 +87,3 @@ def unlisted_features(features: Mapping[str, bool]) -> list[str]:
     """
     there = [name for name, has in features.items() if has and name in _LINUX_NAMES]
     return missing_features(there) if cpu_flags() else []
-
-
-def machine() -> str:
-    """Return the machine's kind, such as x86_64."""
-    return {"amd64": "x86_64"}.get(name := platform.machine().lower(), name)

@@ -16,8 +16,9 @@ from autotune.codegen.elf.notes import MAGIC, note
 from autotune.codegen.elf.objects import read_object
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import CodegenError, SaveError
+from autotune.host import architecture
 from autotune.runtime.c_header import HEADER_SIGN, c_name, header
-from autotune.runtime.cpu import known_cpus, machine, needed_features
+from autotune.runtime.cpu import known_cpus, needed_features
 from autotune.runtime.llvm import CompiledFunction, cpu_and_features, object_code
 from autotune.runtime.saved import DIGEST_BYTES, FORMAT, OWNER, seal
 from autotune.target import Target
@@ -109,7 +110,7 @@ def save(
     description = {
         "format": FORMAT,
         "autotune": __version__,
-        "machine": machine(),
+        "machine": architecture(),
         "cpu": cpu,
         "needs": needs,
         "target": str(kernel.target),

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from autotune.codegen.elf.notes import find_note
 from autotune.errors import LoadError
-from autotune.runtime.cpu import machine, missing_features
+from autotune.host import architecture
+from autotune.runtime.cpu import missing_features
 from autotune.runtime.kernel import Kernel
 from autotune.runtime.openmp import SYMBOLS, find_openmp
 from autotune.runtime.signature import Signature
@@ -149,9 +150,10 @@ def _description(name: str, data: bytes) -> Mapping[str, Any]:
 
 
 def _check_machine(name: str, description: Mapping[str, Any]) -> None:
-    if description["machine"] != machine():
+    if description["machine"] != architecture():
         raise LoadError(
-            f"cannot load {name}: it is for {description['machine']}, this machine is {machine()}"
+            f"cannot load {name}: it is for {description['machine']}, "
+            f"this machine is {architecture()}"
         )
     missing = missing_features(description["needs"])
     if missing:

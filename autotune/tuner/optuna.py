@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -259,12 +260,24 @@ def _make_study(
         return optuna.create_study(
             sampler=getattr(optuna.samplers, name)(seed=seed, **settings),
             directions=["minimize"] * (2 if two else 1),
-            storage=storage,
+            storage=None if storage is None else _open_storage(storage),
             study_name=study,
             load_if_exists=False,
         )
     except (ValueError, ImportError, optuna.exceptions.OptunaError, SQLAlchemyError) as error:
         raise UsageError(f"cannot make an Optuna study: {_first_line(error)}") from error
+
+
+def _open_storage(url: str) -> Any:
+    """Return a storage whose connections are closed when nobody uses it any more.
+
+    Optuna leaves that to the garbage collector, at which Python 3.13 warns.
+    """
+    import optuna
+
+    storage = optuna.storages.RDBStorage(url)
+    weakref.finalize(storage, storage.engine.dispose)
+    return storage
 
 
 @contextmanager

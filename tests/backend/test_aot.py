@@ -22,15 +22,15 @@ from autotune.codegen.elf.notes import note
 from autotune.codegen.elf.objects import read_object
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import ArgumentError, CodegenError
+from autotune.host import architecture
 from autotune.ir import dtypes
 from autotune.runtime import llvm as runtime
 from autotune.runtime import openmp, save, saved
-from autotune.runtime.cpu import machine
 from autotune.target import Target
 from autotune.task import Task
 from records import Record, RecordStore
 
-pytestmark = pytest.mark.skipif(machine() != "x86_64", reason="saving is for x86-64")
+pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="saving is for x86-64")
 
 
 # -- loaded functions are the built ones -----------------------------------------------------------

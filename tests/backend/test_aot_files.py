@@ -12,10 +12,10 @@ from saved_functions import doubles, scale
 
 import autotune
 from autotune.errors import LoadError, SaveError
+from autotune.host import architecture
 from autotune.runtime import save, saved
-from autotune.runtime.cpu import machine
 
-pytestmark = pytest.mark.skipif(machine() != "x86_64", reason="saving is for x86-64")
+pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="saving is for x86-64")
 
 
 # -- files that cannot be used ---------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_a_processor_without_the_features_is_told_before_any_call(
 
 def test_another_kind_of_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scale().save(tmp_path / "f.so")
-    monkeypatch.setattr(saved, "machine", lambda: "aarch64")
+    monkeypatch.setattr(saved, "architecture", lambda: "aarch64")
     assert refusal(tmp_path / "f.so").endswith("it is for x86_64, this machine is aarch64")
 
 

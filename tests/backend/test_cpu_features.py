@@ -9,11 +9,12 @@ import pytest
 from llvmlite.binding.targets import FeatureMap
 
 from autotune.errors import TargetError
+from autotune.host import architecture
 from autotune.runtime import cpu
 from autotune.runtime.llvm import check_target, cpu_and_features
 from autotune.target import _VECTOR_BYTES_BY_MCPU, Target
 
-pytestmark = pytest.mark.skipif(cpu.machine() != "x86_64", reason="a table for x86-64")
+pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="a table for x86-64")
 
 
 def binary(operation: str, kind: str) -> str:

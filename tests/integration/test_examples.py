@@ -1,6 +1,5 @@
 """The examples and the README's own template run as they stand, on tiny sizes."""
 
-import os
 import re
 import runpy
 import subprocess
@@ -8,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import environment
 
 from autotune.dataset import export
 from records import Record, RecordStore
@@ -32,7 +32,7 @@ def test_example_runs(script, words, said, tmp_path):
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
     )
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
@@ -120,7 +120,7 @@ def test_the_template_in_the_readme_can_be_tuned(tmp_path):
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
     )
     assert done.returncode == 0, done.stderr
     assert " failed" not in done.stdout

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autotune import host
 from autotune.cli.lists import close_optional
 from autotune.cli.main import main
 from autotune.measure import local
@@ -87,14 +90,14 @@ def bench(
 def test_a_line_for_each_schedule_beside_the_baseline_in_gflops(bench: Call) -> None:
     code, out, _ = bench(*ADD, "--sizes", "n=16,32")
     assert code == 0
-    lines = [line.split() for line in out.splitlines()]
-    assert lines[0] == ["add(kind=plain,", "dtype=float32)", "on", "cuda", "-on=cpu"]
-    assert out.splitlines()[1].endswith("these times say nothing of a GPU")
-    assert out.splitlines()[2] == "GFLOPS, nt=64, nb=256, lanes=1"
-    assert lines[3] == ["n", "data", "alternate", "continuous", "NumPy"]
+    title, *place, conditions, head, first, second = out.splitlines()
+    assert title == "add(kind=plain, dtype=float32) on cuda -on=cpu"
+    assert " ".join(" ".join(place).split()).endswith("these times say nothing of a GPU")
+    assert conditions == "GFLOPS, nt=64, nb=256, lanes=1"
+    assert head.split() == ["n", "data", "alternate", "continuous", "NumPy"]
     # n * n additions in n * n nanoseconds; NumPy takes 2 us.
-    assert lines[4] == ["16", "2.06", "KiB", "1.00", "0.500", "0.128"]
-    assert lines[5] == ["32", "8.12", "KiB", "1.00", "0.500", "0.512"]
+    assert first.split() == ["16", "2.06", "KiB", "1.00", "0.500", "0.128"]
+    assert second.split() == ["32", "8.12", "KiB", "1.00", "0.500", "0.512"]
 
 
 def test_what_is_measured_goes_to_the_log_and_is_not_measured_again(bench: Call) -> None:
@@ -171,8 +174,9 @@ def test_wrong_answers_are_gaps_whose_reason_is_told(bench: Call) -> None:
     Instead.fails = lambda config: config.values["schedule"] == "continuous"
     code, out, _ = bench(*ADD, "--sizes", "n=16,32")
     assert code == 0
-    assert out.splitlines()[4].split()[3:] == ["1.00", "-", "0.128"]
-    assert out.splitlines()[-1] == "continuous at 16, 32: WRONG_ANSWER: 7 is wrong"
+    *_, row, _, last = out.splitlines()
+    assert row.split() == ["16", "2.06", "KiB", "1.00", "-", "0.128"]
+    assert last == "continuous at 16, 32: WRONG_ANSWER: 7 is wrong"
 
 
 def test_times_of_another_device_are_used_and_told(bench: Call) -> None:
@@ -232,6 +236,12 @@ def test_the_option_of_a_map_may_stand_alone(words: list[str], closed: list[str]
 # -- pictures --------------------------------------------------------------------------------------
 
 
+def text_of(picture: str) -> str:
+    """Return all text of an SVG; lines of one text follow each other."""
+    drawn = Path(picture).read_text()
+    return " ".join(map(html.unescape, re.findall(r"<text [^>]*>([^<]*)</text>", drawn)))
+
+
 @pytest.mark.parametrize(
     ("words", "texts"),
     [
@@ -252,9 +262,24 @@ def test_pictures_name_what_they_show(bench: Call, words: list[str], texts: list
         code, out, _ = bench(*ADD, *words, "--plot", "p.svg")
     assert code == 0
     assert out.endswith("drawn into p.svg\n")
-    drawn = Path("p.svg").read_text()
+    drawn = text_of("p.svg")
     for text in texts:
         assert text in drawn
+
+
+def test_the_name_of_the_processor_is_shown_as_it_is(
+    bench: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = r"[bold]X[/bold] (R) Xeon[R] {cpu} %s $a_{$ <b>&amp; \1 'q', the first of 2 processors"
+    monkeypatch.setattr(host, "cpuinfo", lambda: {"model name": name})
+    words = [*ADD, "--sizes", "n=16"]
+    _, out, _ = bench(*words)
+    assert f"GPU threads as loops on {name}, " in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    matplotlib = pytest.importorskip("matplotlib")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert bench(*words, "--plot", "p.svg")[0] == 0
+    assert f"GPU threads as loops on {name}, " in text_of("p.svg")
 
 
 def test_gaps_and_single_points_can_be_drawn(bench: Call) -> None:

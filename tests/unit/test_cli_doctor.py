@@ -256,6 +256,16 @@ def called(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize(
+    ("cpus", "told"),
+    [(1, "1 thread (1 CPU may be used, "), (64, "64 threads (64 CPUs may be used, ")],
+)
+def test_the_processor_is_told_with_its_cpus(cpus, told, monkeypatch):
+    facts = {"name": "[X]", "cores": cpus, "threads": cpus, "vector_bytes": 32}
+    monkeypatch.setattr("autotune.measure.environment.device", lambda target: facts)
+    assert machine.processor().text.startswith(f"[X], 256-bit vectors; {told}")
+
+
 def test_it_looks_at_this_machine_and_measures_a_kernel(tmp_path):
     done = called("doctor", "--json", AUTOTUNE_CACHE_DIR=str(tmp_path / "cache"))
     assert done.stderr == ""

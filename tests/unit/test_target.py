@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from autotune import target as target_module
+from autotune import host
 from autotune.errors import TargetError
 from autotune.target import Target
 
@@ -87,11 +87,11 @@ def test_vector_width_of_a_named_cpu(mcpu: str, width: int) -> None:
 def test_vector_width_of_this_machine_follows_its_flags(
     flags: str, width: int, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_module.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(target_module, "cpu_flags", lambda: frozenset(flags.split()))
-    assert target_module.host_vector_bytes.__wrapped__() == width
-    monkeypatch.setattr(target_module.platform, "machine", lambda: "aarch64")
-    assert target_module.host_vector_bytes.__wrapped__() == 16
+    monkeypatch.setattr(host.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(host, "cpu_flags", lambda: frozenset(flags.split()))
+    assert host.vector_bytes.__wrapped__() == width
+    monkeypatch.setattr(host.platform, "machine", lambda: "aarch64")
+    assert host.vector_bytes.__wrapped__() == 16
 
 
 def test_targets_load_no_compiler() -> None:

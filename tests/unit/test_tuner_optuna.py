@@ -1,5 +1,7 @@
 """Optuna as a tuner: what its study sees, two objectives, and a mirrored storage."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from autotune.tuner.optuna import OptunaTuner
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
 optuna = pytest.importorskip("optuna")
+sqlalchemy = pytest.importorskip("sqlalchemy")
 STATE = optuna.trial.TrialState
 
 
@@ -88,11 +91,35 @@ def test_trials_are_mirrored_to_a_storage_as_they_happen(tmp_path):
     tuner = make_tuner("optuna:tpe", space(), 3, storage=url)
     asked = tuner.ask(3)
     tuner.tell([Observation(asked[0], 0.25)])
-    (summary,) = optuna.get_all_study_summaries(url)
-    study = optuna.load_study(study_name=summary.study_name, storage=url)
-    states = [t.state for t in study.trials]
+    storage = optuna.storages.RDBStorage(url)
+    (study,) = storage.get_all_studies()
+    states = [trial.state for trial in storage.get_all_trials(study._study_id)]
+    storage.engine.dispose()
     assert states.count(STATE.COMPLETE) == 1
     assert states.count(STATE.RUNNING) == 2
+
+
+def test_a_storage_is_closed_when_its_tuner_is_gone(tmp_path):
+    connections = []
+
+    def opened(connection, _):
+        connections.append(connection)
+
+    def closed(connection, _):
+        connections.remove(connection)
+
+    sqlalchemy.event.listen(sqlalchemy.pool.Pool, "connect", opened)
+    sqlalchemy.event.listen(sqlalchemy.pool.Pool, "close", closed)
+    try:
+        tuner = OptunaTuner(space(), 0, "tpe", storage=f"sqlite:///{tmp_path}/run.db")
+        tuner.ask(2)
+        assert connections
+        del tuner
+        gc.collect()
+        assert not connections
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.pool.Pool, "connect", opened)
+        sqlalchemy.event.remove(sqlalchemy.pool.Pool, "close", closed)
 
 
 def test_what_cannot_be_used_is_one_clear_line():

@@ -23,9 +23,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from autotune import te
+from autotune import host, te
 from autotune.runtime import llvm
-from autotune.target import host_memory_bytes
 from autotune.template import Knobs, template
 
 SIZE = 256
@@ -226,7 +225,7 @@ def computed(fault: str, A: Any, variant: int) -> Any:
         j, k = te.reduce_axis((0, 2**30), name="j"), te.reduce_axis((0, 2**30), name="k")
         return te.compute((n,), lambda i: te.sum(right(i), axis=(j, k)), name=name)
     if fault == "huge":
-        elements = host_memory_bytes() // 4  # more would be refused beforehand
+        elements = host.memory_bytes() // 4  # more would be refused beforehand
         k = te.reduce_axis((0, elements), name="k")
         T = te.compute((elements,), lambda x: A[0] + te.cast("float32", x), name="T")
         return te.compute((n,), lambda i: te.sum(T[k] + right(i), axis=k), name=name)
