@@ -46,6 +46,7 @@ def _environment(name: str, machine: Machine, home: str) -> dict[str, str]:
         "NPY_DISABLE_CPU_FEATURES": _numpy_lacks(machine),
         # More threads than there are CPUs only take turns; these suffice for tests with -threads.
         "OMP_THREAD_LIMIT": None if machine.cores is None else MOST_THREADS,
+        "OMP_WAIT_POLICY": None if machine.cores is None else "passive",  # others need the CPUs
         **machine.variables,
     }
     environment = dict(os.environ)
