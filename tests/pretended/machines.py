@@ -63,7 +63,8 @@ MACHINES = {
     "short-name": Machine("a processor with a name of 5 characters", processor="i9-9K"),
     "long-name": Machine(
         "a processor with a name of 80 characters",
-        processor="Intel(R) Xeon(R) Platinum 8592+ CPU @ 1.90GHz, the second of the 2 in the server",
+        processor="Intel(R) Xeon(R) Platinum 8592+ CPU @ 1.90GHz,"
+        " the second of the 2 in the server",
     ),
     "one-word": Machine(
         "a processor with a name of 80 characters without a space",
