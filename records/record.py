@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
@@ -23,6 +24,16 @@ _OPTIONAL = (
     "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "kernels", "clocks", "steps",
 )  # fmt: skip
 _ERROR_KEYS = ("code", "stage", "message")
+
+LEAST_S, MOST_S = 1e-18, 1e18
+"""Costs in seconds lie between these, so that speeds and sums are numbers, too: light needs longer
+to cross an atom, and the universe is not as old."""
+
+_MOST = sys.float_info.max
+"""Numbers are no larger: an integer may be, but then no arithmetic with floats takes it."""
+
+_MOST_NESTED = 64
+"""Objects and lists inside one another, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +226,9 @@ def _check(record: Record) -> None:
     _expect_dict("config", record.config)
     _expect("config.index", record.config.get("index"), int)
     _expect_dict("config.values", record.config.get("values"))
+    for knob, value in record.config["values"].items():
+        if not _is_knob_value(value):
+            raise RecordError(f"knob {_short(knob)} must be a number, text or list of such")
     for name in ("policy", "device", "versions"):
         _expect_dict(name, getattr(record, name))
     _expect("seed", record.seed, int)
@@ -243,6 +257,13 @@ def _check(record: Record) -> None:
             _expect(name, getattr(record, name), list)
 
 
+def _is_knob_value(value: object) -> bool:
+    """Whether a knob can have this value: anything but an object, in lists too."""
+    if isinstance(value, list):
+        return all(map(_is_knob_value, value))
+    return not isinstance(value, dict)
+
+
 def _check_costs(costs: object) -> None:
     if not isinstance(costs, list) or not costs:
         raise RecordError(f"costs_s must be a non-empty list of seconds, not {_short(costs)}")
@@ -250,6 +271,10 @@ def _check_costs(costs: object) -> None:
         _expect("costs_s", cost, float)
         if cost <= 0:
             raise RecordError(f"costs_s must be positive seconds, not {_short(cost)}")
+        if not LEAST_S <= cost <= MOST_S:
+            raise RecordError(
+                f"costs_s must be seconds from {LEAST_S:g} to {MOST_S:g}, not {_short(cost)}"
+            )
 
 
 def _expect_dict(name: str, value: object) -> None:
@@ -264,26 +289,29 @@ def _expect(name: str, value: object, kind: type) -> None:
         raise RecordError(f"{name} must be {what}, not {_short(value)}")
 
 
-def to_plain(value: object, where: str) -> Any:
+def to_plain(value: object, where: str, depth: int = 0) -> Any:
     """Copy into what JSON holds: tuples become lists, NumPy's numbers Python's.
 
-    RecordError, naming `where`, if something else or a number that is not finite is in there.
+    RecordError, naming `where`, if something else is in there, a number that no float holds (one
+    that is not finite, or an integer beyond 1.8e308), or too many lists inside one another.
     """
     if value is None or isinstance(value, str | bool):
         return value
-    if type(value) in (int, float):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise RecordError(f"{where} must be finite, not {value}")
+    if type(value) is int or type(value) is float:
+        if not -_MOST <= value <= _MOST:
+            raise RecordError(f"{where} must be finite and below 1.8e308, not {_short(value)}")
         return value
+    if depth == _MOST_NESTED:
+        raise RecordError(f"{where} is nested more than {_MOST_NESTED} levels deep")
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise RecordError(f"{where} has the key {_short(key)}; keys must be strings")
-        return {key: to_plain(item, where) for key, item in value.items()}
+        return {key: to_plain(item, where, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item, where) for item in value]
+        return [to_plain(item, where, depth + 1) for item in value]
     if hasattr(value, "tolist"):
-        return to_plain(value.tolist(), where)
+        return to_plain(value.tolist(), where, depth + 1)
     raise RecordError(f"{where} holds {_short(value)}, which JSON cannot express")
 
 
@@ -291,13 +319,18 @@ def _number(value: Any) -> float | None:
     """Read `max_error`, in which "inf" and "nan" stand for numbers that JSON lacks."""
     if value is None:
         return None
-    if value in ("inf", "nan"):
-        return float(str(value))
-    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(value, str) and value in ("inf", "nan"):
+        return float(value)
+    plain = value.item() if getattr(value, "ndim", None) == 0 else value
     _expect("max_error", plain, float)
+    if isinstance(plain, int) and not -_MOST <= plain <= _MOST:
+        raise RecordError(f"max_error must be below 1.8e308, not {_short(plain)}")
     return float(plain)
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits; lists in lists
+        return f"one of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -36,4 +36,4 @@ def device_splits(devices: Iterable[str]) -> dict[str, str]:
 
 
 def _number(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+    return int.from_bytes(hashlib.sha256(text.encode(errors="backslashreplace")).digest()[:8])

@@ -26,6 +26,9 @@ MOST = 20_000
 SCALE_ROWS = 2048
 """Random candidates over which scores are standardised."""
 
+_MOST_NUMBER = float(np.finfo(np.float32).max)
+"""The largest number that trees are trained on."""
+
 _SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
 
 
@@ -164,7 +167,7 @@ def _numbers(knob: Knob, value: object, width: int) -> list[float]:
     if len(members) == width and all(
         isinstance(member, int | float) and not isinstance(member, bool) for member in members
     ):
-        return [float(member) for member in members]
+        return [float(m) if abs(m) <= _MOST_NUMBER else float("nan") for m in members]
     for position in range(len(knob)):
         if knob.value(position) == value and width == 1:
             return [float(position)]

@@ -7,11 +7,11 @@ value], and [costs in seconds, error number, seconds in all, Unix time].
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from records.errors import RecordError
-from records.record import Record
+from records.formats.malformed import MALFORMED, said_of
+from records.record import LEAST_S, MOST_S, Record
 
 _ERRORS = {
     1: ("INSTANTIATION_ERROR", "instantiate"),
@@ -50,8 +50,9 @@ def parse(text: str, name: str) -> list[Record]:
             if not is_entry(entry):
                 raise ValueError("neither version 0.1 nor 0.2 of the format")
             found.append(_record(entry))
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-            raise RecordError(f"{name}, line {number}: no AutoTVM measurement: {error}") from error
+        except MALFORMED as error:
+            why = said_of(error)
+            raise RecordError(f"{name}, line {number}: no AutoTVM measurement: {why}") from error
     return found
 
 
@@ -74,7 +75,7 @@ def _record(entry: dict[str, Any]) -> Record:
         "timestamp": float(timestamp),
         "run_s": float(all_s),
     }
-    if error_number == 0 and all(math.isfinite(cost) and cost > 0 for cost in costs):
+    if error_number == 0 and all(LEAST_S <= cost <= MOST_S for cost in costs):
         return Record(**common, costs_s=tuple(costs))
     code, stage = _ERRORS.get(error_number, _ERRORS[8])
     message = " ".join(str(part) for part in costs) if error_number else "no positive time"

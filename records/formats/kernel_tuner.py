@@ -7,13 +7,13 @@ number; a file that a run left open lacks its end.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from records.errors import RecordError
-from records.record import Record
+from records.formats.malformed import MALFORMED, said_of
+from records.record import LEAST_S, Record
 
 FAILED_MS = 1e20
 """The number that old files hold for a failure."""
@@ -23,6 +23,9 @@ _FAILURES = {
     "CompilationFailedConfig": ("COMPILE_DEVICE", "compile"),
     "RuntimeFailedConfig": ("RUNTIME_DEVICE", "run"),
 }
+_MOST_TEXT = 1000
+"""Characters of a text in place of a time that are kept."""
+
 _RUN_TIMES = ("verification_time", "benchmark_time")
 
 
@@ -76,8 +79,13 @@ def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
     for index, (key, entry) in enumerate(cache.items()):
         try:
             found.append(_record(common, index, {k: entry[k] for k in knobs}, entry))
-        except (KeyError, TypeError) as error:
-            raise RecordError(f"{name}: entry {key} of the cache lacks {error}") from error
+        except KeyError as error:
+            raise RecordError(f"{name}: entry {key[:60]} of the cache lacks {error}") from error
+        except MALFORMED as error:
+            raise RecordError(
+                f"{name}: entry {key[:60]} of the cache is not as Kernel Tuner has them: "
+                f"{said_of(error)}"
+            ) from error
     return found
 
 
@@ -100,11 +108,11 @@ def _record(
 def outcome_of(value: object) -> dict[str, Any]:
     """Return `costs_s` or `error`, as a record has them, for a time in milliseconds or a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if math.isfinite(value) and 0 < value < FAILED_MS:
+        if 1e3 * LEAST_S < value < FAILED_MS:
             return {"costs_s": (1e-3 * value,)}
-        code, stage, text = "UNKNOWN", "run", f"time {value:g}"
+        code, stage, text = "UNKNOWN", "run", f"time {value}"[:_MOST_TEXT]
     else:
-        text = str(value)
+        text = str(value)[:_MOST_TEXT]
         code, stage = _FAILURES.get(text, ("UNKNOWN", "run"))
     return {"error": {"code": code, "stage": stage, "message": text}}
 
@@ -115,6 +123,6 @@ def seconds_since_1970(timestamp: object) -> float:
         return 0.0
     try:
         moment = datetime.fromisoformat(timestamp)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

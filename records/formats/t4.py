@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from records.errors import RecordError
+from records.formats.malformed import MALFORMED, said_of
 from records.formats.kernel_tuner import outcome_of, seconds_since_1970
 from records.record import Record
 
@@ -37,12 +38,16 @@ def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
     RecordError
         If a result lacks its configuration, its times or a measurement of its objective.
     """
+    results = document["results"]
+    if not isinstance(results, list):
+        raise RecordError(f"{name}: the results of T4 are a list, not {type(results).__name__}")
     found = []
-    for index, result in enumerate(document["results"]):
+    for index, result in enumerate(results):
         try:
             found.append(_record(index, result))
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise RecordError(f"{name}: result {index} is not as T4 has them: {error}") from error
+        except MALFORMED as error:
+            why = said_of(error)
+            raise RecordError(f"{name}: result {index} is not as T4 has them: {why}") from error
     return found
 
 
