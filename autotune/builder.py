@@ -24,6 +24,7 @@ from autotune.target import Target
 from autotune.task import Task, Workload
 from autotune.te.tensor import Tensor
 from records import Record, RecordStore
+from records.formats import load_own
 from search_spaces import Config
 
 if TYPE_CHECKING:
@@ -328,9 +329,9 @@ def _loaded(records: Any) -> list[Record] | None:
     if records is None:
         return None
     if isinstance(records, RecordStore):
-        return records.load()
+        return load_own(records)
     if isinstance(records, (str, PathLike)):
-        return RecordStore(fspath(records)).load(must_exist=True)
+        return load_own(RecordStore(fspath(records)), must_exist=True)
     if isinstance(records, Iterable) and not isinstance(records, bytes):
         found = list(records)
         if all(isinstance(record, Record) for record in found):

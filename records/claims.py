@@ -16,6 +16,8 @@ import struct
 import tempfile
 from pathlib import Path
 
+from records.files import open_regular
+
 _log = logging.getLogger(__name__)
 
 _FIRST = 1 << 62
@@ -71,12 +73,12 @@ class Claims:
         if self._fd is not None and self._is_current(self._fd):
             return self._fd
         self.close()
-        flags = os.O_RDWR | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT
         try:
-            self._fd = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+            self._fd = open_regular(self._path, flags | os.O_EXCL)
             self._made = True
         except FileExistsError:
-            self._fd = os.open(self._path, flags | os.O_CREAT, 0o644)
+            self._fd = open_regular(self._path, flags)
             self._made = False
         return self._fd
 

@@ -10,6 +10,7 @@ import fcntl
 import itertools
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +18,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from records.errors import NewerSchemaError, RecordError, RecordWarning
+from records.files import open_regular, open_to_read
+from records.locks import READING_WAITS_S, LockedError, lock_file
 from records.record import Record
 
 _log = logging.getLogger(__name__)
+
+LEAST_WAIT_S = 2.0
+"""Seconds to wait for others if the time is over: what was measured last is still appended."""
+
+_BEGINNING = b'{"schema":'
+"""What all lines begin with that are appended here."""
 
 _LINES_NAMED = 5
 _TAIL_BLOCK = 1 << 16
@@ -33,10 +42,17 @@ class RecordStore:
     ----------
     path : str or path
         A JSON Lines file.
+    left_s : callable, optional
+        Returns the seconds there are to wait while another process has locked the log, None for
+        any. By default reading waits for `locks.READING_WAITS_S`, and appending for any time. Who
+        is waited for is told by a `RecordWarning` after a second.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], left_s: Callable[[], float | None] | None = None
+    ) -> None:
         self.path = Path(path)
+        self._left_s = left_s
 
     def __repr__(self) -> str:
         return f"RecordStore({str(self.path)!r})"
@@ -50,7 +66,7 @@ class RecordStore:
         Raises
         ------
         RecordError
-            If the file cannot be written.
+            If the file cannot be written, or another process has locked it for too long.
         """
         data = encode(records)
         if data:
@@ -66,7 +82,8 @@ class RecordStore:
         ------
         RecordError
             If the file cannot be read, holds a record of a newer schema, has lines of which none
-            is a record, or, with `must_exist`, is missing.
+            is a record, another process has locked it for too long, or, with `must_exist`, it is
+            missing.
         """
         found: list[Record] = []
 
@@ -87,7 +104,7 @@ class RecordStore:
         if not self.reading(lambda fd: ends.append(os.fstat(fd).st_size)):
             raise RecordError(f"there is no record log at {self.path}; check the path")
         try:
-            with self.path.open("rb") as file:
+            with open_to_read(self.path) as file:
                 yield from self.parse_in_blocks(_lines_until(file, ends[0]))
         except OSError as error:
             raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
@@ -105,7 +122,7 @@ class RecordStore:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise RecordError(f"cannot read {self.path}: {error.strerror}") from error
+            raise self._refused("read", error) from error
         return True
 
     def appending(self, use: Callable[[int], object]) -> None:
@@ -119,7 +136,11 @@ class RecordStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX, heal)
         except OSError as error:
-            raise RecordError(f"cannot append to {self.path}: {error.strerror}") from error
+            raise self._refused("append to", error) from error
+
+    def _refused(self, what: str, error: OSError) -> RecordError:
+        remedy = "; wait for it, or end it" if isinstance(error, LockedError) else ""
+        return RecordError(f"cannot {what} {self.path}: {error.strerror}{remedy}")
 
     def write(self, fd: int, data: bytes) -> None:
         """Write whole lines at the end of the locked log, and force them to disk."""
@@ -140,7 +161,8 @@ class RecordStore:
             except NewerSchemaError as error:
                 raise RecordError(f"{self.path}, line {number}: {error}") from error
             except (ValueError, RecursionError) as error:
-                if line.endswith(b"\n") or not _may_be_torn(line):
+                whole = line.endswith(b"\n") or isinstance(error, RecordError)
+                if whole or not _may_be_torn(line):
                     corrupt.append((number, str(error)))
                 else:
                     torn = number
@@ -175,14 +197,21 @@ class RecordStore:
     def _locked(self, flags: int, lock: int, use: Callable[[int], object]) -> None:
         """Open the log and use it while it is locked; closing the file releases the lock."""
         while True:
-            fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+            fd = open_regular(self.path, flags)
             try:
-                fcntl.flock(fd, lock)
+                lock_file(fd, lock, self._wait_s(lock), self.warn)
                 if self._is_current(fd):
                     use(fd)
                     return
             finally:
                 os.close(fd)
+
+    def _wait_s(self, lock: int) -> float:
+        """Return the seconds to wait for a lock."""
+        if self._left_s is None:
+            return READING_WAITS_S if lock == fcntl.LOCK_SH else math.inf
+        left_s = self._left_s()
+        return math.inf if left_s is None else max(LEAST_WAIT_S, left_s)
 
     def _is_current(self, fd: int) -> bool:
         """Whether the path still leads to the locked file; it may have been replaced meanwhile."""
@@ -236,7 +265,7 @@ def _heal(fd: int, path: Path) -> None:
 
 def _may_be_torn(tail: bytes) -> bool:
     """Whether an append of ours that was cut off can have left these bytes at the end."""
-    return tail.startswith(b"{") or not tail.strip(b"\0")
+    return tail.startswith(_BEGINNING[: len(tail)]) or not tail.strip(b"\0")
 
 
 def _last_line_start(fd: int, end: int) -> int:

@@ -65,6 +65,9 @@ ODD = [
 ]
 
 
+BYTES = [b"\0", b"\x1b[2J", b"\xff\xfe", b"\n", b"\r\n", b"\"", b"1" + b"0" * 400, b"NaN", b"{"]
+
+
 def text_of(node: Any) -> str:
     """Return a tree with raw pieces and keys that come twice as JSON."""
     if isinstance(node, Raw):
@@ -106,8 +109,8 @@ class Damage:
             lambda: data[:start] + data[end:],
             lambda: data[:end] + data[start:],
             lambda: data[:start] + bytes([draw.randrange(256)]) + data[end:],
-            lambda: data[:start] + draw.choice([b"\0", b"\x1b[2J", b"\xff\xfe", b"\n", b"\r\n", b'"']),
-            lambda: data[:start] + draw.choice([b"1" + b"0" * 400, b"NaN", b"{", b"]"]) + data[end:],
+            lambda: data[:start] + draw.choice(BYTES),
+            lambda: data[:start] + draw.choice(BYTES) + data[end:],
             lambda: data + other.encode(),
             lambda: data + data,
             lambda: b"\xef\xbb\xbf" + data,
@@ -190,29 +193,30 @@ class Readers:
 
     def told(self, name: str, use: Callable[[], Any]) -> Any:
         """Return what a reader returns; None if it ends in an error that users are told."""
+        found, said = None, ""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RecordWarning)
                 found = use()
         except TOLD as error:
-            assert "\n" not in str(error), f"{name}: {error}"
-            self.outcomes[f"{name} refused"] += 1
-            return None
-        self.outcomes[name] += 1
+            said = str(error)
+        assert "\n" not in said, f"{name}: {said}"
+        self.outcomes[f"{name} refused" if said else name] += 1
         return found
 
     def line(self, line: bytes) -> bool:
         """Return whether a line may stand among others: it is of no newer schema."""
+        found, newer = [], False
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RecordWarning)
                 found = RecordStore("log").parse([line], first=2)
         except RecordError as error:
-            assert isinstance(error.__cause__, NewerSchemaError), error
-            self.outcomes["newer"] += 1
-            return False
-        self.outcomes["record" if found else "no record"] += 1
-        return True
+            if not isinstance(error.__cause__, NewerSchemaError):
+                raise
+            newer = True
+        self.outcomes["newer" if newer else "record" if found else "no record"] += 1
+        return not newer
 
     def log(self, data: bytes) -> None:
         """Give a log of ours to all that reads such."""

@@ -117,7 +117,12 @@ def replay_compare(
 
 @records_app.command("summary")
 def records_summary(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Log of measurements.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Our log, an AutoTVM log, a Kernel Tuner cache or T4 results."
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Print what a log holds, by workload and target."""

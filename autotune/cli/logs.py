@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,14 @@ def _check_file(path: Path) -> None:
             raise UsageError(f"--log {path} is where the output goes: choose another log")
 
 
-def open_log(path: Path) -> RecordStore:
+def open_log(path: Path, left_s: Callable[[], float | None] = lambda: None) -> RecordStore:
     """Return a log that was checked, known to be readable and writable.
+
+    Parameters
+    ----------
+    path : Path
+    left_s : callable
+        Returns the seconds there are to wait while another process has locked it; None for any.
 
     Raises
     ------
@@ -63,9 +70,10 @@ def open_log(path: Path) -> RecordStore:
         If it is not.
     """
     from records import RecordStore
+    from records.formats import load_own
 
-    store = RecordStore(path)
-    store.load()
+    store = RecordStore(path, left_s)
+    load_own(store)
     try:
         if path.exists():
             path.open("ab").close()

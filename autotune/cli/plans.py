@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from autotune.cli.jobs import RunOptions
     from autotune.target import Target
     from autotune.task import Task
+    from autotune.tuner.limits import Deadline
     from records import RecordStore
 
 
@@ -42,8 +43,8 @@ class Plan:
     label: str
 
 
-def make_plans(options: RunOptions) -> list[Plan]:
-    """Return the workloads of a run.
+def make_plans(options: RunOptions, deadline: Deadline) -> list[Plan]:
+    """Return the workloads of a run; a log that is locked is waited for until the deadline.
 
     Raises
     ------
@@ -57,7 +58,8 @@ def make_plans(options: RunOptions) -> list[Plan]:
     tasks = [task for task, _ in found]
     _check_distinct(tasks, options.source)
     names = labels(tasks, [workload.name for workload in options.workloads], options.source)
-    stores = {path: open_log(path) for path in dict.fromkeys(path for _, path in found)}
+    paths = dict.fromkeys(path for _, path in found)
+    stores = {path: open_log(path, lambda: deadline.left_s) for path in paths}
     return [
         Plan(workload, task, stores[path], name)
         for workload, (task, path), name in zip(options.workloads, found, names, strict=True)

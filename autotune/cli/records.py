@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from autotune.cli.files import check_readable
 from autotune.cli.output import say, width
 from autotune.cli.tasks import load_log
 
 
 def summary_command(file: str, as_json: bool) -> None:
-    """Print a block (or a JSON object) per workload and target.
+    """Print a block (or a JSON object) per workload and target, also of other tools' files.
 
     Raises
     ------
@@ -18,8 +19,10 @@ def summary_command(file: str, as_json: bool) -> None:
         If the log is missing or cannot be read.
     """
     from records import summary
+    from records.formats import foreign_format, read_any
 
-    rows = summary(load_log(file))
+    foreign = foreign_format(check_readable(file)) is not None
+    rows = summary(read_any(file) if foreign else load_log(file))
     if as_json:
         say(json.dumps([asdict(row) for row in rows]))
         return

@@ -170,8 +170,9 @@ def load_log(path: str) -> list[Record]:
         If there is no such file, or it is no log.
     """
     from records import RecordStore
+    from records.formats import load_own
 
-    return RecordStore(check_readable(path)).load(must_exist=True)
+    return load_own(RecordStore(check_readable(path)), must_exist=True)
 
 
 def work_of(task: Task) -> Work:

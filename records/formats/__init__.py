@@ -3,6 +3,13 @@
 Reading executes nothing.
 """
 
-from records.formats.detect import FORMATS, parse_any, read_any, stream_any
+from records.formats.detect import (
+    FORMATS,
+    foreign_format,
+    load_own,
+    parse_any,
+    read_any,
+    stream_any,
+)
 
-__all__ = ["FORMATS", "parse_any", "read_any", "stream_any"]
+__all__ = ["FORMATS", "foreign_format", "load_own", "parse_any", "read_any", "stream_any"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from records.errors import RecordError
+from records.files import open_to_read
 from records.formats import autotvm, kernel_tuner, t4
 from records.record import Record
 from records.store import RecordStore
@@ -37,14 +40,30 @@ def read_any(path: str | Path) -> list[Record]:
     RecordError
         If the file cannot be read or is none of these.
     """
-    path = Path(path)
+    return parse_any(_content(Path(path)), str(path))
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[BinaryIO, bool]]:
+    """Open a file, with gzip undone, and tell whether there was any."""
+    with open_to_read(path) as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if packed:
+            with gzip.open(file) as lines:
+                yield cast(BinaryIO, lines), True
+        else:
+            yield file, False
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds, with gzip undone; RecordError if it cannot be read."""
     try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP):
-            data = gzip.decompress(data)
+        with open_to_read(path) as file:
+            data = file.read()
+        return gzip.decompress(data) if data.startswith(_GZIP) else data
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-    return parse_any(data, str(path))
 
 
 def _unreadable(path: Path, error: Exception) -> RecordError:
@@ -58,19 +77,51 @@ def stream_any(path: str | Path) -> Iterator[Record]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as plain:
-            packed = plain.read(2) == _GZIP
-        with gzip.open(path) if packed else path.open("rb") as lines:
+        with _opened(path) as (lines, packed):
+            empty = not packed and os.fstat(lines.fileno()).st_size == 0
             kind = _kind_of_lines(lines)
-        if kind == "autotune" and packed:
-            with gzip.open(path) as lines:
+            if kind == "autotune" and packed:
+                lines.seek(0)
                 yield from RecordStore(path).parse_in_blocks(lines)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
     if kind == "autotune" and not packed:
         yield from RecordStore(path).stream()
-    elif kind != "autotune" and path.stat().st_size:
+    elif kind != "autotune" and not empty:
         yield from read_any(path)
+
+
+def foreign_format(path: str | Path) -> str | None:
+    """Return what a file is that only `read_any` can read, such as "T4 results".
+
+    None if it is a log of ours, or nothing of the kind.
+    """
+    try:
+        with _opened(path) as (lines, packed):
+            kind = _kind_of_lines(lines)
+        if kind is not None:
+            return "an AutoTVM log" if kind == "autotvm" else "a compressed log" if packed else None
+        document = kernel_tuner.parse_json(_content(Path(path)).decode())
+    except (OSError, EOFError, zlib.error, RecordError, UnicodeDecodeError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    names = {"cache": "a Kernel Tuner cache", "results": "T4 results"}
+    return next((name for key, name in names.items() if key in document), None)
+
+
+def load_own(store: RecordStore, must_exist: bool = False) -> list[Record]:
+    """Return what `store.load` does; the error for a file of another tool says what it is."""
+    try:
+        return store.load(must_exist)
+    except RecordError as error:
+        kind = foreign_format(store.path)
+        if kind is None:
+            raise
+        raise RecordError(
+            f"{store.path} is {kind}, which this cannot use: `autotune records summary`, `features "
+            "export`, `replay run` and `run --transfer` read it"
+        ) from error
 
 
 def parse_any(data: bytes, name: str) -> list[Record]:

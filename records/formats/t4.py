@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from records.errors import RecordError
-from records.formats.malformed import MALFORMED, said_of
 from records.formats.kernel_tuner import outcome_of, seconds_since_1970
+from records.formats.malformed import MALFORMED, said_of
 from records.record import Record
 
 _INVALIDITIES = {

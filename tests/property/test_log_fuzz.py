@@ -1,4 +1,4 @@
-"""Whatever is damaged in a log or in another tool's file, all that reads it ends in a line or works.
+"""Whatever is damaged in a log or in another tool's file, what reads it works or ends in a line.
 
 `AUTOTUNE_EXAMPLES=n` damages n lines, and n files of each foreign format.
 """

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from records import Record, RecordError
-from records.formats import parse_any, read_any
+from records import Record, RecordError, RecordStore
+from records.formats import foreign_format, load_own, parse_any, read_any
 
 
 def cache(entries: dict[str, dict], **changes) -> str:
@@ -173,3 +173,62 @@ def test_a_missing_file_and_a_broken_archive_are_one_clear_line(tmp_path):
     broken.write_bytes(gzip.compress(b"x" * 1000)[:20])
     with pytest.raises(RecordError, match="cannot read"):
         read_any(broken)
+
+
+HUGE = 10**400
+
+
+def test_times_that_no_float_holds_are_failures_or_one_line():
+    (record,) = read(cache({"1,a": entry(1, "a", HUGE)}))
+    assert record.error["code"] == "UNKNOWN"
+    (record,) = read(t4(value=HUGE))
+    assert record.error["code"] == "UNKNOWN"
+    (record,) = read(json.dumps(version_2([[HUGE], 0, 4.5, 60.0])))
+    assert record.error["message"] == "no positive time"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (cache({"1,a": entry(1, "a", 1.0, compile_time=HUGE)}), "entry 1,a of the cache is not as"),
+        (cache({"1,a": entry(HUGE, "a", 1.0)}), "entry 1,a .* must be finite"),
+        (cache({"1,a": [1, 2]}), "entry 1,a of the cache is not as Kernel Tuner has them"),
+        (cache({"1,a": None}), "entry 1,a of the cache is not as Kernel Tuner has them"),
+        ('{"results": null}', "the results of T4 are a list, not NoneType"),
+        ('{"results": 3}', "the results of T4 are a list, not int"),
+        (t4().replace('{"x": 2, "kind": "b"}', "[1, 2]"), "result 0 is not as T4 has them"),
+        (t4().replace('{"x": 2, "kind": "b"}', str(HUGE)), "result 0 is not as T4 has them"),
+        (t4().replace("250.0", str(HUGE)), "result 0 is not as T4 has them"),
+        (t4().replace('["time"]', "[[]]"), "result 0 is not as T4 has them"),
+        (json.dumps(version_1([[1.0], 0, HUGE, 60.0])), "line 1: no AutoTVM measurement"),
+        (json.dumps(version_2([[1.0], 0, 1.0, HUGE])), "line 1: no AutoTVM measurement"),
+        (json.dumps(version_1(None)), "line 1: no AutoTVM measurement"),
+        (json.dumps(version_2([1.0]) | {"config": []}), "line 1: no AutoTVM measurement"),
+    ],
+)
+def test_values_of_another_kind_or_size_are_one_clear_line(text, message):
+    with pytest.raises(RecordError, match=message) as caught:
+        read(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_log_of_ours_is_not_is_said_and_such_a_file_stays_as_it_is(tmp_path):
+    files = {
+        "cache.json": (cache({"1,a": entry(1, "a", 1.0)}), "a Kernel Tuner cache"),
+        "t4.json": (t4(), "T4 results"),
+        "autotvm.log": (json.dumps(version_1([[1.0], 0, 1.0, 60.0])), "an AutoTVM log"),
+    }
+    for name, (text, what) in files.items():
+        path = tmp_path / name
+        path.write_text(text)
+        assert foreign_format(path) == what
+        with pytest.raises(RecordError, match=f"{name} is {what}, which this cannot use"):
+            load_own(RecordStore(path))
+        assert path.read_text() == text
+    log = tmp_path / "log.jsonl"
+    RecordStore(log).append(read_any(tmp_path / "t4.json"))
+    assert foreign_format(log) is None
+    assert foreign_format(tmp_path / "none") is None
+    packed = tmp_path / "log.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    assert foreign_format(packed) == "a compressed log"

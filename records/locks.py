@@ -1,0 +1,86 @@
+"""Waiting for a log that another process has locked: who that is, is said, and there is a limit."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable
+
+SAID_AFTER_S = 1.0
+"""Seconds after which waiting is mentioned: appending a record takes some milliseconds."""
+
+READING_WAITS_S = 10.0
+"""Seconds that those wait who only read."""
+
+_SHORTEST_S, _LONGEST_S = 0.0005, 0.05
+"""Seconds between two tries, at first and later on."""
+
+
+class LockedError(OSError):
+    """Another process has held the lock of a file for as long as there was to wait."""
+
+
+def lock_file(fd: int, kind: int, wait_s: float, tell: Callable[[str], object]) -> None:
+    """Lock an open file as a whole (`flock`).
+
+    Parameters
+    ----------
+    fd : int
+    kind : int
+        `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
+    wait_s : float
+        Seconds to wait for others, at most; may be infinite.
+    tell : callable
+        Is told once, in words, who is waited for; after `SAID_AFTER_S`.
+
+    Raises
+    ------
+    LockedError
+        If another process still has it then.
+    """
+    begin, pause, told = time.monotonic(), _SHORTEST_S, False
+    while True:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            waited = time.monotonic() - begin
+            if waited >= wait_s:
+                raise LockedError(error.errno, f"{holder_of(fd)} has locked it") from error
+            if waited >= SAID_AFTER_S and not told:
+                told = True
+                limit = "" if math.isinf(wait_s) else f", for {wait_s:.0f} s at most"
+                tell(f"{holder_of(fd)} has locked it: waiting until it is free{limit}")
+            time.sleep(max(0.0, min(pause, wait_s - waited)))
+            pause = min(2.0 * pause, _LONGEST_S)
+        else:
+            return
+
+
+def holder_of(fd: int) -> str:
+    """Return who has locked an open file, as far as the system tells: "process 4711 (flock)"."""
+    try:
+        status = os.fstat(fd)
+        with open("/proc/locks", encoding="ascii", errors="replace") as lines:
+            locks = [line.split() for line in lines if "->" not in line.split()[1:2]]
+    except OSError:
+        return "another process"
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    # 1: FLOCK  ADVISORY  WRITE 4711 fd:01:5678 0 EOF
+    flocks = [words for words in locks if len(words) > 5 and words[1] == "FLOCK"]
+    of_inode = [words for words in flocks if words[5].rpartition(":")[2] == str(status.st_ino)]
+    # The device of a file in layers is another one than that of its lock.
+    found = [words for words in of_inode if words[5].startswith(f"{device}:")] or of_inode
+    return _named(int(found[0][4])) if found else "another process"
+
+
+def _named(number: int) -> str:
+    """Return a process by its number and, if it can be seen from here, its name."""
+    if number <= 0:  # in another container
+        return "another process"
+    try:
+        with open(f"/proc/{number}/comm", encoding="utf-8", errors="replace") as file:
+            return f"process {number} ({file.read().strip()})"
+    except OSError:
+        return f"process {number}"
