@@ -14,6 +14,10 @@ from records.errors import RecordError
 from records.record import Record, canonical, config_key, make_workload_key, workload_key
 from records.store import RecordStore, encode
 
+_TAIL_BYTES = 1024
+"""Bytes before the end of a log by which it is known again; a line with a time in it is among them,
+or most of one."""
+
 
 class Entry(NamedTuple):
     """What a log holds at most one record of, for a run: a configuration of a workload.
@@ -55,6 +59,9 @@ class Journal:
         self._keys: set[Entry] = set()
         self._untold: list[Record] = []
         self._lost: set[Entry] = set()
+        self._own: dict[Entry, Record] = {}
+        self._missing: list[Record] = []
+        self._tail = b""
         self._file = (0, 0)
         self._end = 0
         self._lines = 0
@@ -102,24 +109,26 @@ class Journal:
     def close(self) -> None:
         """Release all claims; an empty log that they have made vanishes. It can still be used.
 
-        If what was in the log is gone from it a warning says how many records it really holds.
+        What was added here and is overwritten is added again; if something else that was in the log
+        is gone from it, a warning says how many records it really holds.
         """
         self._claims.close()
-        if self._keys and (self._lost or not self._is_known()):
+        if self._own or (self._keys and (self._lost or not self._is_known())):
             self._look_at_last()
 
     def _look_at_last(self) -> None:
         """Warn if the log does not hold what was seen in it."""
         try:
             there = self._store.reading(self._look)
+            if self._missing:
+                self._store.appending(self._look_and_restore)
         except RecordError as error:  # the run itself is done
             self._store.warn(f"what it holds at the end of this run is not known: {error}")
             return
         if not there or self._lost:
             held = len(self._keys - self._lost) if there else 0
-            count = "1 record" if held == 1 else f"{held} records"
             self._store.warn(
-                f"the log holds {count} now: some that were in it during this run are gone"
+                f"the log holds {_counted(held)} now: some that were in it during this run are gone"
             )
 
     def add(self, record: Record) -> bool:
@@ -137,14 +146,12 @@ class Journal:
 
         def write(fd: int) -> None:
             nonlocal added
-            self._look(fd)
+            self._look_and_restore(fd)
             if entry in self._keys:
                 return
-            data = encode([record])
-            self._store.write(fd, data)
+            self._write(fd, [record])
             self._keys.add(entry)
-            self._end += len(data)
-            self._lines += 1
+            self._own[entry] = record
             added = True
 
         self._store.appending(write)
@@ -159,13 +166,31 @@ class Journal:
             return False
         return (status.st_dev, status.st_ino, status.st_size) == (*self._file, self._end)
 
+    def _write(self, fd: int, records: list[Record]) -> None:
+        """Append records to the locked log."""
+        data = encode(records)
+        self._store.write(fd, data)
+        self._end += len(data)
+        self._lines += len(records)
+        self._remember(fd)
+
+    def _look_and_restore(self, fd: int) -> None:
+        """Take in what others have appended, and add again what they have overwritten."""
+        self._look(fd)
+        if self._missing:
+            self._write(fd, self._missing)
+            self._lost -= set(map(Entry.of, self._missing))
+            self._missing = []
+
     def _look(self, fd: int) -> None:
         """Take in what others have appended to the locked log."""
         status = os.fstat(fd)
         file = (status.st_dev, status.st_ino)
-        if file != self._file or status.st_size < self._end:  # the first look, or another file
+        # The first look; or another file, or something else in this one.
+        if file != self._file or status.st_size < self._end or not self._goes_on(fd):
             self._file, self._end, self._lines = file, 0, 0
-        known = (self._keys if self._end == 0 else self._lost).copy()
+        anew = self._end == 0
+        known = (self._keys if anew else self._lost).copy()
         data = os.pread(fd, status.st_size - self._end, self._end)
         *lines, tail = data.split(b"\n")
         fresh = self._store.parse((line + b"\n" for line in lines), self._lines + 1)
@@ -173,12 +198,44 @@ class Journal:
         # A last line that only lacks its newline counts; a torn one will be removed.
         last = self._store.parse([tail], self._lines + 1) if tail else []
         self._end += len(data) - (0 if last else len(tail))
+        self._remember(fd)
         self._untold += [record for record in fresh + last if Entry.of(record) not in known]
         entries = set(map(Entry.of, fresh + last))
         whole, self._lost = not self._lost, (self._lost | known) - entries
         self._keys |= entries
-        if whole and self._lost:
+        self._missing = [record for record in self._missing if Entry.of(record) in self._lost]
+        if anew:
+            self._miss(emptied=self._end == 0, first=whole)
+
+    def _miss(self, emptied: bool, first: bool) -> None:
+        """Warn of what is gone from the log; of one that was emptied only at the `first` loss.
+
+        A log that was deleted, moved or emptied goes on with what comes. What was added here to one
+        that holds something else now will be added again.
+        """
+        own = [record for entry, record in self._own.items() if entry in self._lost]
+        if own and not emptied:
+            others = len(self._lost) - len(own)
+            self._store.warn(
+                "something else was written over the log during this run: "
+                f"{_counted(len(own))} of this run will be added to it again"
+                + (f", {_counted(others)} that it held else are gone" if others else "")
+            )
+            self._missing = own
+        elif first and self._lost:
             self._store.warn(
                 "the log was deleted, replaced or cut during this run: records that were in it are "
                 "gone; those to come are appended to what is there now"
             )
+
+    def _goes_on(self, fd: int) -> bool:
+        """Whether the log still holds, where it was seen to end, the bytes that it ended with."""
+        return os.pread(fd, len(self._tail), self._end - len(self._tail)) == self._tail
+
+    def _remember(self, fd: int) -> None:
+        length = min(self._end, _TAIL_BYTES)
+        self._tail = os.pread(fd, length, self._end - length)
+
+
+def _counted(number: int) -> str:
+    return "1 record" if number == 1 else f"{number} records"

@@ -60,7 +60,7 @@ def test_a_line_without_newline_is_told_once_and_a_torn_one_not(store):
     assert journal.news() == [make(0)]
     assert journal.add(make(1))
     with store.path.open("a") as file:
-        file.write('{"torn')
+        file.write('{"schema":1,"torn')
     with pytest.warns(RecordWarning, match="line 3 is torn"):
         assert journal.news() == []
     assert journal.add(make(2))
@@ -115,6 +115,75 @@ def test_a_log_that_is_none_at_the_end_is_warned_of_and_no_error(store):
     store.path.write_text("something else\n")
     with pytest.warns(RecordWarning, match="is not known: .* no log of records"):
         journal.close()
+
+
+def other_log(count):
+    """Return the bytes of a log of another workload."""
+    lines = [f"{make(1000 + index).to_json_line()}\n" for index in range(count)]
+    return "".join(lines).replace("matmul", "softmax").encode()
+
+
+def added(store):
+    return [record.index for record in store.load() if record.template == "matmul"]
+
+
+@pytest.mark.parametrize("size", [3, 50])
+def test_what_another_file_is_written_over_during_a_run_is_added_again(store, size):
+    store.append([make(100)])
+    journal = Journal(store)
+    journal.news()
+    for index in range(5):
+        assert journal.add(make(index))
+    store.path.write_bytes(other_log(size))  # as `cat other > log` does, into the same file
+    said = "written over the log during this run: 5 records of this run .*, 1 record .* gone"
+    with pytest.warns(RecordWarning, match=said) as told:
+        assert journal.add(make(5))
+    assert len(told) == 1
+    assert added(store) == [0, 1, 2, 3, 4, 5]
+    assert not journal.add(make(3))
+    with pytest.warns(RecordWarning, match=f"holds {size + 6} records now"):
+        journal.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*(is torn|skipped 1 line)")
+def test_what_is_written_over_after_the_last_measurement_is_noticed_at_the_end(store):
+    journal = Journal(store)
+    for index in range(5):
+        journal.add(make(index))
+    before = store.path.stat()
+    data = other_log(20)[: before.st_size]
+    store.path.write_bytes(data + b"\n" * (before.st_size - len(data)))  # not even the size differs
+    with pytest.warns(RecordWarning, match="5 records of this run will be added to it again"):
+        journal.close()
+    assert added(store) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.filterwarnings("ignore:.*(is torn|skipped 1 line)")
+def test_what_is_written_over_while_another_file_is_being_copied_is_added_again(store):
+    journal, data = Journal(store), other_log(50)
+    for index in range(5):
+        journal.add(make(index))
+    with store.path.open("wb") as copy:  # which appends nothing, but goes on where it is
+        with pytest.warns(RecordWarning, match="deleted, replaced or cut"):
+            assert journal.add(make(5))
+        copy.write(data[:300])
+        copy.flush()
+        with pytest.warns(RecordWarning):
+            assert journal.add(make(6))
+        copy.write(data[300:])
+    with pytest.warns(RecordWarning, match="7 records of this run will be added to it again"):
+        assert journal.add(make(7))
+    assert sorted(added(store)) == [0, 1, 2, 3, 4, 5, 6, 7]
+    journal.close()
+
+
+def test_a_log_that_was_only_copied_over_by_a_longer_copy_of_itself_has_lost_nothing(store):
+    journal = Journal(store)
+    journal.add(make(0))
+    store.path.write_bytes(store.path.read_bytes() + other_log(3))
+    assert journal.add(make(1))
+    journal.close()
+    assert added(store) == [0, 1]
 
 
 def test_a_lost_record_that_comes_back_is_no_longer_lost(store):
