@@ -28,6 +28,7 @@ from autotune.cli.output import (
 )
 from autotune.cli.signals import exit_code
 from autotune.errors import AutotuneError, TileError
+from autotune.report.printable import printable
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def _told(end: BaseException) -> int:
         first, *rest = str(end).splitlines()
         complain(first)
         for line in rest:
-            note(line)
+            note(printable(line))
         return MISTAKE
     complain(str(end))
     return end.code if isinstance(end, StopError) else MISTAKE

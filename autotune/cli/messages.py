@@ -11,6 +11,7 @@ import time
 import warnings
 
 from autotune.cli.output import complain, note, one_line
+from autotune.report.printable import printable
 
 LIBRARIES = ("autotune", "features", "search_spaces", "records")
 """Loggers of our packages; what others log below a warning is not shown."""
@@ -41,7 +42,7 @@ class _Details(logging.Handler):
         note(one_line(f"{head}: {record.getMessage()}"))
         if record.exc_info:
             for line in logging.Formatter().formatException(record.exc_info).splitlines():
-                note(f"  {line}")
+                note(printable(f"  {line}"))
 
 
 class Messages(contextlib.ExitStack):

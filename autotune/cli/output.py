@@ -11,6 +11,7 @@ import sys
 from typing import TextIO
 
 from autotune.errors import UsageError
+from autotune.report.printable import printable
 
 WIDTH = 80
 """Columns to fill where there is no terminal to ask."""
@@ -55,6 +56,11 @@ def width() -> int:
 
 
 def say(text: str) -> None:
+    """Print to the standard output; what would steer a terminal is escaped. See `say_as_it_is`."""
+    say_as_it_is(printable(text))
+
+
+def say_as_it_is(text: str) -> None:
     """Print to the standard output at once; a reader that has gone away is no error.
 
     Raises

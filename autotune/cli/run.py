@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autotune.cli.output import MISTAKE, NOTHING_FOUND, StopError, say
+from autotune.cli.output import MISTAKE, NOTHING_FOUND, StopError, say_as_it_is
 from autotune.cli.signals import ending_signals, exit_code
 from autotune.cli.tasks import work_of
 from autotune.cli.threads import load_numpy_for_one_thread
@@ -73,14 +73,14 @@ def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
     from autotune.tuner.portfolio import Portfolio
 
     deadline = Deadline(options.time_s, begin=begin)
-    plans = make_plans(options)
+    plans = make_plans(options, deadline)
     chosen = secrets.randbelow(2**31) if options.seed is None else None
     seed = options.seed if chosen is None else chosen
     assert seed is not None
     progress = Progress(begin=begin)
     try:
         with contextlib.ExitStack() as around:
-            display = make_display(View(options.view), progress, say)
+            display = make_display(View(options.view), progress, say_as_it_is)
             nurseries = [nursery, *[None] * (len(plans) - 1)]
             measurers = [
                 around.enter_context(_measurer(plan, seed, deadline, own))

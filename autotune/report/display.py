@@ -15,6 +15,7 @@ from autotune.report.job import Job
 from autotune.report.live import Block, above
 from autotune.report.outcome import LIBRARY, last_line, outcome_table, remarks
 from autotune.report.panel import Glyphs, Piece, Tone, glyphs_for, panel
+from autotune.report.printable import printable
 from autotune.report.progress import Progress, Standing
 from autotune.report.tables import wrap_clauses
 from autotune.report.units import time_text
@@ -78,7 +79,11 @@ class QuietDisplay:
 
     def __init__(self, progress: Progress, write: Callable[[str], None]) -> None:
         self._progress = progress
-        self._write = write
+        self._write_as_it_is = write
+
+    def _write(self, text: str) -> None:
+        """Print a line of which parts may be from a log."""
+        self._write_as_it_is(printable(text))
 
     def __enter__(self) -> QuietDisplay:
         return self
@@ -255,14 +260,14 @@ class LiveDisplay(PlainDisplay):
         self._block.clear()
         finished, width = self._finished(), self._block.size[0]
         if table := outcome_table(finished, width):
-            self._write(self._block.coloured((Piece(f"\n{table[0]}", Tone.LABEL),)))
+            self._write_as_it_is(self._block.coloured((Piece(f"\n{table[0]}", Tone.LABEL),)))
             for row in table[1:]:
                 self._write(row)
         self._write("")
         for remark in remarks(finished):
             self.note(remark)
         last = wrap_clauses(self._last_line(), width)
-        self._write(self._block.coloured((Piece(last, Tone.STRONG),)))
+        self._write_as_it_is(self._block.coloured((Piece(last, Tone.STRONG),)))
 
 
 def make_display(view: View, progress: Progress, write: Callable[[str], None]) -> Display:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TextIO, cast
 
 from autotune.report.panel import Line, Tone
+from autotune.report.printable import printable
 from autotune.report.tables import cells_of
 
 _CODES = {
@@ -64,7 +65,7 @@ class Block:
         text = "".join(f"{self.coloured(line)}\x1b[K\n" for line in lines)
         self._write(f"{first}{text}\x1b[J")
         self._columns = columns
-        self._lengths = [sum(cells_of(piece.text) for piece in line) for line in lines]
+        self._lengths = [sum(cells_of(printable(p.text)) for p in line) for line in lines]
 
     def clear(self) -> None:
         """Take the lines away: what is written next stands in their place."""
@@ -79,14 +80,13 @@ class Block:
         return f"\r\x1b[{rows}A" if rows else "\r"
 
     def coloured(self, line: Line) -> str:
-        """Return a line with codes of colour and weight, if there are to be any."""
+        """Return a line with codes of colour and weight, if there are to be any, and no others."""
+        texts = [printable(piece.text) for piece in line]
         if not self._colour:
-            return "".join(piece.text for piece in line)
+            return "".join(texts)
         return "".join(
-            f"\x1b[{_CODES[piece.tone]}m{piece.text}\x1b[0m"
-            if piece.tone in _CODES and piece.text
-            else piece.text
-            for piece in line
+            f"\x1b[{_CODES[piece.tone]}m{text}\x1b[0m" if piece.tone in _CODES and text else text
+            for piece, text in zip(line, texts, strict=True)
         )
 
     def _write(self, text: str) -> None:
