@@ -29,6 +29,7 @@ from autotune.measure.result import (
     StillWanted,
 )
 from autotune.measure.workshop import Job, Workshop, opening_seconds
+from autotune.runtime.cache import default_cache
 from autotune.runtime.threads import thread_count
 from autotune.target import Target
 
@@ -153,6 +154,7 @@ class LocalMeasurer:
 
     def start(self) -> None:
         """Start workers without waiting for them; `measure` does so by itself."""
+        default_cache().check_folder()  # what workers say of it is not heard
         self._workshop.start()
 
     def close(self) -> None:

@@ -1,26 +1,29 @@
 """Compiled objects by a hash of all that went into them, in memory and on disk.
 
 Processes share the folder: a file is written under another name and then renamed, and carries a
-digest, so a reader sees all of it, nothing, or something it can tell is damaged.
+digest, so a reader sees all of it, nothing, or something it can tell is damaged. What is read is
+executed: it must be this user's (or the system's) own, and nobody else may be able to write it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
 import os
 import re
+import stat
 import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from autotune.folders import cache_folder
+from autotune.folders import CACHE_VARIABLE, cache_folder
 
 DISK_BYTES = 512 * 2**20
 """What the folder may hold before the oldest objects go."""
@@ -74,16 +77,24 @@ class ObjectCache:
         self._pruned = False
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> bytes | None:
-        """Object stored under `key`, or None."""
+    def get(self, key: str, accept: Callable[[bytes], bool] = lambda data: True) -> bytes | None:
+        """Object stored under `key`, or None.
+
+        Parameters
+        ----------
+        key : str
+        accept : callable
+            Whether what a file holds is such an object at all.
+        """
         with self._lock:
             found = self._memory.get(key)
             if found is not None:
                 self._memory.move_to_end(key)
                 return found
         found = self._read(key)
-        if found is not None:
-            self._keep(key, found)
+        if found is None or not accept(found):
+            return None
+        self._keep(key, found)
         return found
 
     def put(self, key: str, data: bytes) -> None:
@@ -94,12 +105,25 @@ class ObjectCache:
         try:
             self._write(self.folder, key, data)
         except OSError as error:
-            _log.warning(
-                "the cache folder %s cannot be written (%s): compiled code is kept in memory only",
-                self.folder,
-                error.strerror,
-            )
-            self.folder = None  # read-only or full: memory only from here on
+            self._give_up(f"cannot be written ({error.strerror})")
+
+    def check_folder(self) -> None:
+        """Log a warning, and use the folder no more, if others could have put code into it."""
+        if self.folder is not None:
+            with contextlib.suppress(OSError):
+                self._trusts(os.stat(self.folder))
+
+    def _trusts(self, state: os.stat_result) -> bool:
+        problem = _distrust(state)
+        if problem:
+            remedy = f"`chmod go-w {self.folder}`" if "mode" in problem else "delete it"
+            self._give_up(f"{problem}; {remedy}, or name another by {CACHE_VARIABLE}")
+        return not problem
+
+    def _give_up(self, why: str) -> None:
+        """Use the folder no more: it is read-only or full, or others may write it."""
+        folder, self.folder = self.folder, None
+        _log.warning("compiled code is kept in memory only: the cache folder %s %s", folder, why)
 
     def _keep(self, key: str, data: bytes) -> None:
         with self._lock:
@@ -111,28 +135,67 @@ class ObjectCache:
                 self._used -= len(dropped)
 
     def _read(self, key: str) -> bytes | None:
-        if self.folder is None:
+        folder = self.folder
+        if folder is None:
             return None
         try:
-            stored = (self.folder / key).read_bytes()
+            place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return None
+        try:
+            if not self._trusts(os.fstat(place)):
+                return None
+            stored = _trusted_bytes(folder / key, place)
+        except OSError:
+            return None
+        finally:
+            os.close(place)
         digest, data = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
-        return data if hashlib.sha256(data).digest() == digest else None
+        return data if _digest(key, data) == digest else None
 
     def _write(self, folder: Path, key: str, data: bytes) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self._trusts(os.stat(folder)):
+            return
         if not self._pruned:
             self._pruned = True
             prune(folder, self.disk_bytes)
         handle, name = tempfile.mkstemp(dir=folder, prefix=_UNFINISHED)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(data).digest() + data)
+                file.write(_digest(key, data) + data)
             os.replace(name, folder / key)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    """Return what a file begins with: it tells of damage, and of an object of another key."""
+    return hashlib.sha256(key.encode() + data).digest()
+
+
+def _distrust(state: os.stat_result) -> str:
+    """Return why code from a folder or a file must not be executed; empty if it may be."""
+    if state.st_uid not in (os.geteuid(), 0):
+        return f"belongs to another user (number {state.st_uid})"
+    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by other users (mode {stat.S_IMODE(state.st_mode):o})"
+    return ""
+
+
+def _trusted_bytes(path: Path, place: int) -> bytes:
+    """Return what a file in an open folder holds; OSError unless it is a file of our own."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+    with os.fdopen(os.open(path.name, flags, dir_fd=place), "rb") as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(f"{path} is no regular file")
+        problem = _distrust(state)
+        if problem:
+            _log.warning("the cached object %s %s: it is compiled anew", path, problem)
+            raise OSError(problem)
+        return file.read()
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from autotune.codegen.elf.objects import defines
 from autotune.codegen.llvm import LLVMSource, emit
 from autotune.codegen.simt_on_cpu import simt_on_cpu
 from autotune.errors import CodegenError, TargetError
@@ -303,7 +304,9 @@ def object_code(
     """
     cpu, features = cpu_and_features(target.mcpu)
     key = cache_key(source.text, llvmlite.__version__, llvm_version(), cpu, features, repr(options))
-    found = cache.get(key) if cache is not None else None
+    found = None
+    if cache is not None:
+        found = cache.get(key, lambda data: defines(data, source.entry))
     if found is None:
         with _lock:
             begin = time.perf_counter()

@@ -25,6 +25,8 @@ LARGEST_STATIC_SHARED_BYTES = 48 * 1024
 _FORMAT = "cubin 2"
 """Of what `Cubin.to_bytes` returns; it changes with it, so that caches hold nothing unreadable."""
 
+_ELF = b"\x7fELF"
+
 _STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 
 
@@ -137,7 +139,7 @@ def compile_cubin(
     check_arch(arch)
     words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
     key = cache_key(_FORMAT, source, compiler_identity(), *words, "names", *names)
-    found = cache.get(key) if cache is not None else None
+    found = cache.get(key, _is_cubin) if cache is not None else None
     if found is not None:
         return Cubin.from_bytes(found)
     status, log, code, symbols = _compile(source, words, names)
@@ -159,6 +161,14 @@ def compile_cubin(
     if cache is not None:
         cache.put(key, cubin.to_bytes())
     return cubin
+
+
+def _is_cubin(data: bytes) -> bool:
+    """Whether some bytes are what `Cubin.to_bytes` returns."""
+    try:
+        return Cubin.from_bytes(data).code.startswith(_ELF)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return False
 
 
 def _standard(flags: Sequence[str]) -> list[str]:

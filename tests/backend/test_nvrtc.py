@@ -120,6 +120,17 @@ def test_compiled_code_is_kept_in_memory_and_on_disk(tmp_path, monkeypatch):
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("junk", [b"", b"junk", b"{}\n", b"null\nx", b"\xff\n", b"[1]\n\x7fELF"])
+def test_a_valid_digest_over_junk_is_compiled_anew(tmp_path, junk):
+    first = compile_cubin(SCALE, "sm_90", names=["scale"], cache=ObjectCache(tmp_path))
+    (path,) = tmp_path.iterdir()
+    ObjectCache(tmp_path).put(path.name, junk)
+    again = compile_cubin(SCALE, "sm_90", names=["scale"], cache=ObjectCache(tmp_path))
+    assert (again.code, again.kernels) == (first.code, first.kernels)
+    assert ObjectCache(tmp_path).get(path.name) == again.to_bytes()
+
+
+@needs_nvrtc
 def test_source_architecture_flags_names_and_compiler_make_the_key(tmp_path, monkeypatch):
     calls = []
     real = nvrtc._compile

@@ -97,6 +97,21 @@ def read_object(data: bytes) -> RelocatableObject:
     return RelocatableObject(sections, symbols, relocations)
 
 
+def defines(data: bytes, symbol: str) -> bool:
+    """Whether some bytes are a whole object file, for any machine, that defines a symbol."""
+    if not is_elf(data) or (header := HEADER.unpack_from(data))[1] != _RELOCATABLE:
+        return False
+    start, count = header[6], header[12]
+    try:
+        table = [SECTION.unpack_from(data, start + i * SECTION.size) for i in range(count)]
+        if any(row[4] + row[5] > len(data) for row in table if row[1] != _NOBITS):
+            return False
+        tables = [_symbols(data, row, table[row[6]]) for row in table if row[1] == _SYMTAB]
+    except (struct.error, ValueError, IndexError):
+        return False
+    return any(s.name == symbol and s.section in range(count) for found in tables for s in found)
+
+
 def _is_loaded(row: tuple[int, ...]) -> bool:
     return bool(row[2] & ALLOC) and row[5] > 0 and row[1] != _NOTE
 
