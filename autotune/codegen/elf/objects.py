@@ -107,7 +107,7 @@ def defines(data: bytes, symbol: str) -> bool:
         if any(row[4] + row[5] > len(data) for row in table if row[1] != _NOBITS):
             return False
         tables = [_symbols(data, row, table[row[6]]) for row in table if row[1] == _SYMTAB]
-    except (struct.error, ValueError, IndexError):
+    except (struct.error, ValueError, IndexError, OverflowError):
         return False
     return any(s.name == symbol and s.section in range(count) for found in tables for s in found)
 
