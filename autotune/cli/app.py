@@ -23,7 +23,7 @@ from autotune.cli.annotations import (
     Transfer,
 )
 from autotune.cli.groups import cache_app, features_app, records_app, replay_app, tile_app
-from autotune.cli.lists import ListOptions, OptionalHeatmap
+from autotune.cli.lists import Command, ListOptions, OptionalHeatmap
 
 app = typer.Typer(
     name="autotune",
@@ -164,16 +164,18 @@ def run(
     run_command(*words_of(context, leave_out=("quiet", "json-lines")), view)
 
 
-@app.command()
+@app.command(cls=ListOptions)
 def best(
     template: TemplateName,
-    log: Annotated[str, typer.Option(metavar="FILE", help="Log of measurements.")],
+    log: Annotated[
+        list[str], typer.Option(metavar="FILE ...", help="Logs of measurements.")
+    ],
     set_: Set = None,
     shape: Shape = None,
     target: TargetText = "llvm",
     as_json: Json = False,
 ) -> None:
-    """Print the fastest configuration a log holds."""
+    """Print the fastest configuration that logs hold."""
     from autotune.cli.best import best_command
 
     best_command(template, set_ or [], shape or [], target, log, as_json)
@@ -231,15 +233,17 @@ def bench(
     bench_command(BenchOptions(template, set_ or [], shape or [], target, *words))
 
 
-@app.command()
+@app.command(cls=ListOptions)
 def build(
     template: TemplateName,
     set_: Set = None,
     shape: Shape = None,
     target: TargetText = "llvm",
     log: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Log whose best record to use.  [the default config]"),
+        list[str] | None,
+        typer.Option(
+            metavar="FILE ...", help="Logs whose best record to use.  [the default config]"
+        ),
     ] = None,
     output: Annotated[
         str | None,
@@ -255,10 +259,10 @@ def build(
     """
     from autotune.cli.build import build_command
 
-    build_command(template, set_ or [], shape or [], target, log, output, name)
+    build_command(template, set_ or [], shape or [], target, log or [], output, name)
 
 
-@app.command()
+@app.command(cls=Command)
 def templates(as_json: Json = False) -> None:
     """List the named templates and their arguments."""
     from autotune.cli.templates import templates_command
@@ -266,7 +270,7 @@ def templates(as_json: Json = False) -> None:
     templates_command(as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     template: TemplateName,
     set_: Set = None,
@@ -292,7 +296,7 @@ def show(
     show_command(template, set_ or [], shape or [], target, config, asked, as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check what is installed and which targets work here, and measure a small kernel."""
     from autotune.cli.doctor import doctor_command

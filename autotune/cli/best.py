@@ -1,4 +1,4 @@
-"""`autotune best`: the fastest configuration that a log holds for a workload."""
+"""`autotune best`: the fastest configuration that logs hold for a workload."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from autotune.cli.output import NOTHING_FOUND, StopError, say, width
-from autotune.cli.tasks import load_log, make_task, work_of
+from autotune.cli.tasks import load_logs, make_task, work_of
 
 
 def best_command(
@@ -16,7 +16,7 @@ def best_command(
     settings: Sequence[str],
     shapes: Sequence[str],
     target: str,
-    log: str,
+    logs: Sequence[str],
     as_json: bool,
 ) -> None:
     """Print the best record, as text or as JSON.
@@ -24,9 +24,9 @@ def best_command(
     Raises
     ------
     StopError
-        3 if the log holds no valid record of the workload.
+        3 if the logs hold no valid record of the workload.
     UsageError, RecordError
-        If an argument or the log is not what it should be.
+        If an argument or a log is not what it should be.
     """
     from autotune.builder import best_config
     from autotune.report.tables import wrap
@@ -34,12 +34,13 @@ def best_command(
 
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target)
-        record, config = best_config(task, load_log(log))
+        record, config = best_config(task, load_logs(logs))
     if record is None or config is None:
         raise StopError(
             NOTHING_FOUND,
-            f"{log} holds no valid record of {task.workload} on {task.target}; "
-            "`autotune run` makes some, `autotune records summary` lists those it has",
+            f"{' and '.join(logs)} {'holds' if len(logs) == 1 else 'hold'} no valid record of "
+            f"{task.workload} on {task.target}; "
+            "`autotune run` makes some, `autotune records summary` lists those there are",
         )
     work = work_of(task)
     if as_json:

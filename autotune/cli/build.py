@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autotune.cli.output import say
 from autotune.cli.signals import ending_signals
-from autotune.cli.tasks import load_log, make_task, work_of
+from autotune.cli.tasks import load_logs, make_task, work_of
 
 
 def build_command(
@@ -18,7 +18,7 @@ def build_command(
     settings: Sequence[str],
     shapes: Sequence[str],
     target: str,
-    log: str | None,
+    logs: Sequence[str],
     output: str | None,
     name: str | None,
 ) -> None:
@@ -27,7 +27,7 @@ def build_command(
     Raises
     ------
     UsageError, RecordError, SaveError
-        If an argument or the log is not what it should be, or a file cannot be written.
+        If an argument or a log is not what it should be, or a file cannot be written.
     """
     from autotune.builder import build_task
     from autotune.report.units import time_text
@@ -36,7 +36,7 @@ def build_command(
     with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)
-        records = None if log is None else load_log(log)
+        records = load_logs(logs) if logs else None
         path = Path(output if output is not None else f"{task.template.name}.so")
         check_can_save(path, task.target)
         function = build_task(task, records, name)
@@ -48,5 +48,5 @@ def build_command(
         chosen += ", the default one (`autotune run` tunes it)"
     else:
         cost_s = function.record.cost_s
-        chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {log}"
+        chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
     say(f"{path} and {path.with_suffix('.h')}: {task.workload} on {task.target}, {chosen}")

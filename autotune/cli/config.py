@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli.files import read_text
+from autotune.cli.lists import LISTS
 from autotune.cli.tasks import closest
 from autotune.errors import UsageError
 from autotune.folders import config_folder
@@ -91,6 +92,8 @@ def _value(value: Any, option: Any, where: str) -> Any:
         if not isinstance(value, bool):
             raise UsageError(f"{where} must be true or false, not {value!r}")
         return value
+    if LISTS.intersection(option.opts) and several and not isinstance(value, list):
+        value = [value]  # as on the command line, where several words may follow
     if several != isinstance(value, list):
         raise UsageError(f"{where} must be {'a list' if several else 'one value'}, not {value!r}")
     words = value if several else [value]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.annotations import Json, Patience, Set, Shape, TargetText, Transfer
-from autotune.cli.lists import ListOptions
+from autotune.cli.lists import Command, ListOptions
 
 records_app = typer.Typer(help="Look into logs of measurements.", rich_markup_mode=None)
 cache_app = typer.Typer(help="Look into the cache of compiled code.", rich_markup_mode=None)
@@ -115,7 +115,7 @@ def replay_compare(
     replay_compare_command(folder, options)
 
 
-@records_app.command("summary")
+@records_app.command("summary", cls=Command)
 def records_summary(
     file: Annotated[
         str,
@@ -197,7 +197,7 @@ def features_describe(
     describe_command(template, set_ or [], shape or [], target, layout or [], as_json)
 
 
-@cache_app.command("info")
+@cache_app.command("info", cls=Command)
 def cache_info(as_json: Json = False) -> None:
     """Print where compiled code is kept, how much there is and how old it is."""
     from autotune.cli.cache import info_command
@@ -205,7 +205,7 @@ def cache_info(as_json: Json = False) -> None:
     info_command(as_json)
 
 
-@cache_app.command("clear")
+@cache_app.command("clear", cls=Command)
 def cache_clear(as_json: Json = False) -> None:
     """Delete all compiled code that is kept; runs that go on meanwhile lose nothing."""
     from autotune.cli.cache import clear_command
@@ -216,7 +216,7 @@ def cache_clear(as_json: Json = False) -> None:
 _TileFile = Annotated[str, typer.Argument(metavar="FILE", help="A function in the Tile language.")]
 
 
-@tile_app.command("check")
+@tile_app.command("check", cls=Command)
 def tile_check(file: _TileFile) -> None:
     """Say what a Tile function takes and gives, or what is wrong with it and where."""
     from autotune.cli.tile import check_command
@@ -224,7 +224,7 @@ def tile_check(file: _TileFile) -> None:
     check_command(file)
 
 
-@tile_app.command("grad")
+@tile_app.command("grad", cls=Command)
 def tile_grad(
     file: _TileFile,
     wrt: Annotated[
@@ -247,7 +247,7 @@ def tile_grad(
     grad_command(file, wrt or [], ranks or [], shape or [])
 
 
-@tile_app.command("show")
+@tile_app.command("show", cls=Command)
 def tile_show(
     file: _TileFile,
     settings: Annotated[

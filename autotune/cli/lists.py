@@ -1,13 +1,19 @@
-"""Options with several words (`--tuner model random` is `--tuner model --tuner random`) or none."""
+"""Options with several words (`--tuner model random` is `--tuner model --tuner random`) or none.
+
+An option of one value is given once: which of two was meant cannot be known.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from typer.core import TyperCommand
 
-LISTS = ("--tuner", "--transfer", "--log", "--layout", "--template")
+from autotune.errors import UsageError
+
+LISTS = frozenset(["--tuner", "--transfer", "--log", "--layout", "--template"])
 """Options of which every word counts, up to the next option."""
 
 FLAGS = ("--json", "--json-lines", "--quiet", "-q", "--help", "--with-programs")
@@ -40,7 +46,25 @@ def expand_lists(
     return expanded
 
 
-class ListOptions(TyperCommand):
+class Command(TyperCommand):
+    """A command that refuses an option of one value which is given twice."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Look for options that are given twice, then parse as usual."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            for option, count in Counter(order).items():
+                single = option.param_type_name == "option" and not option.multiple
+                if single and count > 1 and not option.is_flag:
+                    name = max(option.opts, key=len)
+                    raise UsageError(
+                        f"{name} is given {'twice' if count == 2 else f'{count} times'}, and takes "
+                        f"one value: leave out the others (see `{ctx.command_path} --help`)"
+                    )
+        return super().parse_args(ctx, args)
+
+
+class ListOptions(Command):
     """A command whose list options take several words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -64,7 +88,7 @@ def close_optional(args: Sequence[str], option: str, is_value: Callable[[str], b
     return closed
 
 
-class OptionalHeatmap(TyperCommand):
+class OptionalHeatmap(Command):
     """A command whose `--heatmap` may stand without the names of two knobs."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

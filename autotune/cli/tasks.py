@@ -175,6 +175,11 @@ def load_log(path: str) -> list[Record]:
     return load_own(RecordStore(check_readable(path)), must_exist=True)
 
 
+def load_logs(paths: Sequence[str]) -> list[Record]:
+    """Return the records of several logs, one log after the other; see `load_log`."""
+    return [record for path in dict.fromkeys(paths) for record in load_log(path)]
+
+
 def work_of(task: Task) -> Work:
     """Return what one run of the task's kernel amounts to.
 

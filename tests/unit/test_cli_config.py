@@ -35,8 +35,8 @@ def test_defaults_of_a_command_hold_unless_the_command_line_says_otherwise(confi
     assert main(["best", "matmul"]) == 0
     assert main(["best", "matmul", "--log", "other.jsonl", "--set", "n=2"]) == 0
     assert called == [
-        ("matmul", ["m=1"], [], "llvm -threads=1", "mine.jsonl", True),
-        ("matmul", ["n=2"], [], "llvm -threads=1", "other.jsonl", True),
+        ("matmul", ["m=1"], [], "llvm -threads=1", ["mine.jsonl"], True),
+        ("matmul", ["n=2"], [], "llvm -threads=1", ["other.jsonl"], True),
     ]
 
 
@@ -67,7 +67,7 @@ def test_no_file_is_no_mistake(config, called):
         ("[best\n", "config.toml is no TOML: .*line 1"),
         ('[best]\nlog = "a"\nlog = "b"\n', "is no TOML"),
         ("[best]\njson = 1\n", "best.json must be true or false, not 1"),
-        ("[best]\nlog = [1]\n", r"best.log must be one value, not \[1\]"),
+        ("[run]\nlog = [1]\n", r"run.log must be one value, not \[1\]"),
         ('[best]\nset = "m=1"\n', "best.set must be a list, not 'm=1'"),
         ("[best]\nset = [true]\n", "best.set must be text or a number, not True"),
         ("[best]\nlog = {}\n", "best.log must be text or a number, not {}"),
