@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -11,7 +12,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import InstantiationError, SaveError, UsageError
-from autotune.history import valid_records
+from autotune.history import valid_records, why_unused
 from autotune.ir.stmt import Function
 from autotune.ir.visitor import is_raw
 from autotune.lowering.feasibility import target_rules
@@ -23,7 +24,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
 from autotune.te.tensor import Tensor
-from records import Record, RecordStore
+from records import Record, RecordStore, RecordWarning
 from records.formats import load_own
 from search_spaces import Config
 
@@ -213,7 +214,7 @@ def build(
         Name of the function; "main" or the template's by default.
     records : path, RecordStore or iterable of Record, optional
         Where to look for measurements (templates only). Without a matching one the default
-        configuration of the space is used, with one warning.
+        configuration of the space is used, with one warning that says why.
 
     Examples
     --------
@@ -262,7 +263,9 @@ def build_task(
 ) -> BuiltFunction:
     """Compile a task with the best configuration that records know.
 
-    Without a matching record the default configuration is used, with one warning.
+    Without a matching record the default configuration is used, with one warning that says what
+    the records are of. Those of an earlier version of the template, or of configurations that are
+    no longer allowed, are warned of, too (`RecordWarning`).
 
     Parameters
     ----------
@@ -273,13 +276,18 @@ def build_task(
     """
     if name is not None:
         _named("build", name)
-    record, config = best_config(task, records or [])
+    unused: list[str] = []
+    record, config = best_config(task, records or [], unused.append)
+    for why in unused:  # for programs, and in the logging as commands have it
+        log.warning(why)
+        warnings.warn(why, RecordWarning, stacklevel=3)
     if config is None:
         config = task.space.config(task.default_index)
         given = "no records given" if records is None else "no record that can be used"
+        reason = "" if records is None else f" ({why_unused(task, records)})"
         warnings.warn(
-            f"{given} for {task.workload} on {task.target}: building the default configuration; "
-            "`autotune run` tunes it",
+            f"{given} for {task.workload} on {task.target}{reason}: building the default "
+            "configuration; `autotune run` tunes it",
             stacklevel=3,
         )
     function = task.final(config.index)
@@ -341,20 +349,27 @@ def _loaded(records: Any) -> list[Record] | None:
     )
 
 
-def best_config(task: Task, records: Sequence[Record]) -> tuple[Record | None, Config | None]:
+def best_config(
+    task: Task, records: Sequence[Record], tell: Callable[[str], object] = log.warning
+) -> tuple[Record | None, Config | None]:
     """Return the fastest record of this workload and target, and its place in today's space.
 
-    Records of an earlier version of the template are not used (see `valid_records`); one whose
-    configuration is no longer allowed is passed over with a log message.
+    Records of an earlier version of the template are not used (see `valid_records`), nor those
+    whose configuration is no longer allowed; why is told, by default as a logged warning.
     """
-    found = [(index, record) for index, record in valid_records(task, records) if record.ok]
+    found = [(index, record) for index, record in valid_records(task, records, tell) if record.ok]
+    problems: Counter[str] = Counter()
+    best: tuple[Record | None, Config | None] = None, None
     for index, record in sorted(found, key=lambda pair: pair[1].cost_s):
         try:
             rule = task.refusal(index)
             if not rule:
-                return record, task.space.config(index)
-            problem = f"its configuration is no longer allowed: {rule}"
+                best = record, task.space.config(index)
+                break
+            problems[f"its configuration is no longer allowed: {rule}"] += 1
         except InstantiationError as error:
-            problem = str(error)
-        log.warning("record of %s passed over: %s", task.workload.key, problem)
-    return None, None
+            problems[str(error)] += 1
+    for problem, count in problems.items():
+        records_of = "a record" if count == 1 else f"{count} records"
+        tell(f"{records_of} of {task.workload} passed over: {problem}")
+    return best

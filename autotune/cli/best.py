@@ -29,17 +29,19 @@ def best_command(
         If an argument or a log is not what it should be.
     """
     from autotune.builder import best_config
+    from autotune.history import why_unused
     from autotune.report.tables import wrap
     from autotune.report.units import time_text
 
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target)
-        record, config = best_config(task, load_logs(logs))
+        records = load_logs(logs)
+        record, config = best_config(task, records)
     if record is None or config is None:
         raise StopError(
             NOTHING_FOUND,
             f"{' and '.join(logs)} {'holds' if len(logs) == 1 else 'hold'} no valid record of "
-            f"{task.workload} on {task.target}; "
+            f"{task.workload} on {task.target} ({why_unused(task, records)}); "
             "`autotune run` makes some, `autotune records summary` lists those there are",
         )
     work = work_of(task)
