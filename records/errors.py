@@ -10,7 +10,7 @@ class NewerSchemaError(RecordError):
 
 
 class RecordWarning(UserWarning):
-    """Part of a log could not be read and was skipped."""
+    """Part of a log could not be read, or is not used; the message says why."""
 
 
 class TableError(RecordError):

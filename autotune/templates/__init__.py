@@ -146,9 +146,14 @@ def names_tile(reference: str) -> bool:
 
 
 def names_file(reference: str) -> bool:
-    """Whether a reference is of the form ``path/to/file.py:function``."""
-    path, colon, _ = reference.rpartition(":")
-    return bool(colon) and path.endswith(".py")
+    """Whether a reference is of the form ``path/to/file.py:function``, or lacks the function."""
+    return _file_and_function(reference)[0].endswith(".py")
+
+
+def _file_and_function(reference: str) -> tuple[str, str]:
+    """Return the two parts of ``path/to/file.py:function``; no function if only a file is named."""
+    path, colon, function = reference.rpartition(":")
+    return (path, function) if colon and not reference.endswith(".py") else (reference, "")
 
 
 def text_of(template: Template) -> bytes | None:
@@ -170,7 +175,7 @@ def template_in_file(
     UsageError
         If there is none.
     """
-    path, _, function = reference.rpartition(":")
+    path, function = _file_and_function(reference)
     if text is None and not os.path.isfile(path):
         problem = "is a folder or a device" if os.path.exists(path) else "does not exist"
         raise UsageError(f"template file {path!r} {problem}: give the path of a Python file")
@@ -184,10 +189,24 @@ def template_in_file(
     found = getattr(module, function, None)
     if isinstance(found, Template):
         return found
-    names = [name for name, value in vars(module).items() if isinstance(value, Template)]
-    known = f"its templates are {', '.join(names)}" if names else "it has no templates"
+    known = {name: value for name, value in vars(module).items() if isinstance(value, Template)}
+    if not known:
+        hint = "it has no templates"
+    elif function:
+        hint = f"its templates are {', '.join(known)}"
+    else:
+        calls = (f"{path}:{name} {_call(value)}" for name, value in known.items())
+        hint = f"choose one of its templates, {', '.join(calls)}"
+    if not function:
+        raise UsageError(f"{path} is a file and no template: {hint}")
     problem = "is not a template" if found is not None else "does not exist"
-    raise UsageError(f"{path}: {function!r} {problem}; {known}")
+    raise UsageError(f"{path}: {function!r} {problem}; {hint}")
+
+
+def _call(found: Template) -> str:
+    """Return what a template takes, and for what targets it is: "(n, dtype=float32) for llvm"."""
+    words = [p.name if p.required else f"{p.name}={p.default}" for p in found.parameters]
+    return f"({', '.join(words)}) for {found.target}"
 
 
 class _AsItIs(SourceFileLoader):

@@ -163,3 +163,34 @@ def test_a_file_that_ends_the_process_when_imported_is_the_users_mistake(
 
 def test_a_good_file_is_found_after_it_was_tried_out(path: Path) -> None:
     assert find_template(f"{path}:mine", "llvm", import_timeout_s=60.0).name == "mine"
+
+
+TWO = """
+from autotune.template import template
+@template("scale", target="llvm")
+def scale(cfg, n: int):
+    pass
+@template("twice", target="cuda")
+def other(cfg, n: int, x: float = 2.0):
+    pass
+"""
+
+
+@pytest.mark.parametrize("ending", ["", ":"])
+def test_a_file_alone_lists_its_templates_and_what_they_take(tmp_path, ending):
+    path = tmp_path / "mine.py"
+    path.write_text(TWO)
+    with pytest.raises(UsageError) as caught:
+        find_template(f"{path}{ending}", "llvm")
+    assert str(caught.value) == (
+        f"{path} is a file and no template: choose one of its templates, "
+        f"{path}:scale (n) for llvm, {path}:other (n, x=2.0) for cuda"
+    )
+
+
+def test_a_file_without_templates_and_one_that_is_missing_are_said_to_be_so(tmp_path):
+    (tmp_path / "none.py").write_text("x = 1\n")
+    with pytest.raises(UsageError, match=r"none\.py is a file and no template: it has no templ"):
+        find_template(str(tmp_path / "none.py"), "llvm")
+    with pytest.raises(UsageError, match=r"template file '.*gone\.py' does not exist"):
+        find_template(str(tmp_path / "gone.py"), "llvm")
