@@ -76,7 +76,7 @@ ROWS: list[Row] = [
     # templates
     (["run", "matmull", *SIZE], "matmull.*matmul"),
     (["run", "", *SIZE], "there is no template ''"),
-    (["run", "templates.py", *SIZE], "file.py:function"),
+    (["run", "templates.py", *SIZE], "choose one of its templates, templates.py:good \\(n, "),
     (["run", "templates.py:", *SIZE], "good"),
     (["run", "templates.py:godo", *SIZE], "godo.*good"),
     (["run", "templates.py:not_a_template", *SIZE], "not a template"),
