@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.report.units import Work
+from autotune.measure.noise import NOISY
+from autotune.report.units import Work, percent_text
 from records import Record
 
 BEST = "best recorded"
@@ -38,6 +39,16 @@ class Point:
     def cost_s(self) -> float | None:
         """Median seconds of a call; None if it was not measured, or failed."""
         return self.record.cost_s if self.record is not None and self.record.ok else None
+
+    @property
+    def spread(self) -> float | None:
+        """Relative spread of the repeats; None of fewer than two."""
+        return None if self.record is None else self.record.spread
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the repeats differ by more than a tenth."""
+        return (self.spread or 0.0) > NOISY
 
     @property
     def why(self) -> str:
@@ -122,6 +133,38 @@ class Setting:
         return 1e-9 * (amount or 0.0) / cost_s
 
 
+def spread_text(named: Iterable[tuple[str, Point]]) -> str:
+    """Return how much repeats differ, as a rule and at most; empty if they do not.
+
+    Spread is the range of the middle half of the repeats over their median.
+
+    Parameters
+    ----------
+    named : iterable of (str, Point)
+        Points, each with what it is called.
+    """
+    found = [(point.spread, name) for name, point in named if point.spread is not None]
+    most, where = max(found, default=(0.0, ""))
+    if not most:
+        return ""
+    usual = statistics.median(spread for spread, _ in found)
+    return (
+        f"spread of the repeats: {percent_text(usual)} as a rule, {percent_text(most)} at most "
+        f"({where})"
+    )
+
+
+def noise_text(points: Iterable[Point]) -> str:
+    """Return that the machine was noisy during the measurements; empty if it was not."""
+    noises = [point.record.noise or 0.0 for point in points if point.record is not None]
+    noise = max(noises, default=0.0)
+    if noise <= NOISY:
+        return ""
+    return (
+        f"the machine was noisy (up to {percent_text(noise)}): speeds closer than that may be equal"
+    )
+
+
 def common_knobs(points: Iterable[Point]) -> str:
     """Return the knobs that have one value in all points: "nt=64, nb=256"."""
     found = [point.values for point in points]
@@ -171,6 +214,13 @@ class Speeds:
     def points(self) -> Iterator[Point]:
         """Yield the points of all lines."""
         return (point for line in self.lines.values() for point in line if point is not None)
+
+    def named(self) -> Iterator[tuple[str, Point]]:
+        """Yield the points of all lines with their lines and sizes: "blocked at 256"."""
+        for name, points in self.lines.items():
+            for setting, point in zip(self.settings, points, strict=True):
+                if point is not None:
+                    yield f"{name} at {setting.label}", point
 
     @property
     def conditions(self) -> str:
@@ -254,6 +304,14 @@ class Grid:
                 counts[point.why] = counts.get(point.why, 0) + 1
         for why, count in counts.items():
             yield f"{count} of them {'has' if count == 1 else 'have'} no time: {why}"
+
+    def named(self) -> Iterator[tuple[str, Point]]:
+        """Yield the points of all panels with their knobs: "nt=64, nb=256"."""
+        for name, rows in self.panels.items():
+            for down, row in zip(self.rows, rows, strict=True):
+                for across, point in zip(self.columns, row, strict=True):
+                    knobs = f"{self.across}={across:g}, {self.down}={down:g}"
+                    yield ", ".join(filter(None, [name, knobs])), point
 
     def points(self) -> Iterator[Point]:
         """Yield the points of all panels."""

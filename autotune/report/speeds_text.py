@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from autotune.report.speeds import Grid, Point, Setting, Speed, Speeds, Subject
+from autotune.report.speeds import (
+    Grid,
+    Point,
+    Setting,
+    Speed,
+    Speeds,
+    Subject,
+    noise_text,
+    spread_text,
+)
 from autotune.report.tables import GAP, Column, fitted, wrap, wrap_clauses
 from autotune.report.units import size_text, three_digits, time_text
 
 NOTHING = "-"
 """What stands in a table where nothing was measured."""
+
+UNSURE = "~"
+"""What follows a speed whose repeats differ by more than a tenth."""
 
 
 def as_text(found: Speeds | Grid, width: int) -> str:
@@ -39,11 +51,14 @@ def _lines_text(found: Speeds, width: int) -> str:
         Column("=".join(settings[0].args) or "size", [s.label for s in settings], 0),
         Column("data", [size_text(s.work.bytes) for s in settings], 0),
     ]
-    columns = [Column(name, _cells(found.line(name)), 0) for name in found.lines]
+    columns = [
+        Column(name, _marked(_cells(found.line(name)), points), 0)
+        for name, points in found.lines.items()
+    ]
     if any(found.baseline):
         columns.append(Column(found.subject.baseline, _cells(found.baseline), 0))
     head = [wrap(line, width, "    ") for line in _head(found)]
-    notes = [wrap_clauses(note, width) for note in found.missing()]
+    notes = [wrap_clauses(note, width) for note in [*_doubts(found), *found.missing()]]
     return "\n".join([*head, *_table(sizes, columns, width), *notes])
 
 
@@ -53,7 +68,8 @@ def _grid_text(found: Grid, width: int) -> str:
         "\n".join([*([name] if name else []), *_panel_lines(found, name, width)])
         for name in found.panels
     ]
-    notes = "\n".join(wrap_clauses(n, width) for n in [*_conclusion(found), *found.missing()])
+    said = [*_conclusion(found), *_doubts(found), *found.missing()]
+    notes = "\n".join(wrap_clauses(note, width) for note in said)
     return "\n\n".join([head, *tables, notes])
 
 
@@ -64,8 +80,13 @@ def _head(found: Speeds | Grid) -> list[str]:
 def _panel_lines(found: Grid, name: str, width: int) -> list[str]:
     rows = found.panel(name)
     names = Column(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)
+    points = found.panels[name]
     columns = [
-        Column(f"{value:g}", _cells([row[number] for row in rows]), 0)
+        Column(
+            f"{value:g}",
+            _marked(_cells([row[number] for row in rows]), [row[number] for row in points]),
+            0,
+        )
         for number, value in enumerate(found.columns)
     ]
     return _table([names], columns, width)
@@ -94,6 +115,25 @@ def _conclusion(found: Grid) -> Iterator[str]:
 
 def _cells(speeds: Sequence[Speed]) -> list[str]:
     return [NOTHING if speed is None else three_digits(speed) for speed in speeds]
+
+
+def _marked(cells: Sequence[str], points: Sequence[Point | None]) -> list[str]:
+    """Return cells, those of points whose repeats differ much with a mark; the others line up."""
+    unsure = [point is not None and point.unsure for point in points]
+    if not any(unsure):
+        return list(cells)
+    return [f"{cell}{UNSURE if mark else ' '}" for cell, mark in zip(cells, unsure, strict=True)]
+
+
+def _doubts(found: Speeds | Grid) -> Iterator[str]:
+    """Yield how far the times can be trusted."""
+    points = list(found.points())
+    spread = spread_text(found.named())
+    if spread:
+        marked = f"; {UNSURE} marks more than 10 %" if any(point.unsure for point in points) else ""
+        yield f"{spread}{marked}"
+    if noise := noise_text(points):
+        yield noise
 
 
 def _lines_json(found: Speeds) -> dict[str, Any]:
@@ -157,5 +197,7 @@ def _point_json(point: Point, speed: Speed) -> dict[str, Any]:
         "speed": speed,
         "cost_s": point.cost_s,
         "costs_s": list(costs_s) if costs_s else None,
+        "spread": point.spread,
+        "noise": None if point.record is None else point.record.noise,
         "why": point.why or None,
     }

@@ -35,6 +35,8 @@ class Instead:
     asked: list[dict[str, Any]]
     fails: Callable[[Config], bool]
     baseline_s: tuple[float, ...] | None
+    scatter: Callable[[Config], float]
+    noise: float | None
 
     def __init__(self, template: str, args: Any, target: Any, policy: Any, *_: Any) -> None:
         self.policy, self._n = policy, args.get("n", 4)
@@ -61,7 +63,9 @@ class Instead:
                 continue
             factor = 2.0 if values.get("schedule") == "continuous" else 1.0
             cost_s = factor * self._n**2 * 1e-9 * 64 / values["nt"]
-            yield candidate, MeasureResult(costs_s=(cost_s, cost_s, cost_s))
+            scatter = type(self).scatter(candidate.config) * cost_s
+            costs_s = (cost_s, cost_s - scatter, cost_s + scatter)
+            yield candidate, MeasureResult(costs_s=costs_s, noise=self.noise)
 
 
 @pytest.fixture
@@ -71,6 +75,7 @@ def bench(
     """Return a function that runs the command where times are a formula."""
     Instead.asked, Instead.baseline_s = [], (2e-6, 1e-6, 3e-6)
     Instead.fails = lambda config: False
+    Instead.scatter, Instead.noise = lambda config: 0.0, None
     monkeypatch.setattr(local, "LocalMeasurer", Instead)
     for name in ("add", "copy"):
         monkeypatch.setitem(BUILTIN, (name, "cuda"), f"bench_templates:{name}")
@@ -98,6 +103,43 @@ def test_a_line_for_each_schedule_beside_the_baseline_in_gflops(bench: Call) -> 
     # n * n additions in n * n nanoseconds; NumPy takes 2 us.
     assert first.split() == ["16", "2.06", "KiB", "1.00", "0.500", "0.128"]
     assert second.split() == ["32", "8.12", "KiB", "1.00", "0.500", "0.512"]
+
+
+def test_the_spread_of_the_repeats_is_shown_and_large_ones_are_marked(bench: Call) -> None:
+    Instead.scatter = lambda config: 0.2 if config.values["schedule"] == "continuous" else 0.02
+    _, out, _ = bench(*ADD, "--sizes", "n=16,32")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[4] == ["16", "2.06", "KiB", "1.00", "0.500~", "0.128"]
+    said = " ".join(" ".join(line) for line in lines[6:])
+    assert said == (
+        "spread of the repeats: 11 % as a rule, 20 % at most (continuous at 32); "
+        "~ marks more than 10 %"
+    )
+    _, out, _ = bench(*ADD, "--sizes", "n=16,32", "--json")
+    points = json.loads(out)["lines"]
+    assert [p["spread"] for p in points["continuous"]] == pytest.approx([0.2, 0.2])
+    assert [p["spread"] for p in points["alternate"]] == pytest.approx([0.02, 0.02])
+
+
+def test_a_machine_that_was_noisy_is_told_of(bench: Call) -> None:
+    Instead.noise = 0.09
+    assert "noisy" not in bench(*ADD, "--sizes", "n=16")[1]
+    Instead.noise = 0.43
+    _, out, _ = bench(*ADD, "--sizes", "n=16,32")
+    assert "the machine was noisy (up to 43 %): speeds closer than that may be equal" in " ".join(
+        out.split()
+    )
+    _, out, _ = bench(*ADD, "--sizes", "n=16,32", "--json")
+    assert [p["noise"] for p in json.loads(out)["lines"]["alternate"]] == [0.09, 0.43]
+
+
+def test_a_map_over_knobs_shows_spread_and_noise_too(bench: Call) -> None:
+    Instead.scatter, Instead.noise = lambda config: config.values["nt"] / 2048, 0.5
+    _, out, _ = bench(*ADD, "--set", "n=64", "--heatmap", "nt,nb")
+    said = " ".join(out.split())
+    assert "50 % at most (continuous, nt=1024, nb=" in said
+    assert "~ marks more than 10 %" in said
+    assert "the machine was noisy (up to 50 %)" in said
 
 
 def test_what_is_measured_goes_to_the_log_and_is_not_measured_again(bench: Call) -> None:
