@@ -26,7 +26,7 @@ _FLAT: Final = (
     "ceil", "floor", "round", "as_int", "as_uint", "as_bool", "index", "shape", "~",
     "prng_step", "prng_value", "prng_state",
 )  # fmt: skip
-#: Functions of whole tensors that are differentiated by the first operand: see `whole_gradients.py`.
+#: Functions of whole tensors, differentiated by the first operand in `whole_gradients.py`.
 OF_FIRST: Final = ("reshape", "gather", "scatter", "builtin_softmax", "builtin_logsoftmax")
 
 
