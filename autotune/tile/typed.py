@@ -188,6 +188,8 @@ class _Typer:
         dtype = arithmetic(a.type.dtype)
         if isinstance(weak.value, float):
             dtype = fraction(dtype)
+        elif weak.value < 0 and isinstance(expr, Binary) and expr.op in ("&", "|", "^"):
+            weak = _Weak(_bits_of(weak.value, dtype))
         if not dtypes.fits(weak.value, dtype):
             raise self.wrong(
                 expr,
@@ -314,6 +316,12 @@ class _Typer:
         if shape == value.type.shape:
             return value
         return Apply("reshape", (value,), TensorType(shape, value.type.dtype))
+
+
+def _bits_of(value: int, dtype: str) -> int:
+    """Return the number of an unsigned type that has the bits of a negative one, as of ~1."""
+    wide = dtypes.is_unsigned(dtype) and value >= -(1 << dtypes.bits(dtype))
+    return dtypes.wrapped(value, dtype) if wide else value
 
 
 def _padded(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -144,6 +144,17 @@ def test_sizes_are_whole_numbers_rounded_down(size: str, value: int) -> None:
     assert run(named, floats(5)).shape == (value,)
 
 
+def test_masks_of_unsigned_numbers_may_be_written_with_the_sign_for_not() -> None:
+    x = np.array([0, 1, 2, 255], "u1")
+    assert run("function (X) -> (O) { O = X & ~1; }", x).tolist() == [0, 0, 2, 254]
+    assert run("function (X) -> (O) { O = X ^ -1; }", x).tolist() == [255, 254, 253, 0]
+    signed = run("function (X) -> (O) { O = X | ~15; }", x.astype("i4"))
+    assert signed.tolist() == [-16, -15, -14, -1]
+    for code in ("O = X & 256;", "O = X + ~1;", "O = X & -257;"):
+        with pytest.raises(TileError, match="does not have this number"):
+            run(f"function (X) -> (O) {{ {code} }}", x)
+
+
 def test_a_quotient_of_numbers_that_could_mean_a_fraction_is_refused() -> None:
     with pytest.raises(TileError, match=r"\(5 \+ 2\) / 2 is not whole"):
         check(parse("function (X) -> (O) { H = (5 + 2) / 2; O = X * H; }"))
