@@ -303,7 +303,11 @@ def build_program(program: Program, target: Target) -> BuiltFunction:
 
 
 def build_tile(
-    function: TileFunction, types: Sequence[TensorType], target: Target, records: Any
+    function: TileFunction,
+    types: Sequence[TensorType | int],
+    target: Target,
+    records: Any,
+    most_operations: int | None = None,
 ) -> BuiltFunction:
     """Compile a Tile function for inputs of some types as `build_task` does.
 
@@ -314,7 +318,7 @@ def build_tile(
     known = _loaded(records) or []
     args = arguments_of(function, types)
     names = (r.workload["template"] for r in known if r.workload["args"] == args)
-    template = tile_template(function, next(names, "tile"), target.kind)
+    template = tile_template(function, next(names, "tile"), target.kind, most_operations)
     return build_task(Task(template, args, target), known)
 
 

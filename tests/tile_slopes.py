@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from autotune.tile import Function, bind, evaluate, gradient, parse, to_code
+from autotune.tile import Function, evaluate, gradient, parse, to_code
+from autotune.tile.size_inputs import size_inputs
+from tests.tile_tools import bound, tensors
 
 
 def check_gradient(
@@ -19,16 +21,16 @@ def check_gradient(
     """
     function = parse(code)
     names = [i.name.text for i in function.inputs]
-    given = [np.asarray(a) for a in arrays]
-    given = [a.astype("f8") if a.dtype.kind == "f" else a for a in given]
-    dtypes = {n: a.dtype.name for n, a in zip(names, given, strict=True)}
-    ranks = {n: a.ndim for n, a in zip(names, given, strict=True)}
-    made = gradient(function, wrt, dtypes_of=dtypes, ranks=ranks)
+    sizes = size_inputs(function)
+    given = [a if n in sizes else _wide(a) for n, a in zip(names, arrays, strict=True)]
+    known = {n: a for n, a in zip(names, given, strict=True) if n not in sizes}
+    dtypes = {n: a.dtype.name for n, a in known.items()}
+    made = gradient(function, wrt, dtypes_of=dtypes, ranks={n: a.ndim for n, a in known.items()})
     assert parse(to_code(made)) == made
 
-    program = bind(function, {n: a.shape for n, a in zip(names, given, strict=True)}, dtypes)
+    program = bound(function, *given)
     rng = np.random.default_rng(len(code))
-    outer = [rng.normal(size=o.shape) for o in evaluate(program, *given)]
+    outer = [rng.normal(size=o.shape) for o in evaluate(program, *known.values())]
     slopes = gradients(made, *given, *outer)
     asked = [name.text.removeprefix("Grad") for name in made.outputs]
     positions = [names.index(name) for name in asked]
@@ -40,7 +42,7 @@ def check_gradient(
         for sign in (1, -1):
             moved = [a + sign * step * along.get(p, 0) if p in along else a
                      for p, a in enumerate(given)]  # fmt: skip
-            outputs = evaluate(program, *moved)
+            outputs = evaluate(program, *tensors(function, *moved))
             ends.append(sum((o * g).sum() for o, g in zip(outputs, outer, strict=True)))
         measured = (ends[0] - ends[1]) / (2 * step)
         said = sum((s * along[p]).sum() for p, s in zip(positions, slopes, strict=True))
@@ -50,9 +52,9 @@ def check_gradient(
 
 def gradients(made: Function, *arrays: Any) -> tuple[Any, ...]:
     """Return what a gradient function computes of some arrays."""
-    names = [i.name.text for i in made.inputs]
-    given = dict(zip(names, map(np.asarray, arrays), strict=True))
-    program = bind(
-        made, {n: a.shape for n, a in given.items()}, {n: a.dtype.name for n, a in given.items()}
-    )
-    return evaluate(program, *given.values())
+    return evaluate(bound(made, *arrays), *tensors(made, *arrays))
+
+
+def _wide(array: Any) -> Any:
+    own = np.asarray(array)
+    return own.astype("f8") if own.dtype.kind == "f" else own

@@ -6,20 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from autotune.tile import Program, bind, evaluate, parse
+from autotune.tile import Function, Program, bind, evaluate, parse
+from autotune.tile.size_inputs import size_inputs
 
 
-def bound(code: str, *arrays: Any) -> Program:
-    """Return a function bound to some arrays' shapes and types."""
-    function = parse(code)
-    given = dict(zip((i.name.text for i in function.inputs), map(np.asarray, arrays), strict=True))
-    shapes = {name: array.shape for name, array in given.items()}
-    return bind(function, shapes, {name: array.dtype.name for name, array in given.items()})
+def bound(code: str | Function, *arrays: Any) -> Program:
+    """Return a function bound to some arrays' shapes and types, and to numbers that are sizes."""
+    function = parse(code) if isinstance(code, str) else code
+    given = dict(zip((i.name.text for i in function.inputs), arrays, strict=True))
+    sizes = {name: given.pop(name) for name in size_inputs(function)}
+    known = {name: np.asarray(array) for name, array in given.items()}
+    shapes = {name: array.shape for name, array in known.items()}
+    return bind(function, shapes, {name: a.dtype.name for name, a in known.items()}, sizes)
+
+
+def tensors(code: str | Function, *arrays: Any) -> list[Any]:
+    """Return the arrays among the inputs, without the numbers that are sizes."""
+    function = parse(code) if isinstance(code, str) else code
+    sizes = size_inputs(function)
+    pairs = zip(function.inputs, arrays, strict=True)
+    return [np.asarray(array) for i, array in pairs if i.name.text not in sizes]
 
 
 def run(code: str, *arrays: Any) -> Any:
     """Return what a function computes of some arrays; a tuple for several outputs."""
-    results = evaluate(bound(code, *arrays), *arrays)
+    results = evaluate(bound(code, *arrays), *tensors(code, *arrays))
     return results[0] if len(results) == 1 else results
 
 

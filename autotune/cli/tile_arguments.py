@@ -23,7 +23,7 @@ def tile_arguments(
     path : str
         Its file.
     settings : mapping of str to str
-        Sizes of the dimensions in the header, and ``dtype``.
+        Sizes of the dimensions in the header and inputs that are sizes, and ``dtype``.
     shapes : mapping of str to str
         Shapes of the inputs that have no dimensions there: ``"4,5"``, or ``"scalar"``.
 
@@ -32,7 +32,15 @@ def tile_arguments(
     UsageError
         If one is missing, not known or no size, or (a TileError) they do not fit the function.
     """
-    from autotune.templates.tiled import bound_program, read_function, shape_of, shape_text, size_of
+    from autotune.templates.tiled import (
+        bound_program,
+        read_function,
+        shape_of,
+        shape_text,
+        size_of,
+        value_of,
+    )
+    from autotune.tile.size_inputs import size_inputs
 
     sizes = [p.name for p in template.parameters if p.type is int]
     inputs = [p.name for p in template.parameters if p.type is str and p.required]
@@ -52,7 +60,12 @@ def tile_arguments(
                 f"{path}: --shape {name}: it has no input of that name without dimensions in the "
                 f"header: {_there_are(name, inputs)}"
             )
-    read = {name: str(size_of(name, settings[name])) for name in sizes if name in settings}
+    given = size_inputs(read_function(path))
+    read = {
+        name: str((value_of if name in given else size_of)(name, settings[name]))
+        for name in sizes
+        if name in settings
+    }
     read |= {name: shape_text(shape_of(name, text)) for name, text in shapes.items()}
     missing = [f"--set {name}=SIZE" for name in sizes if name not in settings]
     missing += [f"--shape {name}=SIZE,SIZE" for name in inputs if name not in shapes]

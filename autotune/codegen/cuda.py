@@ -328,6 +328,8 @@ class _Body(Statements):
         spelled = _FUNCTIONS.get(name, name)
         if name == "sigmoid":
             return self.helper(name)
+        if name in HELPERS:
+            return f"{self.helper(name)}<{C_TYPES[dtype]}>"
         if name == "popcount":
             return f"{spelled}ll" if dtypes.bits(dtype) == 64 else spelled
         return spelled if name == "isnan" or dtype == "float64" else f"{spelled}f"

@@ -136,6 +136,39 @@ __device__ T floor_modulo(T a, T b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 """,
+    "bitwise_and": """
+template <typename T>
+__device__ T bitwise_and(T a, T b) {
+  return T(a & b);
+}
+""",
+    "bitwise_or": """
+template <typename T>
+__device__ T bitwise_or(T a, T b) {
+  return T(a | b);
+}
+""",
+    "bitwise_xor": """
+template <typename T>
+__device__ T bitwise_xor(T a, T b) {
+  return T(a ^ b);
+}
+""",
+    "shift_left": """
+// Bits n places up; 0 where n is negative or as large as the width.
+template <typename T>
+__device__ T shift_left(T a, T n) {
+  return (unsigned long long)n < 8 * sizeof(T) ? T((unsigned long long)a << n) : T(0);
+}
+""",
+    "shift_right_logical": """
+// Bits n places down, zeros above; 0 where n is negative or as large as the width.
+template <typename T>
+__device__ T shift_right_logical(T a, T n) {
+  const unsigned long long bits = a & (~0ull >> (64 - 8 * sizeof(T)));
+  return (unsigned long long)n < 8 * sizeof(T) ? T(bits >> n) : T(0);
+}
+""",
 }
 
 #: Names that kernels must not give to anything else.

@@ -6,6 +6,7 @@ The interpreter computes with these functions, and the verifier checks calls by 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +27,8 @@ class Intrinsic:
     ----------
     meaning : callable
         Of float64 NumPy scalars, whose result is rounded once to the type of the call; of
-        integers, the bits of the operands as non-negative Python integers.
+        integers, the bits of the operands as non-negative Python integers, whose result is
+        wrapped to the type of the call.
     arity : int
         How many operands it takes, all of one type.
     takes : {"float", "integer"}
@@ -81,4 +83,11 @@ INTRINSICS: dict[str, Intrinsic] = {
     "fmod": Intrinsic(np.fmod, arity=2),
     "isnan": Intrinsic(lambda x: bool(np.isnan(x)), gives=dtypes.BOOL),
     "popcount": Intrinsic(int.bit_count, takes="integer"),
+    "bitwise_and": Intrinsic(operator.and_, arity=2, takes="integer"),
+    "bitwise_or": Intrinsic(operator.or_, arity=2, takes="integer"),
+    "bitwise_xor": Intrinsic(operator.xor, arity=2, takes="integer"),
+    "shift_left": Intrinsic(lambda x, n: x << n if n < 64 else 0, arity=2, takes="integer"),
+    "shift_right_logical": Intrinsic(
+        lambda x, n: x >> n if n < 64 else 0, arity=2, takes="integer"
+    ),
 }

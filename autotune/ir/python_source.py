@@ -269,6 +269,8 @@ class PythonSource:
         else:
             texts = [f"float64({text})" for text in texts]
         result = f"{self.constant(known.meaning)}({', '.join(texts)})"
+        if dtypes.is_integer(node.dtype):
+            return _wrap(result, node.dtype)
         if not dtypes.is_float(node.dtype):
             return result
         return self._float(result, node.dtype, "float64")

@@ -220,6 +220,11 @@ def empty(shape: tuple[int, ...], dtype: Any, device: int) -> Any:
         return cupy().empty(shape, dtype)
 
 
+def contiguous(array: Any) -> Any:
+    """Return an array of CuPy whose elements lie in a row: a copy, if they do not yet."""
+    return cupy().ascontiguousarray(array)
+
+
 # -- kernels -----------------------------------------------------------------------------------
 
 

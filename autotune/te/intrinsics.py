@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.expr import Call, Const, Expr
+from autotune.ir.expr import Call, Const, Expr, Select
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.ops import binary, convert
 from autotune.te.reduction import max as larger
@@ -43,6 +43,16 @@ def _pair(x: Any, y: Any) -> tuple[Expr, Expr]:
         return convert(x, b.dtype), b
     if isinstance(b, Const) and not isinstance(y, Expr) and dtypes.is_float(a.dtype):
         return a, convert(y, a.dtype)
+    return a, b
+
+
+def _whole_pair(x: Any, y: Any) -> tuple[Expr, Expr]:
+    """Convert two operands; a bare whole number takes the type of an integer beside it."""
+    a, b = convert(x), convert(y)
+    if isinstance(a, Const) and isinstance(x, int) and dtypes.is_integer(b.dtype):
+        return const(x, b.dtype), b
+    if isinstance(b, Const) and isinstance(y, int) and dtypes.is_integer(a.dtype):
+        return a, const(y, a.dtype)
     return a, b
 
 
@@ -169,6 +179,54 @@ def isnan(x: Any) -> Expr:
 def popcount(x: Any) -> Expr:
     """How many bits of an integer are 1, in two's complement, as an integer of its type."""
     return _call("popcount", x)
+
+
+def bitwise_and(x: Any, y: Any) -> Expr:
+    """Bits that are 1 in both of two integers of one type."""
+    return _call("bitwise_and", *_whole_pair(x, y))
+
+
+def bitwise_or(x: Any, y: Any) -> Expr:
+    """Bits that are 1 in one of two integers of one type, or in both."""
+    return _call("bitwise_or", *_whole_pair(x, y))
+
+
+def bitwise_xor(x: Any, y: Any) -> Expr:
+    """Bits that are 1 in exactly one of two integers of one type."""
+    return _call("bitwise_xor", *_whole_pair(x, y))
+
+
+def bitwise_not(x: Any) -> Expr:
+    """Bits of an integer, each one turned over."""
+    expr = convert(x)
+    ones = dtypes.max_value(expr.dtype) if dtypes.is_unsigned(expr.dtype) else -1
+    return bitwise_xor(expr, Const(ones, expr.dtype)) if dtypes.is_integer(expr.dtype) else _call(
+        "bitwise_xor", expr, expr, spelling="bitwise_not"
+    )
+
+
+def shift_left(x: Any, n: Any) -> Expr:
+    """Bits of an integer, n places up; 0 where n is negative or as large as its width."""
+    return _call("shift_left", *_whole_pair(x, n))
+
+
+def shift_right_logical(x: Any, n: Any) -> Expr:
+    """Bits of an integer, n places down, zeros above; 0 where n is negative or its width."""
+    return _call("shift_right_logical", *_whole_pair(x, n))
+
+
+def shift_right(x: Any, n: Any) -> Expr:
+    """Bits of an integer, n places down, its sign above; nothing but the sign where n is too large.
+
+    A negative n counts as too large.
+    """
+    value, places = _whole_pair(x, n)
+    if not dtypes.is_integer(value.dtype) or dtypes.is_unsigned(value.dtype):
+        return _call("shift_right_logical", value, places, spelling="shift_right")
+    zero, ones = Const(0, value.dtype), Const(-1, value.dtype)
+    sign = Select(binary("<", value, zero), ones, zero)
+    moved = _call("shift_right_logical", bitwise_xor(value, sign), places, spelling="shift_right")
+    return bitwise_xor(moved, sign)
 
 
 def abs(x: Any) -> Expr:

@@ -21,6 +21,7 @@ from autotune.tile import Function, Program, bind, check, evaluate, parse, shape
 from autotune.tile.mistakes import mistake
 from autotune.tile.plain import plain_schedule
 from autotune.tile.program import Contract, TensorType
+from autotune.tile.size_inputs import size_inputs
 from autotune.tile.space import tuned_schedule
 from autotune.tile.to_te import to_te
 from autotune.trace.default import default_structure
@@ -30,12 +31,15 @@ from autotune.trace.structures import Structures
 _SCALAR: Final = "scalar"
 
 
-def tile_template(function: Function, name: str, kind: str) -> Template:
+def tile_template(
+    function: Function, name: str, kind: str, most_operations: int | None = None
+) -> Template:
     """Return the template of a Tile function for a kind of target.
 
-    Its arguments are the dimensions in the header, the shapes (as in ``"4,5,6"``) of inputs that
-    have none there, the inputs' ``dtype`` (several with commas between) and ``code``, a digest of
-    the function, so that another function's records are another workload's.
+    Its arguments are the dimensions in the header and inputs that are sizes, the shapes (as in
+    ``"4,5,6"``) of inputs that have none there, the inputs' ``dtype`` (several with commas between)
+    and ``code``, a digest of the function, so that another function's records are another
+    workload's. Contractions of more than `most_operations` operations are refused, as by `bind`.
     """
     check(function)
     for declared in function.inputs:
@@ -49,7 +53,7 @@ def tile_template(function: Function, name: str, kind: str) -> Template:
     def bound(args: Mapping[str, Any]) -> Program:
         if args["code"] != digest:
             raise UsageError(f"{function.name} is the code {digest}, not {args['code']}")
-        return bound_program(function, args)
+        return bound_program(function, args, most_operations)
 
     def instance(cfg: Knobs, **args: Any) -> Any:
         schedule, tensors = tuned_schedule(cfg, bound(args))
@@ -131,7 +135,9 @@ def code_digest(function: Function) -> str:
     return hashlib.sha256(to_code(function).encode()).hexdigest()[:12]
 
 
-def bound_program(function: Function, args: Mapping[str, Any]) -> Program:
+def bound_program(
+    function: Function, args: Mapping[str, Any], most_operations: int | None = None
+) -> Program:
     """Return a function bound to a template's arguments.
 
     Raises
@@ -139,13 +145,13 @@ def bound_program(function: Function, args: Mapping[str, Any]) -> Program:
     UsageError
         If sizes or types are not such, or (a TileError) do not fit the function.
     """
-    sizes, shapes = {}, {}
+    sizes, shapes, given = {}, {}, size_inputs(function)
     for name, value in args.items():
         if isinstance(value, int):
-            sizes[name] = size_of(name, str(value))
+            sizes[name] = value if name in given else size_of(name, str(value))
         elif name not in ("code", "dtype"):
             shapes[name] = shape_of(name, value)
-    names = [i.name.text for i in function.inputs]
+    names = [i.name.text for i in function.inputs if i.name.text not in given]
     types = [text.strip() for text in str(args["dtype"]).split(",")]
     types = types * len(names) if len(types) == 1 else types
     if len(types) != len(names):
@@ -153,19 +159,24 @@ def bound_program(function: Function, args: Mapping[str, Any]) -> Program:
             f"dtype={args['dtype']}: give one type, or one for each of {', '.join(names)}"
         )
     own = dict(zip(names, types, strict=True))
-    return bind(function, shapes_of(function, sizes, shapes), own)
+    values = {name: sizes[name] for name in given}
+    return bind(
+        function, shapes_of(function, sizes, shapes), own, values, most_operations=most_operations
+    )
 
 
-def arguments_of(function: Function, types: Sequence[TensorType]) -> dict[str, Any]:
-    """Return the template's arguments for inputs of some shapes and types."""
+def arguments_of(function: Function, types: Sequence[TensorType | int]) -> dict[str, Any]:
+    """Return the template's arguments for inputs of some shapes and types, or values of sizes."""
     args: dict[str, Any] = {}
     shapes: dict[str, Any] = {}
     for i, own in zip(function.inputs, types, strict=True):
-        if i.dimensions is None:
+        if isinstance(own, int):
+            args[i.name.text] = own
+        elif i.dimensions is None:
             shapes[i.name.text] = shape_text(own.shape)
         else:
             args |= {d.text: own.shape[axis] for axis, d in i.named.items()}
-    names = [own.dtype for own in types]
+    names = [own.dtype for own in types if isinstance(own, TensorType)] or ["float32"]
     dtype = names[0] if len(set(names)) == 1 else ",".join(names)
     return {**args, **shapes, "dtype": dtype, "code": code_digest(function)}
 
@@ -194,6 +205,21 @@ def shape_of(name: str, text: str) -> tuple[int, ...]:
     return tuple(size for size in sizes if size is not None)
 
 
+def value_of(name: str, text: str) -> int:
+    """Return the value of an input that is a size, given as text.
+
+    Raises
+    ------
+    UsageError
+        If it is no whole number.
+    """
+    number = text.strip()
+    digits = number.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+        raise UsageError(f"{name}={text}: a whole number is wanted, as in {name}=512")
+    return int(number)
+
+
 def size_of(name: str, text: str) -> int:
     """Return a size given as text.
 
@@ -217,8 +243,11 @@ def _size(text: str) -> int | None:
 
 def _signature(function: Function, digest: str) -> inspect.Signature:
     only = inspect.Parameter.KEYWORD_ONLY
-    sizes = dict.fromkeys(d.text for i in function.inputs for d in i.named.values())
-    shapes = [i.name.text for i in function.inputs if i.dimensions is None]
+    given = size_inputs(function)
+    named = [d.text for i in function.inputs for d in i.named.values()]
+    sizes = dict.fromkeys([*named, *given])
+    inputs = [i for i in function.inputs if i.name.text not in given]
+    shapes = [i.name.text for i in inputs if i.dimensions is None]
     return inspect.Signature(
         [
             inspect.Parameter("cfg", inspect.Parameter.POSITIONAL_OR_KEYWORD),

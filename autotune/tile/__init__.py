@@ -5,10 +5,11 @@ docs/tile.md describes the language.
 
 from __future__ import annotations
 
-from autotune.tile.bind import bind, shapes_of
+from autotune.tile.bind import bind
 from autotune.tile.check import check
 from autotune.tile.compiled import CompiledTile, compile
 from autotune.tile.gradient import gradient
+from autotune.tile.header import shapes_of
 from autotune.tile.meaning import evaluate
 from autotune.tile.parse import parse
 from autotune.tile.printer import to_code

@@ -38,6 +38,8 @@ _AGGREGATES: Final = {"sum": "+", "prod": "*", "max": ">", "min": "<"}
 _AGGREGATIONS: Final = {"PLUS", "STAR", "GREATER", "LESS", "EQUAL"}
 _ARITHMETIC: Final = ("PLUS", "MINUS", "STAR", "SLASH")
 _COMPARISONS: Final = ("SAME", "OTHER", "LESS", "ATMOST", "GREATER", "ATLEAST")
+#: What can stand behind a contraction.
+_BEHIND: Final = {"COMMA", "SEMICOLON", "NO_DEFRACT", "DEFAULT"}
 _ELSEWHERE: Final = "do the rest element-wise in another statement"
 
 
@@ -53,6 +55,14 @@ def _header(stop: Stop) -> str:
         return "a Tile function has no name: write function ("
     if stop.kind == "LSQB" and stop.expected == {"RPAR", "COMMA"}:
         return "outputs have no sizes in the header: they follow from the statements"
+    return ""
+
+
+def _other_compilers(stop: Stop) -> str:
+    if stop.kind == "LSQB" and "RBRACE" in stop.expected and stop.after == "[":
+        return "attributes in [[ ]] do not change what is computed: leave them out"
+    if stop.before == "default" and stop.expected == {"NAME"}:
+        return "behind default stands the name of a tensor, as in default P"
     return ""
 
 
@@ -110,8 +120,6 @@ def _inside_contraction(stop: Stop) -> str:
                 "A[..] == B[..] ? C[..]; do anything else element-wise in a statement before"
             )
         return ""
-    if stop.kind == "RPAR" and stop.expected == {"QUESTION"}:
-        return "C's elements where A's and B's are equal are A[..] == B[..] ? C[..]"
     if stop.kind == "COLON" and stop.expected == {"RPAR"}:
         return "a condition in a contraction has one side; where it does not hold there is a 0"
     if stop.expected == {"RPAR"} and stop.kind in ("STAR", "PLUS"):
@@ -126,7 +134,7 @@ def _inside_contraction(stop: Stop) -> str:
 
 
 def _behind_contraction(stop: Stop) -> str:
-    if stop.expected == {"COMMA", "SEMICOLON"} and stop.kind in _ARITHMETIC:
+    if stop.expected == _BEHIND and stop.kind in _ARITHMETIC:
         return f"a contraction is a whole statement: {_ELSEWHERE}"
     return ""
 
@@ -148,6 +156,14 @@ def _chained_comparison(stop: Stop) -> str:
     return ""
 
 
+def _bits(stop: Stop) -> str:
+    if stop.kind in ("AMPERSAND", "BAR") and stop.before == stop.text:
+        return f"conditions are joined by one sign: C {stop.text} D"
+    if stop.kind in ("BAR", "CARET") and "AMPERSAND" in stop.expected:
+        return "| and ^ do not stand beside each other: put one of them in parentheses"
+    return ""
+
+
 def _product_sign(stop: Stop) -> str:
     if stop.kind not in ("NAME", "LPAR") or "STAR" not in stop.expected:
         return ""
@@ -161,6 +177,7 @@ def _product_sign(stop: Stop) -> str:
 _Advice = Callable[[Stop], str]
 _ADVICE: Final[tuple[_Advice, ...]] = (
     _header,
+    _other_compilers,
     _sizes,
     _other_languages,
     _aggregation,
@@ -169,5 +186,6 @@ _ADVICE: Final[tuple[_Advice, ...]] = (
     _behind_contraction,
     _constraint,
     _chained_comparison,
+    _bits,
     _product_sign,
 )

@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from autotune.errors import TileError, UsageError
+from autotune.errors import TileError
 from autotune.ir import dtypes
 from autotune.tile.affine import Affine
 from autotune.tile.check import check, index_names, unbounded
 from autotune.tile.conditions import Range
 from autotune.tile.dimensions import dimension, index_form
+from autotune.tile.header import given_sizes
 from autotune.tile.indexsets import EntangledError, IndexSet
 from autotune.tile.mistakes import counted, mistake, unknown
+from autotune.tile.names import Names
+from autotune.tile.operations import check_operations
 from autotune.tile.printer import expr_code
-from autotune.tile.program import Contract, Elementwise, Program, Read, Step, TensorType, needed
+from autotune.tile.program import (
+    Constant,
+    Contract,
+    Elementwise,
+    Program,
+    Read,
+    Step,
+    TensorType,
+    needed,
+)
 from autotune.tile.scope import Symbol
+from autotune.tile.size_inputs import size_inputs
+from autotune.tile.sizes import check_elements, shape_of
 from autotune.tile.syntax import (
     Access,
     Assignment,
     Contraction,
-    Expr,
     Function,
     Input,
     Name,
     Number,
     Span,
-    names_in,
 )
 from autotune.tile.typed import arithmetic, typed
-
-#: Tensors with more elements than this are refused.
-MAX_ELEMENTS: Final = 2**40
+from autotune.tile.written_out import WrittenOut
 
 
 def bind(
     function: Function,
     shapes: Mapping[str, Sequence[int]],
     dtypes_of: Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    most_operations: int | None = None,
 ) -> Program:
     """Return a function with all sizes and types known.
 
@@ -50,96 +61,70 @@ def bind(
         Shape of every input by name.
     dtypes_of
         Data type of inputs by name; float32 where none is given.
+    sizes
+        Values of the inputs that are sizes (`size_inputs`) by name.
+    most_operations
+        How many operations (sets of index values) a contraction may take; None for
+        `operations.most_operations`.
 
     Raises
     ------
     TileError
         For whatever `check` refuses, and for shapes that disagree with the header or each other,
-        sizes below 1, indices without bounds, and ``=`` that writes one place twice.
+        sizes below 1, indices without bounds, assertions that fail, contractions of too many
+        operations, and ``=`` that writes one place twice.
     UsageError
-        For shapes or types of inputs that the function does not have.
+        For shapes, types or sizes of inputs that the function does not have.
     """
-    inputs = {i.name.text for i in function.inputs}
+    symbols, given = check(function), size_inputs(function)
+    inputs = {i.name.text for i in function.inputs if i.name.text not in given}
     for name in (*shapes, *(dtypes_of or ())):
         if name not in inputs:
             raise unknown(function, "input", name, inputs)
-    binder = _Binder(function, check(function))
+    binder = _Binder(function, symbols, most_operations)
+    binder.sizes |= given_sizes(function, sizes or {})
+    binder.given |= dict.fromkeys(given, "the input")
     for declared in function.inputs:
         name = declared.name.text
+        if name in given:
+            continue
         if name not in shapes:
             raise mistake(function, declared.span, f"the shape of input {name} is not known")
         dtype = (dtypes_of or {}).get(name, "float32")
         binder.input(declared, tuple(int(n) for n in shapes[name]), dtypes.check(dtype))
     for declared in function.inputs:
-        binder.computed_sizes(declared)
-    steps = [step for s in function.statements if (step := binder.step(s)) is not None]
+        if declared.name.text in inputs:
+            binder.computed_sizes(declared)
+    for statement in function.statements:
+        binder.statement(statement)
     outputs = tuple(o.text for o in function.outputs)
+    for name in outputs:
+        if symbols[name].kind == "dimension":
+            binder.as_tensor(name)
     return Program(
         function,
-        tuple(i.name.text for i in function.inputs),
+        tuple(i.name.text for i in function.inputs if i.name.text in inputs),
         outputs,
         binder.sizes,
         binder.types,
-        needed(steps, outputs),
+        needed(binder.steps, outputs),
     )
-
-
-def shapes_of(
-    function: Function,
-    sizes: Mapping[str, int],
-    shapes: Mapping[str, Sequence[int]] | None = None,
-) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every input, given the sizes of the dimensions in the header.
-
-    Parameters
-    ----------
-    sizes
-        Value of each dimension that the header names.
-    shapes
-        Shapes of the inputs without dimensions; others may be given instead of their sizes.
-
-    Raises
-    ------
-    UsageError
-        If something is missing, or given that the function does not have.
-    """
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    declared = {d.text for i in function.inputs for d in i.named.values()}
-    inputs = {i.name.text for i in function.inputs}
-    for what, asked, known in (("dimension", sizes, declared), ("input", given, inputs)):
-        for name in asked:
-            if name not in known:
-                raise unknown(function, what, name, known)
-    found = {}
-    for i in function.inputs:
-        name = i.name.text
-        if name in given:
-            found[name] = given[name]
-        elif i.dimensions is None:
-            raise UsageError(
-                f"{function.name}: the shape of input {name} is needed, which has no dimensions "
-                f"in the header"
-            )
-        else:
-            named = [n.text for d in i.dimensions for n in names_in(d)]
-            missing = [text for text in named if text not in sizes]
-            if missing:
-                raise UsageError(
-                    f"{function.name}: the size of dimension {missing[0]} of input {name} is needed"
-                )
-            found[name] = tuple(dimension(function, d, sizes) for d in i.dimensions)
-    return found
 
 
 class _Binder:
     """Sizes and types as far as the function has been bound."""
 
-    def __init__(self, function: Function, symbols: Mapping[str, Symbol]) -> None:
+    def __init__(
+        self, function: Function, symbols: Mapping[str, Symbol], most_operations: int | None
+    ) -> None:
         self.function = function
         self.symbols = symbols
+        self.most_operations = most_operations
         self.sizes: dict[str, int] = {}
         self.types: dict[str, TensorType] = {}
         self.given: dict[str, str] = {}
+        self.steps: list[Step] = []
+        self.builtins = WrittenOut(function, Names(symbols), self.sizes, self.types, self.statement)
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:
         return mistake(self.function, span, problem, advice)
@@ -184,37 +169,47 @@ class _Binder:
             )
         self.given.setdefault(dim.text, where)
 
-    def step(self, statement: Assignment | Contraction) -> Step | None:
+    def statement(self, statement: Assignment | Contraction) -> None:
+        """Bind a statement, and those that built-in functions in it stand for."""
         name = statement.target.text
         if isinstance(statement, Contraction):
-            contract = self.contract(statement)
-            self.types[name] = contract.type
-            return contract
-        if self.symbols[name].kind == "dimension":
+            self.define(self.contract(statement))
+            return
+        kind = self.symbols[name].kind if name in self.symbols else "tensor"
+        if kind == "dimension":
             self.sizes[name] = dimension(self.function, statement.value, self.sizes)
-            return None
-        value = typed(self.function, statement.value, self.sizes, self.types)
-        self.elements(statement.target.span, name, value.type.shape)
-        self.types[name] = value.type
-        return Elementwise(name, value.type, value)
+        elif kind == "random":
+            self.builtins.random_step(name, statement.value)
+        else:
+            plain = self.builtins.plain(statement.value)
+            value = typed(self.function, plain, self.sizes, self.types)
+            check_elements(self.function, statement.target.span, name, value.type.shape)
+            self.define(Elementwise(name, value.type, value))
 
-    def elements(self, span: Span, name: str, shape: tuple[int, ...]) -> None:
-        if math.prod(shape) > MAX_ELEMENTS:
-            raise self.wrong(span, f"{name} would have {math.prod(shape)} elements")
+    def define(self, step: Step) -> None:
+        self.types[step.name] = step.type
+        self.steps.append(step)
+
+    def as_tensor(self, name: str) -> None:
+        """Make a dimension a scalar."""
+        own = TensorType((), dtypes.of_value(self.sizes[name]))
+        self.define(Elementwise(name, own, Constant(self.sizes[name], own)))
 
     # -- contractions --------------------------------------------------------------------------
 
     def contract(self, statement: Contraction) -> Contract:
         name = statement.target.text
-        shape = tuple(self.extent(name, k, e) for k, e in enumerate(statement.sizes))
-        self.elements(statement.target.span, name, shape)
+        shape = shape_of(self.function, name, statement.sizes, self.sizes)
+        check_elements(self.function, statement.target.span, name, shape)
         output = self.forms(statement.output)
         reads = tuple(Read(a.tensor.text, self.forms(a)) for a in statement.inputs)
         domain = self.domain(statement, output, shape, reads)
+        check_operations(self.function, statement, domain, self.most_operations)
         value, compared = self.value_types(statement)
+        result = self.with_default(statement, TensorType(shape, value))
         contract = Contract(
             name=name,
-            type=TensorType(shape, value),
+            type=result,
             aggregation=statement.aggregation,
             combination=statement.combination,
             indices=domain.names,
@@ -224,21 +219,26 @@ class _Binder:
             value_dtype=value,
             compared_dtype=compared,
             accumulator=dtypes.accumulator(value) if statement.aggregation in "+*" else value,
+            default="" if statement.default is None else statement.default.text,
             statement=statement,
         )
         if statement.aggregation == "=":
             self.written_once(statement, contract)
         return contract
 
-    def extent(self, name: str, axis: int, expr: Expr) -> int:
-        size = dimension(self.function, expr, self.sizes)
-        if size < 1:
+    def with_default(self, statement: Contraction, own: TensorType) -> TensorType:
+        """Return the type of a result, whose other elements may be those of another tensor."""
+        name = statement.default
+        if name is None:
+            return own
+        other = self.types[name.text]
+        if other.shape != own.shape:
             raise self.wrong(
-                expr.span,
-                f"dimension {axis} of {name} would be {expr_code(expr)} = {size}: "
-                f"sizes are at least 1",
+                name.span,
+                f"{name.text} has the shape {list(other.shape)}, {statement.target.text} "
+                f"{list(own.shape)}: what stands behind default has the shape of the result",
             )
-        return size
+        return TensorType(own.shape, dtypes.promote(own.dtype, other.dtype))
 
     def forms(self, access: Access) -> tuple[Affine, ...]:
         return tuple(index_form(self.function, e, self.sizes) for e in access.indices)
@@ -275,9 +275,9 @@ class _Binder:
         """Types of a combined value and of what a conditional compares."""
         read = [self.types[a.tensor.text].dtype for a in statement.inputs]
         compared = ""
-        if statement.combination == "?":
+        if statement.combination in ("?", "=="):
             compared = arithmetic(dtypes.promote(read[0], read[1]))
-            value = read[2]
+            value = dtypes.BOOL if statement.combination == "==" else read[2]
         elif statement.combination:
             value = arithmetic(dtypes.promote(read[0], read[1]))
         else:

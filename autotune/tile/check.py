@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from autotune.errors import TileError
 from autotune.tile.affine import SizeNeeded, free_direction, is_index
 from autotune.tile.check_indices import check_dimension, check_index
-from autotune.tile.check_values import check_value
+from autotune.tile.check_values import check_value, random_is_no_tensor
 from autotune.tile.dimensions import index_form
 from autotune.tile.mistakes import counted, mistake, nearest
 from autotune.tile.printer import expr_code
-from autotune.tile.scope import Scope, Symbol
-from autotune.tile.syntax import Access, Contraction, Function, Input, Name, Statement, names_in
+from autotune.tile.scope import DIMENSION, Kind, Rank, Scope, Symbol
+from autotune.tile.size_inputs import in_sizes, size_inputs
+from autotune.tile.syntax import (
+    Access,
+    Assignment,
+    Contraction,
+    Function,
+    Input,
+    Name,
+    Statement,
+    has_fraction,
+    names_in,
+)
 
 
 def check(function: Function) -> dict[str, Symbol]:
@@ -24,14 +33,14 @@ def check(function: Function) -> dict[str, Symbol]:
         For the first thing that cannot be right whatever the sizes are.
     """
     checker = _Checker(function)
-    for declared in function.inputs:
-        checker.input(declared)
+    for declared in sorted(function.inputs, key=lambda i: i.name.text not in checker.given):
+        checker.input(declared)  # those that are sizes first: others may have them as dimensions
     for declared in function.inputs:
         checker.computed_sizes(declared)
     for statement in function.statements:
         checker.statement(statement)
     checker.outputs()
-    return checker.scope.symbols
+    return checker.scope.known()
 
 
 def unbounded(function: Function, statement: Contraction, free: str) -> TileError:
@@ -61,14 +70,19 @@ class _Checker:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.scope = Scope(function)
+        self.given = size_inputs(function)
+        self.in_sizes = in_sizes(function)
 
     def input(self, declared: Input) -> None:
-        rank = None if declared.dimensions is None else len(declared.dimensions)
+        if declared.name.text in self.given:
+            self.scope.define(declared.name, "dimension", Rank())
+            return
+        rank = None if declared.dimensions is None else Rank(len(declared.dimensions))
         self.scope.define(declared.name, "tensor", rank)
         for name in declared.named.values():
             known = self.scope.symbols.get(name.text)
             if known is None:
-                self.scope.define(name, "dimension", 0)
+                self.scope.define(name, "dimension", Rank())
             elif known.kind == "tensor":
                 raise self.scope.wrong(
                     name.span, f"{name.text} is a tensor and cannot be a dimension"
@@ -94,29 +108,40 @@ class _Checker:
                     f"assign it to another name, as in {text}Copy = {text};",
                 )
             if text not in self.scope.symbols:
-                known = (s.name for s in self.scope.symbols.values() if s.kind == "tensor")
+                known = (s.name for s in self.scope.symbols.values() if s.kind != "random")
                 raise self.scope.wrong(
                     name.span, f"output {text} is never assigned", nearest(text, known)
                 )
-            if self.scope.symbols[text].kind == "dimension":
+            if self.scope.symbols[text].kind == "random":
                 raise self.scope.wrong(
                     name.span,
-                    f"output {text} is a dimension, not a tensor",
-                    f"make it one in a statement: as_int({text}, 32)",
+                    f"output {text} is what prng_step gives, not a tensor",
+                    f"give prng_value({text}) and prng_state({text}) names, and return these",
                 )
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Contraction):
             self.contraction(statement)
-            self.scope.define(statement.target, "tensor", len(statement.output.indices))
+            self.scope.define(statement.target, "tensor", Rank(len(statement.output.indices)))
         else:
-            kind, rank = check_value(self.scope, statement.value)
-            self.scope.define(statement.target, kind, rank)
+            kind = self.assignment(statement)
+            self.scope.define(statement.target, kind.what, kind.rank)
+
+    def assignment(self, statement: Assignment) -> Kind:
+        """Check what an element-wise statement assigns; sizes that others need are arithmetic."""
+        names = [self.scope.symbols.get(n.text) for n in names_in(statement.value)]
+        whole = all(symbol is not None and symbol.kind == "dimension" for symbol in names)
+        if whole and statement.target.text in self.in_sizes and not has_fraction(statement.value):
+            check_dimension(self.scope, statement.value, "a size")
+            return DIMENSION
+        return check_value(self.scope, statement.value)
 
     def contraction(self, statement: Contraction) -> None:
         self.sizes(statement)
         for access in statement.inputs:
             self.access(access)
+        if statement.default is not None:
+            self.default(statement, statement.default)
         for index in statement.output.indices:
             check_index(self.scope, index)
         for constraint in statement.constraints:
@@ -145,17 +170,32 @@ class _Checker:
             f"{counted(len(sizes), 'size')}: there is one size for each index",
         )
 
+    def default(self, statement: Contraction, name: Name) -> None:
+        kind = self.scope.read_tensor(name)
+        rank = len(statement.output.indices)
+        if kind.what != "tensor":
+            raise self.scope.wrong(
+                name.span, f"{name.text} is a {kind.what}: what stands behind default is a tensor"
+            )
+        if not self.scope.has_rank(name.text, rank):
+            raise self.scope.wrong(
+                name.span,
+                f"{name.text} has {counted(kind.rank.least, 'dimension')}, "
+                f"{statement.target.text} has {rank}",
+                "what stands behind default has the shape of the result",
+            )
+
     def access(self, access: Access) -> None:
         name, rank = access.tensor, len(access.indices)
-        kind, known = self.scope.read_tensor(name)
-        if kind == "dimension":
+        kind = self.scope.read_tensor(name)
+        if kind.what == "dimension":
             raise self.scope.wrong(name.span, f"{name.text} is a dimension and has no elements")
-        if known is None:
-            self.scope.symbols[name.text] = replace(self.scope.symbols[name.text], rank=rank)
-        elif known != rank:
+        if kind.what == "random":
+            raise random_is_no_tensor(self.scope, name)
+        if not self.scope.has_rank(name.text, rank):
             raise self.scope.wrong(
                 access.span,
-                f"{name.text} has {counted(known, 'dimension')}, "
+                f"{name.text} has {counted(kind.rank.least, 'dimension')}, "
                 f"got {counted(rank, 'index', 'indices')}",
             )
         for index in access.indices:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from autotune.errors import TileError
 from autotune.tile import functions
-from autotune.tile.check_indices import check_dimension, check_division
-from autotune.tile.mistakes import counted, nearest
+from autotune.tile.check_indices import (
+    check_assertion,
+    check_division,
+    count_arguments,
+    refuse_unknown,
+)
+from autotune.tile.check_whole import CHECKED
 from autotune.tile.printer import expr_code
-from autotune.tile.scope import DIMENSION, Kind, Scope
+from autotune.tile.scope import DIMENSION, Kind, Rank, Scope, broadcast
 from autotune.tile.syntax import (
     COMPARISONS,
     Binary,
@@ -23,103 +29,80 @@ def check_value(scope: Scope, expr: Expr) -> Kind:
     """Check an element-wise expression and say what it is."""
     match expr:
         case Number(value):
-            return DIMENSION if isinstance(value, int) else ("tensor", 0)
+            return DIMENSION if isinstance(value, int) else Kind("tensor")
         case Name():
             return scope.read(expr)
         case Negate(value):
-            return check_value(scope, value)
+            return check_operand(scope, value)
         case Binary(op, left, right):
-            return _binary(scope, expr, op, check_value(scope, left), check_value(scope, right))
+            return _binary(scope, expr, op, check_operand(scope, left), check_operand(scope, right))
         case Conditional(condition, then, otherwise):
-            ranks = [check_value(scope, part)[1] for part in (condition, then, otherwise)]
-            return "tensor", _broadcast(ranks)
+            parts = [check_operand(scope, part) for part in (condition, then, otherwise)]
+            return Kind("tensor", broadcast(part.rank for part in parts))
         case Call():
             return _call(scope, expr)
 
 
+def check_operand(scope: Scope, expr: Expr) -> Kind:
+    """Check an expression that something is computed of, and say what it is."""
+    kind = check_value(scope, expr)
+    if kind.what == "random":
+        raise random_is_no_tensor(scope, expr)
+    return kind
+
+
+def random_is_no_tensor(scope: Scope, expr: Expr) -> TileError:
+    """Return the error for what `prng_step` gives where a tensor is wanted."""
+    code = expr_code(expr)
+    return scope.wrong(
+        expr.span,
+        f"{code} is what prng_step gives, not a tensor",
+        f"its numbers are prng_value({code}), the next state is prng_state({code})",
+    )
+
+
 def _binary(scope: Scope, expr: Binary, op: str, left: Kind, right: Kind) -> Kind:
-    if left[0] == right[0] == "dimension" and op not in COMPARISONS:
+    if left.what == right.what == "dimension" and op not in COMPARISONS:
         check_division(scope, expr, "for a fraction use a decimal point, as in 1.0 / 2")
         return DIMENSION
-    return "tensor", _broadcast([left[1], right[1]])
+    return Kind("tensor", broadcast((left.rank, right.rank)))
 
 
 def _call(scope: Scope, call: Call) -> Kind:
     name, arguments = call.function.text, call.arguments
-    if name not in functions.KNOWN:
-        known = nearest(name, functions.KNOWN)
-        raise scope.wrong(
-            call.function.span,
-            f"there is no function {name}",
-            known or f"there are {', '.join(functions.KNOWN)}",
-        )
-    if name == "index":
-        return _index(scope, call)
-    if name == "reshape":
-        return _reshape(scope, call)
+    if name.startswith(functions.ASSERTION):
+        check_assertion(scope, call)
+        return DIMENSION
+    refuse_unknown(scope, call)
+    if name in functions.WHOLE:
+        count_arguments(scope, call, *functions.WHOLE[name])
+        return CHECKED[name](scope, call, check_value)
     if name in functions.CASTS:
         return _cast(scope, call)
-    _count(scope, call, functions.ELEMENT_WISE[name].arguments)
-    return "tensor", _broadcast([check_value(scope, argument)[1] for argument in arguments])
-
-
-def _count(scope: Scope, call: Call, expected: int) -> None:
-    if len(call.arguments) != expected:
+    count_arguments(scope, call, functions.ELEMENT_WISE[name].arguments)
+    kinds = [check_operand(scope, argument) for argument in arguments]
+    if name in functions.OF_DIMENSIONS and all(kind.what == "dimension" for kind in kinds):
+        return DIMENSION
+    if name == "builtin_binary_crossentropy" and kinds.pop().rank != Rank():
         raise scope.wrong(
-            call.span,
-            f"{call.function.text} takes {counted(expected, 'argument')}, "
-            f"got {len(call.arguments)}",
+            arguments[2].span,
+            f"the last argument of {name} is a number: how many elements there are",
         )
+    return Kind("tensor", broadcast(kind.rank for kind in kinds))
 
 
 def _cast(scope: Scope, call: Call) -> Kind:
     name = call.function.text
     widths = functions.CASTS[name]
     words = ", ".join(map(str, widths))
-    if widths and len(call.arguments) == 1:
+    if name != "as_bool" and len(call.arguments) == 1:
         raise scope.wrong(
             call.span, f"{name} needs a width in bits, one of {words}",
             f"write {name}({expr_code(call.arguments[0])}, 32)",
         )  # fmt: skip
-    _count(scope, call, 2 if widths else 1)
-    if widths:
-        width = call.arguments[1]
+    count_arguments(scope, call, 1 if name == "as_bool" else 2, 2)
+    for width in call.arguments[1:]:
         if not isinstance(width, Number) or width.value not in widths:
             problem = f"{name} takes a width of {words} bits, not {expr_code(width)}"
             raise scope.wrong(width.span, problem)
-    return "tensor", check_value(scope, call.arguments[0])[1]
-
-
-def _index(scope: Scope, call: Call) -> Kind:
-    _count(scope, call, 2)
-    tensor, axis = call.arguments
-    kind, rank = check_value(scope, tensor)
-    if kind == "dimension":
-        raise scope.wrong(tensor.span, f"index takes a tensor, {expr_code(tensor)} is a number")
-    if not isinstance(axis, Number) or not isinstance(axis.value, int):
-        raise scope.wrong(
-            axis.span, f"the axis of index is a whole number, not {expr_code(axis)}",
-            "axes are counted from 0",
-        )  # fmt: skip
-    if rank is not None and axis.value >= rank:
-        raise scope.wrong(
-            axis.span,
-            f"axis {axis.value} of {expr_code(tensor)}, which has {counted(rank, 'dimension')}",
-            "axes are counted from 0",
-        )
-    return "tensor", rank
-
-
-def _reshape(scope: Scope, call: Call) -> Kind:
-    if not call.arguments:
-        raise scope.wrong(call.span, "reshape takes a tensor and its new sizes, got nothing")
-    if check_value(scope, call.arguments[0])[0] == "dimension":
-        raise scope.wrong(call.arguments[0].span, "reshape takes a tensor, not a number")
-    for size in call.arguments[1:]:
-        check_dimension(scope, size, "a size of reshape")
-    return "tensor", len(call.arguments) - 1
-
-
-def _broadcast(ranks: list[int | None]) -> int | None:
-    known = [rank for rank in ranks if rank is not None]
-    return max(known) if len(known) == len(ranks) else None
+    return Kind("tensor", check_operand(scope, call.arguments[0]).rank)

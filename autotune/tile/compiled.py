@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,16 @@ from autotune.tile.bind import bind
 from autotune.tile.check import check
 from autotune.tile.parse import parse
 from autotune.tile.program import Program, TensorType
+from autotune.tile.size_inputs import size_inputs
 from autotune.tile.syntax import Function
 
 
 def compile(
-    code: str | Function, target: str | Target = "llvm", records: Any = None
+    code: str | Function,
+    target: str | Target = "llvm",
+    records: Any = None,
+    *,
+    most_operations: int | None = None,
 ) -> CompiledTile:
     """Return a Tile function that is called with arrays.
 
@@ -32,6 +38,10 @@ def compile(
         What `autotune run FILE.tile` measured, as `autotune.build` takes it: the best of the same
         code, sizes and types is compiled. Where there is none, that is warned of. Without
         records the default of the search space is compiled.
+    most_operations
+        How many operations (sets of index values) a contraction may take: more are refused, for
+        such a call would take hours. None: 2^39, or what the environment variable
+        ``AUTOTUNE_TILE_OPERATIONS`` says.
 
     Raises
     ------
@@ -46,7 +56,7 @@ def compile(
     """
     function = code if isinstance(code, Function) else parse(code)
     check(function)
-    return CompiledTile(function, Target.of(target), records)
+    return CompiledTile(function, Target.of(target), records, most_operations)
 
 
 class CompiledTile:
@@ -60,11 +70,19 @@ class CompiledTile:
         What it is compiled for.
     """
 
-    def __init__(self, function: Function, target: Target, records: Any = None) -> None:
+    def __init__(
+        self,
+        function: Function,
+        target: Target,
+        records: Any = None,
+        most_operations: int | None = None,
+    ) -> None:
         self.function = function
         self.target = target
         self._records = records
-        self._built: dict[tuple[TensorType, ...], tuple[Program, Any]] = {}
+        self._most_operations = most_operations
+        self._sizes = size_inputs(function)
+        self._built: dict[tuple[TensorType | int, ...], tuple[Program, Any]] = {}
 
     def __call__(self, *arrays: Any) -> Any:
         """Compute the outputs of some arrays.
@@ -74,7 +92,8 @@ class CompiledTile:
         *arrays
             One per input, in order: of NumPy (its scalars too), or of any library that offers its
             memory through ``__array_interface__`` or DLPack; for GPUs those of CuPy and others.
-            C-contiguous.
+            Those that are not C-contiguous are copied first. Whole numbers for inputs that are
+            sizes.
 
         Returns
         -------
@@ -88,11 +107,14 @@ class CompiledTile:
         ArgumentError
             If there are too few or too many arrays, or one cannot be used.
         """
-        if self.target.on_cpu:
-            arrays = tuple(np.asarray(a) if isinstance(a, np.generic) else a for a in arrays)
         program, built = self.built(*arrays)
-        results = [self._empty(program.types[name], arrays) for name in program.outputs]
-        built(*arrays, *results)
+        tensors = [
+            self._contiguous(array)
+            for declared, array in zip(self.function.inputs, arrays, strict=True)
+            if declared.name.text not in self._sizes
+        ]
+        results = [self._empty(program.types[name], tensors) for name in program.outputs]
+        built(*tensors, *results)
         return results[0] if len(results) == 1 else tuple(results)
 
     def built(self, *arrays: Any) -> tuple[Program, Any]:
@@ -106,25 +128,46 @@ class CompiledTile:
                 f"{self.function.name} takes {len(names)} arrays ({', '.join(names)}), "
                 f"got {len(arrays)}"
             )
-        key = tuple(_type_of(a, name) for name, a in zip(names, arrays, strict=True))
+        key = tuple(
+            _size_of(a, name) if name in self._sizes else _type_of(a, name)
+            for name, a in zip(names, arrays, strict=True)
+        )
         if key not in self._built:
             own = dict(zip(names, key, strict=True))
+            types = {name: t for name, t in own.items() if isinstance(t, TensorType)}
             program = bind(
                 self.function,
-                {name: t.shape for name, t in own.items()},
-                {name: t.dtype for name, t in own.items()},
+                {name: t.shape for name, t in types.items()},
+                {name: t.dtype for name, t in types.items()},
+                {name: size for name, size in own.items() if isinstance(size, int)},
+                most_operations=self._most_operations,
             )
             self._built[key] = program, self._build(program, key)
         return self._built[key]
 
-    def _build(self, program: Program, types: tuple[TensorType, ...]) -> Any:
+    def _contiguous(self, array: Any) -> Any:
+        """Return an array whose elements lie in a row: a copy, if they do not yet."""
+        if hasattr(array, "contiguous"):  # torch's
+            return array.contiguous()
+        if self.target.on_cpu:
+            if isinstance(array, np.generic | np.ndarray) or hasattr(array, "__array_interface__"):
+                return np.require(array, requirements=["C", "A"])
+        elif not getattr(getattr(array, "flags", None), "c_contiguous", True):
+            from autotune.runtime import cuda
+
+            return cuda.contiguous(array)
+        return array
+
+    def _build(self, program: Program, types: tuple[TensorType | int, ...]) -> Any:
         # The library's face stands above Tile, so it is found by name when it is needed.
         builder = importlib.import_module("autotune.builder")
         if self._records is None:
             return builder.build_program(program, self.target)
-        return builder.build_tile(self.function, types, self.target, self._records)
+        return builder.build_tile(
+            self.function, types, self.target, self._records, self._most_operations
+        )
 
-    def _empty(self, of: TensorType, arrays: tuple[Any, ...]) -> Any:
+    def _empty(self, of: TensorType, arrays: Sequence[Any]) -> Any:
         if self.target.on_cpu:
             return np.empty(of.shape, dtypes.numpy_dtype(of.dtype))
         from autotune.runtime import cuda
@@ -147,3 +190,14 @@ def _type_of(array: Any, name: str) -> TensorType:
             f"input {name} is of type {dtype}: convert it to one of {', '.join(dtypes.ALL)}"
         )
     return TensorType(tuple(int(n) for n in array.shape), dtype)
+
+
+def _size_of(number: Any, name: str) -> int:
+    """Return the value of an input that is a size: a number, or an array of one."""
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    own = _type_of(number, name) if hasattr(number, "dtype") else None
+    if own is None or own.shape != () or not dtypes.is_integer(own.dtype):
+        got = type(number).__name__ if own is None else f"{own.dtype}{list(own.shape)}"
+        raise ArgumentError(f"input {name} is a size, so it is a whole number, got {got}")
+    return int(number.item())

@@ -16,7 +16,7 @@ from autotune.tile.points import Ends
 from autotune.tile.program import Contract
 
 _COMBINE: Final[dict[str, Callable[..., Any]]] = {
-    "": lambda a: a, "*": np.multiply, "+": np.add,
+    "": lambda a: a, "*": np.multiply, "+": np.add, "==": np.equal,
     "?": lambda a, b, c: np.where(a == b, c, np.zeros_like(c)),
 }  # fmt: skip
 #: At most one index set writes an element by "=", so that any will do.
@@ -33,7 +33,7 @@ Part = tuple[Any, Any]
 def contracted(
     step: Contract, tensors: Mapping[str, Any], in_boxes: bool | None = None
 ) -> Any:
-    """Aggregate over all valid index sets; elements that none writes are 0.
+    """Aggregate over all valid index sets; elements that none writes are 0, or the default's.
 
     Parameters
     ----------
@@ -66,7 +66,11 @@ def contracted(
         else:
             _AGGREGATE[step.aggregation].at(result, at, values)
     result[~written] = 0
-    return cast(result, step.type.dtype).reshape(shape)
+    whole = cast(result, step.type.dtype).reshape(shape)
+    if not step.default:
+        return whole
+    other = cast(np.asarray(tensors[step.default]), step.type.dtype)
+    return np.where(written.reshape(shape), whole, other)
 
 
 def _neutral(aggregation: str, dtype: str) -> Any:
@@ -80,7 +84,7 @@ def _neutral(aggregation: str, dtype: str) -> Any:
 def _converted(step: Contract, tensors: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     """Return what a contraction reads, in the types in which it is combined."""
     own = step.value_dtype if dtypes.is_half(step.value_dtype) else dtype.name
-    compared = 2 if step.combination == "?" else 0
+    compared = 2 if step.combination in ("?", "==") else 0
     return [
         cast(tensors[read.tensor], step.compared_dtype if k < compared else own)
         for k, read in enumerate(step.reads)

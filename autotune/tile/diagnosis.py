@@ -17,17 +17,16 @@ _SPELLED: Final = {
     "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'", "SLASH": "'/'", "EQUAL": "'='",
     "SAME": "'=='", "OTHER": "'!='", "LESS": "'<'", "ATMOST": "'<='", "GREATER": "'>'",
     "ATLEAST": "'>='", "NAME": "a name", "NUMBER": "a number", "LPAR": "'('", "RPAR": "')'",
+    "AMPERSAND": "'&'", "BAR": "'|'", "CARET": "'^'", "TILDE": "'~'", "UP": "'<<'",
+    "DOWN": "'>>'", "NO_DEFRACT": "'no_defract'", "DEFAULT": "'default'",
     "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','", "COLON": "':'", "SEMICOLON": "';'",
     "$END": "the end of the text",
 }  # fmt: skip
 #: What to write instead of characters that Tile does not have.
 _INSTEAD: Final = {
-    "^": "powers are written pow(x, y)",
     "%": "Tile has no remainder: x - y * floor(x / y) is one",
     "_": "names begin with a letter",
-    "&": "Tile has no logical operators: multiply conditions",
-    "|": "Tile has no logical operators: add conditions and compare with 0",
-    "!": "write x == 0 for the opposite of a condition",
+    "!": "write ~C for the opposite of a condition C",
     "'": "Tile has no strings",
     '"': "Tile has no strings",
     ".": "write 0.5 instead of .5",

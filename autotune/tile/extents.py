@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 
 from autotune.tile.syntax import (
     Binary,
+    Call,
+    Conditional,
     Expr,
     Name,
     Negate,
@@ -35,7 +37,7 @@ class Extents:
     def __init__(self) -> None:
         self._defined: dict[str, _Polynomial] = {}
         self._written: dict[str, Expr | None] = {}
-        self._opaque: dict[tuple[str, _Terms, _Terms], str] = {}
+        self._opaque: dict[tuple[str, tuple[_Terms, ...]], str] = {}
 
     def define(self, name: str, value: Expr) -> None:
         """Add a dimension that is computed from others."""
@@ -97,12 +99,20 @@ class Extents:
                 return {names: -factor for names, factor in self._polynomial(value).items()}
             case Binary(op, left, right):
                 return self._combined(op, self._polynomial(left), self._polynomial(right))
+            case Call(Name(function)):
+                return self._unknown(function, *map(self._polynomial, children(expr)))
+            case Conditional():
+                return self._unknown("?", *map(self._polynomial, children(expr)))
         raise AssertionError(f"not a dimension: {expr}")
 
+    def _unknown(self, operation: str, *operands: _Polynomial) -> _Polynomial:
+        """Return a name for the value of an operation of which nothing more is known."""
+        key = operation, tuple(frozenset(operand.items()) for operand in operands)
+        return {(self._opaque.setdefault(key, f"({len(self._opaque)})"),): 1}
+
     def _combined(self, op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
-        if op == "/" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
-            key = op, frozenset(a.items()), frozenset(b.items())
-            return {(self._opaque.setdefault(key, f"({len(self._opaque)})"),): 1}
+        if op not in "+-*" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
+            return self._unknown(op, a, b)
         if op == "*":
             return _product(a, b)
         result = dict(a)

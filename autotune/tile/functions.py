@@ -1,4 +1,4 @@
-"""The functions of element-wise expressions: how many arguments, and what types they give."""
+"""The functions of expressions: how many arguments, and what types they give."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ class ElementWise:
     arguments
         How many it takes.
     of
-        "number": of any number, in its type; "fraction": integers become floats first.
+        "number": of any number, in its type; "fraction": integers become floats first; "bits":
+        of integers and conditions, in their type.
     """
 
     arguments: int
-    of: Literal["number", "fraction"]
+    of: Literal["number", "fraction", "bits"]
 
 
 ELEMENT_WISE: Final = {
-    **dict.fromkeys(("abs", "ceil", "floor", "round"), ElementWise(1, "number")),
+    **dict.fromkeys(("abs", "ceil", "floor", "round", "relu"), ElementWise(1, "number")),
     **dict.fromkeys(("max", "min"), ElementWise(2, "number")),
     **dict.fromkeys(
         ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
@@ -31,14 +32,55 @@ ELEMENT_WISE: Final = {
         ElementWise(1, "fraction"),
     ),
     "pow": ElementWise(2, "fraction"),
+    "builtin_binary_crossentropy": ElementWise(3, "fraction"),
+    "~": ElementWise(1, "bits"),
 }  # fmt: skip
 
-#: Widths in bits that casts take; `as_bool` takes none.
+#: Functions and operators whose result is a dimension if all operands are.
+OF_DIMENSIONS: Final = ("max", "min", "~")
+
+#: Widths in bits that casts take; conditions have one whatever is said.
 CASTS: Final[dict[str, tuple[int, ...]]] = {
     "as_float": (16, 32, 64),
     "as_int": (8, 16, 32, 64),
     "as_uint": (8, 16, 32, 64),
-    "as_bool": (),
+    "as_bool": (1, 8),
 }
 
-KNOWN: Final = (*ELEMENT_WISE, *CASTS, "index", "reshape")
+#: Functions of whole tensors, by how many arguments they take: exactly, or (None) at least.
+WHOLE: Final[dict[str, tuple[int, int | None]]] = {
+    "index": (2, 2),
+    "reshape": (0, None),
+    "shape": (1, 1),
+    "gather": (2, 2),
+    "scatter": (3, 3),
+    "builtin_softmax": (3, 3),
+    "builtin_logsoftmax": (3, 3),
+    "prng_step": (1, None),
+    "prng_value": (1, 1),
+    "prng_state": (1, 1),
+}
+
+#: Names of functions that begin so check that something holds of dimensions.
+ASSERTION: Final = "assert_"
+
+KNOWN: Final = (*(name for name in ELEMENT_WISE if name.isidentifier()), *CASTS, *WHOLE)
+
+#: What to write instead of functions that other Tile compilers have.
+INSTEAD: Final = {
+    "broadcast": "of sizes that are equal or 1 it is max(A, B)",
+    "mod": "of sizes it is A - A / B * B",
+    "recip": "write 1 / x",
+    "cond": "write C ? T : E",
+    "neg": "write -x",
+    "ident": "write the tensor's name alone",
+    "quantize": "write as_int(round(x * Scale), 8)",
+    "tuple": "list several outputs in the header",
+    "element": "list several outputs in the header",
+    "simple_reduce": "sum in a contraction, as in O[i: N] = +(X[i, j]);",
+    "reverse_grad": "write x, and subtract its gradient instead of adding it",
+    **dict.fromkeys(
+        ("bit_and", "bit_or", "bit_xor", "bit_not", "bit_left", "bit_right"),
+        "write x & y, x | y, x ^ y, ~x, x << n, x >> n",
+    ),
+}

@@ -10,11 +10,13 @@ from autotune.errors import UsageError
 from autotune.ir import dtypes
 from autotune.tile.check import check
 from autotune.tile.mistakes import counted, mistake, nearest, unknown
+from autotune.tile.names import Names
 from autotune.tile.parse import parse
-from autotune.tile.partials import differentiable, partial
+from autotune.tile.partials import OF_FIRST, differentiable, partial
 from autotune.tile.printer import to_code
-from autotune.tile.pullback import Contractions, Names, Tape
+from autotune.tile.pullback import Contractions, Tape
 from autotune.tile.scope import Symbol
+from autotune.tile.size_inputs import size_inputs
 from autotune.tile.syntax import (
     Assignment,
     Binary,
@@ -28,9 +30,12 @@ from autotune.tile.syntax import (
     Negate,
     Number,
     Statement,
+    children,
+    expressions,
     with_operands,
 )
 from autotune.tile.tidy import tidied
+from autotune.tile.whole_gradients import pulled_back
 
 #: Terms that are added in one statement: expressions do not nest without end.
 _TERMS: Final = 16
@@ -80,8 +85,10 @@ def gradient(
     symbols = check(function)
     names = Names(symbols)
     known = _ranks(function, symbols, ranks or {})
+    sizes = size_inputs(function)
     inputs = [
-        _with_dimensions(function, i, known[i.name.text], names) for i in function.inputs
+        i if i.name.text in sizes else _with_dimensions(function, i, known[i.name.text], names)
+        for i in function.inputs
     ]
     symbols = check(replace(function, inputs=tuple(inputs)))  # the ranks fit together
     reverse = _Reverse(function, inputs, given, names)
@@ -104,6 +111,8 @@ def _wrt(
         if name not in inputs:
             raise unknown(function, "input", name, inputs)
     floats = {n for n in inputs if dtypes.is_float(dtypes.check(dtypes_of.get(n, "float32")))}
+    sizes = size_inputs(function)
+    floats -= {*sizes, *(_whole_numbers(function) - dtypes_of.keys() if wrt is None else ())}
     asked = tuple(n for n in inputs if n in floats) if wrt is None else tuple(wrt)
     if wrt is None and not asked:
         raise UsageError(f"{function.name} has no input of floats to differentiate by")
@@ -111,6 +120,12 @@ def _wrt(
         if name not in inputs:
             there = nearest(name, inputs) or f"there are {', '.join(inputs) or 'none'}"
             raise UsageError(f"{function.name} has no input {name} to differentiate by; {there}")
+        if name in sizes:
+            raise mistake(
+                function, inputs[name].span,
+                f"{name} is a size: there are derivatives by tensors only",
+                f"leave {name} out of wrt",
+            )  # fmt: skip
         if name not in floats:
             raise mistake(
                 function, inputs[name].span,
@@ -120,6 +135,21 @@ def _wrt(
     if len(set(asked)) != len(asked) or not asked:
         raise UsageError(f"{function.name}: wrt lists one or several inputs, each once")
     return asked
+
+
+def _whole_numbers(function: Function) -> set[str]:
+    """Return inputs that can only be integers: numbers of rows, and states of random numbers."""
+    places = {"gather": 1, "scatter": 1, "prng_step": 0}
+    found = set()
+    for statement in function.statements:
+        pending = list(expressions(statement))
+        while pending:
+            expr = pending.pop()
+            pending += children(expr)
+            if isinstance(expr, Call) and expr.function.text in places:
+                argument = expr.arguments[places[expr.function.text]]
+                found |= {argument.text} if isinstance(argument, Name) else set()
+    return found
 
 
 def _ranks(
@@ -172,8 +202,10 @@ class _Reverse:
         self.tape = Tape(names, set(wrt))
         self.contractions = Contractions(function, self.tape)
         self.operations: list[Statement] = []
+        sizes = size_inputs(function)
         for declared in inputs:
-            self.tape.shapes[declared.name.text] = declared.dimensions or ()
+            if declared.name.text not in sizes:
+                self.tape.shapes[declared.name.text] = declared.dimensions or ()
 
     # -- forwards ------------------------------------------------------------------------------
 
@@ -246,7 +278,7 @@ class _Reverse:
     def seed(self, output: Name) -> Input:
         """Return the input for the gradient of an output."""
         tape, name = self.tape, self.tape.names.fresh(f"Grad{output.text}")
-        tape.shapes[name] = tape.shapes[output.text]
+        tape.shapes[name] = tape.shapes.get(output.text, ())  # none of a dimension
         if output.text in tape.active:
             tape.add(output.text, Name(name))
         dimensions = tuple(
@@ -283,11 +315,10 @@ class _Reverse:
         if isinstance(value, Name):
             self.tape.add(value.text, g)
             return
-        if isinstance(value, Call) and value.function.text == "reshape":
+        if isinstance(value, Call) and value.function.text in OF_FIRST:
             operand = value.arguments[0]
             assert isinstance(operand, Name)
-            sizes = self.tape.shapes[operand.text]
-            self.tape.add(operand.text, Call(Name("reshape"), (g, *sizes)))
+            self.tape.add(operand.text, pulled_back(self.tape, value, result, g))
             return
         for position, operand in enumerate(differentiable(value)):
             if isinstance(operand, Name) and operand.text in self.tape.active:

@@ -21,14 +21,29 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
     ">": np.greater, ">=": np.greater_equal, "max": np.maximum, "min": np.minimum,
+    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
+    "<<": np.left_shift, ">>": np.right_shift,
 }  # fmt: skip
 _KEEPING: Final[dict[str, Callable[[Any], Any]]] = {
     "neg": np.negative, "abs": np.abs, "ceil": np.ceil, "floor": np.floor, "round": np.rint,
+    "relu": lambda x: np.maximum(x, np.zeros((), x.dtype)), "~": np.invert,
 }  # fmt: skip
+
+
+def _sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+def _crossentropy(x: Any, wanted: Any) -> Any:
+    return -wanted * np.log(x) - (1 - wanted) * np.log(1 - x)
+
+
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "pow": np.power,
+    "tanh": np.tanh, "pow": np.power, "sigmoid": _sigmoid,
+    "builtin_binary_crossentropy": _crossentropy,
 }  # fmt: skip
 
 
@@ -90,7 +105,13 @@ def _value(value: Value, tensors: Mapping[str, Any]) -> Any:
 def _applied(apply: Apply, args: list[Any]) -> Any:
     op, dtype = apply.op, apply.type.dtype
     if op == "index":
-        return np.indices(apply.type.shape, dtype=dtypes.numpy_dtype(dtype))[apply.axis]
+        (axis,) = apply.numbers
+        shape = [n if k == axis else 1 for k, n in enumerate(apply.type.shape)]
+        return np.arange(shape[axis], dtype=dtypes.numpy_dtype(dtype)).reshape(shape)
+    if op == "shape":
+        return np.array(apply.numbers, dtypes.numpy_dtype(dtype))
+    if op == "gather":
+        return _gathered(apply, *args)
     if op == "reshape":
         return np.broadcast_to(args[0], apply.args[0].type.shape).reshape(apply.type.shape)
     if op == "select":
@@ -103,10 +124,15 @@ def _applied(apply: Apply, args: list[Any]) -> Any:
         whole = not dtypes.is_float(dtype) and op in ("ceil", "floor", "round")
         return args[0] if whole else _KEEPING[op](args[0]).astype(dtypes.numpy_dtype(dtype))
     wide = [arg.astype(np.float64) for arg in args]
-    result = _sigmoid(wide[0]) if op == "sigmoid" else _FUNCTIONS[op](*wide)
-    return cast(result, dtype)
+    return cast(_FUNCTIONS[op](*wide), dtype)
 
 
-def _sigmoid(x: Any) -> Any:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+def _gathered(apply: Apply, rows: Any, numbers: Any) -> Any:
+    """Return rows by their numbers; those that there are not are the first or the last one."""
+    shapes = [arg.type.shape for arg in apply.args]
+    rows, numbers = (np.broadcast_to(a, s) for a, s in zip((rows, numbers), shapes, strict=True))
+    most = len(rows) - 1
+    inside = np.minimum(numbers.astype(object), most) if numbers.dtype == np.uint64 else numbers
+    return rows[np.clip(inside.astype(np.int64), 0, most)]
+
+

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 from lark import Lark, Token, Transformer
@@ -69,6 +70,13 @@ def parse(code: str, name: str = "tile") -> Function:
     return function
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What stands behind the constraints of a contraction."""
+
+    default: Name | None
+
+
 class _Builder(Transformer[Token, Any]):
     """Makes the nodes of the tree while the text is parsed, from the leaves up.
 
@@ -89,6 +97,9 @@ class _Builder(Transformer[Token, Any]):
 
     def negate(self, items: list[Any]) -> Negate:
         return Negate(items[1], _span(items))
+
+    def invert(self, items: list[Any]) -> Call:
+        return Call(Name(str(items[0]), _span(items[:1])), (items[1],), _span(items))
 
     def binary(self, items: list[Any]) -> Binary:
         return Binary(str(items[1]), items[0], items[2], _span(items))
@@ -115,16 +126,22 @@ class _Builder(Transformer[Token, Any]):
         return signs[-1] if signs else "", _listed(items)
 
     def written(self, items: list[Any]) -> tuple[Access, tuple[Expr, ...]]:
-        return Access(items[0], items[2], _span(items)), items[4] if len(items) > 4 else ()
+        sizes = next((item for item in items[3:] if not isinstance(item, Token)), ())
+        return Access(items[0], items[2], _span(items)), sizes
 
     def aggregation(self, items: list[Any]) -> str:
         return str(items[0])
 
+    def behind(self, items: list[Any]) -> Behind:
+        return Behind(next(iter(_listed(items)), None))
+
     def contraction(self, items: list[Any]) -> Contraction:
         (output, sizes), aggregation, (sign, inputs) = items[0], items[2], items[4]
-        span = Span(output.span.start, items[-1].end_pos)
-        constraints = _listed(items[6:])
-        return Contraction(output, sizes, aggregation, sign, inputs, constraints, span)
+        *constraints, behind = _listed(items[6:])
+        return Contraction(
+            output, sizes, aggregation, sign, inputs, tuple(constraints), behind.default,
+            Span(output.span.start, items[-1].end_pos),
+        )  # fmt: skip
 
     def assignment(self, items: list[Any]) -> Assignment:
         return Assignment(items[0], items[2], _span(items))

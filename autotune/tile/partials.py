@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from autotune.tile.functions import ASSERTION
 from autotune.tile.syntax import (
+    BITS,
     COMPARISONS,
     Binary,
     Call,
@@ -20,20 +22,27 @@ from autotune.tile.syntax import (
 
 _ZERO, _ONE, _TWO = Number(0), Number(1), Number(2)
 #: Functions whose results do not change where their arguments do a little, or are no numbers.
-_FLAT: Final = ("ceil", "floor", "round", "as_int", "as_uint", "as_bool", "index")
+_FLAT: Final = (
+    "ceil", "floor", "round", "as_int", "as_uint", "as_bool", "index", "shape", "~",
+    "prng_step", "prng_value", "prng_state",
+)  # fmt: skip
+#: Functions of whole tensors, differentiated by the first operand in `whole_gradients.py`.
+OF_FIRST: Final = ("reshape", "gather", "scatter", "builtin_softmax", "builtin_logsoftmax")
 
 
 def differentiable(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of an operation that it can be differentiated by."""
     match expr:
-        case Binary(op) if op in COMPARISONS:
+        case Binary(op) if op in (*COMPARISONS, *BITS):
             return ()
         case Conditional(_, then, otherwise):
             return (then, otherwise)
         case Call(Name(function), arguments):
-            if function in _FLAT:
+            if function in _FLAT or function.startswith(ASSERTION):
                 return ()
-            return arguments[:1] if function in ("reshape", "as_float") else arguments
+            if function == "builtin_binary_crossentropy":
+                return arguments[:2]
+            return arguments[:1] if function in (*OF_FIRST, "as_float") else arguments
     return children(expr)
 
 
@@ -43,7 +52,7 @@ def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
     Parameters
     ----------
     expr
-        One operation on names and numbers; not `reshape`.
+        One operation on names and numbers; none of `OF_FIRST`.
     position
         Which of its `differentiable` operands.
     result
@@ -69,6 +78,8 @@ def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
         case Call(Name("pow"), (base, exponent)):
             by = _by_base if position == 0 else _by_exponent
             return by(gradient, base, exponent, result)
+        case Call(Name("builtin_binary_crossentropy"), (x, wanted, _)):
+            return _crossentropy(gradient, x, wanted, position)
         case Call(Name("max" | "min" as function), (a, b)):
             own, other = (a, b) if position == 0 else (b, a)
             wins = Binary(">" if function == "max" else "<", own, other)
@@ -116,9 +127,19 @@ def _rest(x: Expr) -> Expr:
     return _call("sqrt", Binary("-", _ONE, _square(x)))
 
 
+def _crossentropy(g: Expr, x: Expr, wanted: Expr, position: int) -> Expr:
+    """Return the derivative of ``-t log(x) - (1 - t) log(1 - x)`` by x or by t."""
+    rest = Binary("-", _ONE, x)
+    if position == 0:
+        without = _over(Binary("-", _ONE, wanted), rest)
+        return _times(g, Binary("-", without, _over(wanted, x)))
+    return _times(g, Binary("-", _call("log", rest), _call("log", x)))
+
+
 #: By function: gradient of the value, argument, value -> gradient of the argument.
 _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr, Expr], Expr]]] = {
     "abs": _sign,
+    "relu": lambda g, x, y: Conditional(Binary(">", x, _ZERO), g, _ZERO),
     "sqrt": lambda g, x, y: _over(g, _times(_TWO, y)),
     "exp": lambda g, x, y: _times(g, y),
     "log": lambda g, x, y: _over(g, x),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from autotune.tile.syntax import (
+    COMPARISONS,
     Access,
     Assignment,
     Binary,
@@ -20,8 +21,11 @@ from autotune.tile.syntax import (
     Statement,
 )
 
-_CONDITIONAL, _COMPARISON, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(6)
-_LEVELS: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
+_CONDITIONAL, _BITS, _BOTH, _COMPARISON, _SHIFT, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(9)
+_LEVELS: Final = {
+    "|": _BITS, "^": _BITS, "&": _BOTH, **dict.fromkeys(COMPARISONS, _COMPARISON),
+    "<<": _SHIFT, ">>": _SHIFT, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT,
+}  # fmt: skip
 
 
 def to_code(function: Function) -> str:
@@ -56,14 +60,19 @@ def _parts(expr: Expr) -> tuple[int, str]:
             return _PRIMARY, text
         case Negate(value):
             return _UNARY, f"-{expr_code(value, _UNARY)}"
+        case Call(Name("~"), (value,)):
+            return _UNARY, f"~{expr_code(value, _UNARY)}"
         case Call(function, arguments):
             return _PRIMARY, f"{function.text}({', '.join(map(expr_code, arguments))})"
         case Conditional(condition, then, otherwise):
             chosen = f"{expr_code(then)} : {expr_code(otherwise)}"
-            return _CONDITIONAL, f"{expr_code(condition, _COMPARISON)} ? {chosen}"
+            return _CONDITIONAL, f"{expr_code(condition, _BITS)} ? {chosen}"
         case Binary(op, left, right):
-            level = _LEVELS.get(op, _COMPARISON)
-            first = _SUM if level == _COMPARISON else level
+            level = _LEVELS[op]
+            alone = level == _COMPARISON or (
+                level == _BITS and isinstance(left, Binary) and left.op != op
+            )
+            first = level + 1 if alone else level
             return level, f"{expr_code(left, first)} {op} {expr_code(right, level + 1)}"
 
 
@@ -93,4 +102,5 @@ def _contraction(statement: Contraction) -> str:
     constraints = "".join(
         f", {expr_code(c.form, _SUM)} < {expr_code(c.bound, _SUM)}" for c in statement.constraints
     )
-    return f"{written} = {statement.aggregation}({combined}){constraints};"
+    default = f" default {statement.default.text}" if statement.default else ""
+    return f"{written} = {statement.aggregation}({combined}){constraints}{default};"

@@ -48,19 +48,21 @@ class Apply:
     op
         ``+ - * /`` and comparisons (of operands of one type), "neg", "select" (condition, then,
         otherwise), "cast" (to the dtype of `type`), "reshape" (row-major, to the shape of `type`),
-        "index" (along `axis` of the shape of its argument), or the name of a function of one type.
+        "index" (along an axis of its own shape; it reads nothing), "shape" (some numbers; it reads
+        nothing either), "gather" (rows of the first operand by the numbers of the
+        second, cut to those there are), or the name of a function of one type.
     args
         Operands, whose shapes broadcast to that of `type`.
     type
         Of the result.
-    axis
-        Of "index"; else 0.
+    numbers
+        Of "index" its axis, of "shape" the sizes; else ().
     """
 
     op: str
     args: tuple[Value, ...]
     type: TensorType
-    axis: int = 0
+    numbers: tuple[int, ...] = ()
 
 
 Value: TypeAlias = Constant | Ref | Apply
@@ -95,12 +97,12 @@ class Contract:
     Attributes
     ----------
     name, type
-        The tensor it defines. Elements that no index set writes are 0.
+        The tensor it defines. Elements that no index set writes are those of `default`.
     aggregation
         ``+ * > < =``.
     combination
-        "" of one read, "*" and "+" of two, "?" of three: the third where the first two are equal,
-        0 where not.
+        "" of one read, "*" and "+" of two, "==" whether two are equal, "?" of three: the third
+        where the first two are equal, 0 where not.
     indices
         Names of the indices, those of the output first.
     output
@@ -111,9 +113,11 @@ class Contract:
         The valid index sets.
     value_dtype
         Type of a combined value: reads are converted to it (for "?" the third alone; the first
-        two are compared in their common type, `compared_dtype`).
+        two, as those of "==", are compared in their common type, `compared_dtype`).
     accumulator
         Type in which values are aggregated; the result is converted to ``type.dtype``.
+    default
+        The tensor whose elements stand where no index set writes; 0 if that is "".
     statement
         What was written, for messages.
     """
@@ -129,12 +133,13 @@ class Contract:
     value_dtype: str
     compared_dtype: str
     accumulator: str
+    default: str
     statement: Contraction
 
     @property
     def operands(self) -> set[str]:
         """Tensors that it reads."""
-        return {read.tensor for read in self.reads}
+        return {read.tensor for read in self.reads} | ({self.default} if self.default else set())
 
 
 Step: TypeAlias = Elementwise | Contract

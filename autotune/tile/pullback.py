@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from autotune.tile.check import index_names
 from autotune.tile.extents import Extents, Shape
+from autotune.tile.names import Names
+from autotune.tile.shapes import SHAPES
 from autotune.tile.syntax import (
     Access,
     Aggregation,
@@ -29,28 +31,6 @@ from autotune.tile.syntax import (
 from autotune.tile.validity import Place, conditions, coordinates
 
 _ZERO, _ONE = Number(0), Number(1)
-
-
-class Names:
-    """The names of a function, and new ones (`made`)."""
-
-    def __init__(self, used: Iterable[str]) -> None:
-        self._used = set(used)
-        self.made: set[str] = set()
-
-    def fresh(self, wanted: str) -> str:
-        """Return a name that nothing has: the one wanted, or it with a number behind it."""
-        return self._make(wanted) if wanted not in self._used else self.numbered(wanted)
-
-    def numbered(self, stem: str) -> str:
-        """Return a name that nothing has, with the least number behind it."""
-        names = (f"{stem}_{k}" for k in itertools.count(1))
-        return self._make(next(n for n in names if n not in self._used))
-
-    def _make(self, name: str) -> str:
-        self._used.add(name)
-        self.made.add(name)
-        return name
 
 
 class Tape:
@@ -140,10 +120,8 @@ class Tape:
         match expr:
             case Name(text):
                 return self.shapes.get(text, ())
-            case Call(Name("reshape"), arguments):
-                return arguments[1:]
-            case Call(Name("index" | "as_float" | "as_int" | "as_uint"), arguments):
-                return self.shape(arguments[0])
+            case Call(Name(function), arguments) if function in SHAPES:
+                return SHAPES[function](self.shape, arguments)
         return self.extents.broadcast(map(self.shape, children(expr)))
 
 
@@ -165,8 +143,10 @@ class Contractions:
         """
         tape, target = self.tape, statement.target.text
         tape.shapes[target] = statement.sizes
-        read = statement.inputs[2:] if statement.combination == "?" else statement.inputs
-        if not any(access.tensor.text in tape.active for access in read):
+        default = statement.default
+        if default is not None and default.text in tape.active:
+            tape.active.add(target)
+        if not any(access.tensor.text in tape.active for access in _valued(statement)):
             return [statement]
         tape.active.add(target)
         if statement.combination == "" or statement.aggregation in "+=":
@@ -184,6 +164,7 @@ class Contractions:
             sizes=tape.shapes[name],
             aggregation="=",
             constraints=self.constraints(statement, output, [*at, *inputs]),
+            default=None,
         )
         aggregated = replace(
             statement,
@@ -211,6 +192,10 @@ class Contractions:
     def pull_back(self, statement: Contraction, g: Name) -> None:
         """Add to the gradients of what a contraction reads, given that of what it defines."""
         reads, at = statement.inputs, statement.output.indices
+        if statement.default is not None and statement.default.text in self.tape.active:
+            self.tape.add(statement.default.text, self.unwritten(statement, g))
+        if not any(access.tensor.text in self.tape.active for access in _valued(statement)):
+            return
         if statement.aggregation in "><":
             shared = self.shared(statement, g)
             extreme = Access(statement.target, at)
@@ -226,6 +211,20 @@ class Contractions:
                     self.into(statement, read, "*", Access(g, at), *others)
                 else:
                     self.into(statement, read, "", Access(g, at), dropped=others)
+
+    def unwritten(self, statement: Contraction, g: Name) -> Name:
+        """Return a gradient where a contraction writes nothing, 0 where it does."""
+        name = statement.target.text
+        none = self.tape.names.fresh(f"{name}_none")
+        self.tape.assign(none, Binary("<", _ONE, _ZERO))  # a condition: the type is the gradient's
+        output = Access(Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices)
+        wanted = [place for access in statement.inputs for place in self.places(access)]
+        constraints = self.constraints(statement, wanted, self.places(statement.output))
+        made = replace(
+            statement, output=output, aggregation=">", combination="",
+            inputs=(Access(Name(none), ()),), constraints=constraints, default=g,
+        )  # fmt: skip
+        return self.tape.contract(made)
 
     def into(
         self,
@@ -269,7 +268,7 @@ class Contractions:
         output = Access(Name(self.tape.names.fresh(name)), statement.output.indices)
         made = replace(
             statement, output=output, aggregation=aggregation, combination=combination,
-            inputs=inputs,
+            inputs=inputs, default=None,
         )  # fmt: skip
         return self.tape.contract(made)
 
@@ -327,3 +326,9 @@ class Contractions:
         tape.add(
             tensor, Conditional(zero, Binary("-", sums[1], own), Binary("/", sums[0], filled))
         )
+
+
+def _valued(statement: Contraction) -> tuple[Access, ...]:
+    """Return the tensors that a contraction has its values of; others are only compared."""
+    compared = {"?": 2, "==": 2}.get(statement.combination, 0)
+    return statement.inputs[compared:]

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from autotune.errors import TileError
 from autotune.tile.affine import is_index
 from autotune.tile.mistakes import mistake, nearest
 from autotune.tile.syntax import Function, Name, Span
+
+#: What a name stands for; "random" is what `prng_step` gives.
+What: TypeAlias = Literal["tensor", "dimension", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """How many dimensions a tensor has: `least`, or as many as one of `unknown` if that has more.
+
+    `unknown` are names of inputs that the header gives no dimensions.
+    """
+
+    least: int = 0
+    unknown: frozenset[str] = frozenset()
+
+    @property
+    def known(self) -> int | None:
+        """The number, if it is known."""
+        return None if self.unknown else self.least
+
+
+def broadcast(ranks: Iterable[Rank]) -> Rank:
+    """Return the rank of operands together."""
+    own = list(ranks)
+    unknown = frozenset().union(*(rank.unknown for rank in own))
+    return Rank(max((rank.least for rank in own), default=0), unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an expression is: arithmetic over dimensions, or a tensor of some rank."""
+
+    what: What
+    rank: Rank = Rank()
+
+
+DIMENSION: Final = Kind("dimension")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +58,8 @@ class Symbol:
     name
         The name.
     kind
-        Whether it is a tensor or a dimension.
+        Whether it is a tensor or a dimension (an input that is a size, too), or "random": what
+        `prng_step` gives.
     rank
         How many dimensions a tensor has; None where the caller's arrays decide.
     span
@@ -28,14 +67,9 @@ class Symbol:
     """
 
     name: str
-    kind: Literal["tensor", "dimension"]
+    kind: What
     rank: int | None
     span: Span
-
-
-#: What an expression is: arithmetic over dimensions, or a tensor of some rank.
-Kind: TypeAlias = tuple[Literal["tensor", "dimension"], int | None]
-DIMENSION: Final[Kind] = ("dimension", 0)
 
 
 class Scope:
@@ -44,13 +78,19 @@ class Scope:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.symbols: dict[str, Symbol] = {}
+        self._ranks: dict[str, Rank] = {}
+        self._found: dict[str, int] = {}
+
+    def known(self) -> dict[str, Symbol]:
+        """Return all names, with what is known of them now."""
+        return {n: replace(s, rank=self.rank(n).known) for n, s in self.symbols.items()}
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:
         """Return the error that says what is wrong at a place of the function."""
         return mistake(self.function, span, problem, advice)
 
-    def define(self, name: Name, kind: Literal["tensor", "dimension"], rank: int | None) -> None:
-        """Add a name, which must be new and begin with a capital."""
+    def define(self, name: Name, kind: What, rank: Rank | None = None) -> None:
+        """Add a name, which must be new and begin with a capital; None is a rank of its own."""
         if is_index(name.text):
             raise self.wrong(
                 name.span,
@@ -65,14 +105,35 @@ class Scope:
                 f"{name.text} is defined already, as a {before.kind} in line {line}",
                 "what is defined is never modified: choose another name",
             )
-        self.symbols[name.text] = Symbol(name.text, kind, rank, name.span)
+        own = Rank(0, frozenset([name.text])) if rank is None else rank
+        self.symbols[name.text] = Symbol(name.text, kind, None, name.span)
+        self._ranks[name.text] = own
+
+    def rank(self, name: str) -> Rank:
+        """Return how many dimensions a tensor has, as far as that is known now."""
+        own = self._ranks[name]
+        least = max((self._found[n] for n in own.unknown if n in self._found), default=0)
+        return Rank(max(own.least, least), own.unknown - self._found.keys())
+
+    def has_rank(self, name: str, rank: int) -> bool:
+        """Take down how many dimensions a tensor has; False if that cannot be.
+
+        Where it has as many as an input, and that alone has so many, the input's are known, too.
+        """
+        own = self.rank(name)
+        if own.unknown and own.least <= rank:
+            if own.unknown == {name} or (len(own.unknown) == 1 and own.least < rank):
+                (source,) = own.unknown
+                self._found[source] = rank
+            self._ranks[name] = own = Rank(rank)
+        return own == Rank(rank)
 
     def read(self, name: Name) -> Kind:
         """Return what a name in an expression stands for."""
         symbol = self.symbols.get(name.text)
         if symbol is None:
             raise self.undefined(name)
-        return symbol.kind, symbol.rank
+        return Kind(symbol.kind, self.rank(name.text))
 
     def undefined(self, name: Name, in_index: bool = False) -> TileError:
         """Return the error for a name that stands for nothing here."""

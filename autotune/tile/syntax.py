@@ -11,9 +11,10 @@ from typing import Final, Literal, TypeAlias
 
 Aggregation: TypeAlias = Literal["+", "*", ">", "<", "="]
 #: How the tensors of a contraction are combined; "" where there is one, "?" for A == B ? C.
-Combination: TypeAlias = Literal["", "*", "+", "?"]
+Combination: TypeAlias = Literal["", "*", "+", "?", "=="]
 
 COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=")
+BITS: Final = ("&", "|", "^", "<<", ">>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Negate:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic ``+ - * /`` or a comparison."""
+    """Arithmetic ``+ - * /``, a comparison, or an operation on bits."""
 
     op: str
     left: Expr
@@ -74,7 +75,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function applied to arguments."""
+    """A function applied to arguments; "~" of one is ``~x``."""
 
     function: Name
     arguments: tuple[Expr, ...]
@@ -114,7 +115,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """``Output[indices: sizes] = aggregation(inputs combined), constraints;``."""
+    """``Output[indices: sizes] = aggregation(inputs combined), constraints default D;``.
+
+    Elements that nothing is aggregated to are those of `default`; 0 if that is None.
+    """
 
     output: Access
     sizes: tuple[Expr, ...]
@@ -122,6 +126,7 @@ class Contraction:
     combination: Combination
     inputs: tuple[Access, ...]
     constraints: tuple[Constraint, ...] = ()
+    default: Name | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -223,6 +228,12 @@ def names_in(expr: Expr) -> Iterator[Name]:
         yield expr
     for child in children(expr):
         yield from names_in(child)
+
+
+def has_fraction(expr: Expr) -> bool:
+    """Whether a number in an expression has a decimal point or an exponent."""
+    own = isinstance(expr, Number) and isinstance(expr.value, float)
+    return own or any(map(has_fraction, children(expr)))
 
 
 def expressions(statement: Statement) -> tuple[Expr, ...]:

@@ -24,7 +24,11 @@ def expression(
     if isinstance(value, Ref):
         return tensors[value.tensor][own]
     if value.op == "index":
-        return own[value.axis].astype("int32")
+        return own[value.numbers[0]].astype("int32")
+    if value.op == "shape":
+        return _listed(value.numbers, own[0], value.type.dtype)
+    if value.op == "gather":
+        return _gathered(value, own, tensors)
     if value.op == "reshape":
         inner = value.args[0].type.shape
         return expression(value.args[0], _unravelled(own, value.type.shape, inner), inner, tensors)
@@ -50,6 +54,28 @@ def _unravelled(index: Index, shape: Sequence[int], inner: Sequence[int]) -> Ind
     return tuple(reversed(result))
 
 
+def _listed(numbers: Sequence[int], at: Any, dtype: str) -> Any:
+    """Return the number at a place of a list."""
+    found: Any = te.const(numbers[-1], dtype)
+    for place in reversed(range(len(numbers) - 1)):
+        found = te.select(at == place, te.const(numbers[place], dtype), found)
+    return found
+
+
+def _gathered(value: Apply, index: Index, tensors: Mapping[str, te.Tensor]) -> Any:
+    """Return an element of the row that a number says: the first or last one if there is none."""
+    rows, numbers = value.args
+    places = len(numbers.type.shape)
+    number = expression(numbers, index[:places], numbers.type.shape, tensors)
+    most = rows.type.shape[0] - 1
+    if dtypes.fits(most, number.dtype):
+        number = te.Min(number, te.const(most, number.dtype))
+    if not dtypes.is_unsigned(number.dtype):
+        number = te.Max(number, te.const(0, number.dtype))
+    row = number.astype("int32" if most < 2**31 else "int64")
+    return expression(rows, (row, *index[places:]), rows.type.shape, tensors)
+
+
 def _applied(apply: Apply, args: list[Any]) -> Any:
     op = apply.op
     if op == "cast":
@@ -60,9 +86,20 @@ def _applied(apply: Apply, args: list[Any]) -> Any:
         return _OPERATORS[op](*args)
     if op in _NATIVE:
         return _NATIVE[op](*args)
-    x = args[0]
-    wide = x.astype("float32") if dtypes.is_half(x.dtype) else x
-    return _COMPOSED[op](wide).astype(apply.type.dtype)
+    if op in _BITS:
+        return _of_bits(op, args)
+    wide = (x.astype("float32") if dtypes.is_half(x.dtype) else x for x in args)
+    return _COMPOSED[op](*wide).astype(apply.type.dtype)
+
+
+def _of_bits(op: str, args: list[Any]) -> Any:
+    """Apply an operation on bits; conditions are integers of one bit."""
+    if args[0].dtype != dtypes.BOOL:
+        return _BITS[op](*args)
+    if op == "~":
+        return _number(args[0]) == 0
+    whole = _BITS[op](*(x.astype("int32") for x in args))
+    return whole.astype(dtypes.BOOL)
 
 
 _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
@@ -76,6 +113,12 @@ _NATIVE: Final[dict[str, Callable[..., Any]]] = {
     "abs": te.abs, "ceil": te.ceil, "floor": te.floor, "round": te.round, "sqrt": te.sqrt,
     "exp": te.exp, "log": te.log, "sin": te.sin, "cos": te.cos, "tanh": te.tanh,
     "sigmoid": te.sigmoid, "pow": te.power, "max": te.Max, "min": te.Min,
+    "relu": lambda x: te.Max(x, te.const(0, x.dtype)),
+}  # fmt: skip
+#: Operations on the bits of integers.
+_BITS: Final[dict[str, Callable[..., Any]]] = {
+    "&": te.bitwise_and, "|": te.bitwise_or, "^": te.bitwise_xor, "~": te.bitwise_not,
+    "<<": te.shift_left, ">>": te.shift_right,
 }  # fmt: skip
 
 
@@ -129,6 +172,12 @@ def _acos(x: Any) -> Any:
     return _atan(te.sqrt((_const(x, 1.0) - x) / (x + 1.0))) * 2.0
 
 
-_COMPOSED: Final[dict[str, Callable[[Any], Any]]] = {
+def _crossentropy(x: Any, wanted: Any) -> Any:
+    one = _const(x, 1.0)
+    return -wanted * te.log(x) - (one - wanted) * te.log(one - x)
+
+
+_COMPOSED: Final[dict[str, Callable[..., Any]]] = {
     "tan": _tan, "sinh": _sinh, "cosh": _cosh, "atan": _atan, "asin": _asin, "acos": _acos,
+    "builtin_binary_crossentropy": _crossentropy,
 }  # fmt: skip

@@ -7,15 +7,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from autotune.tile.functions import ASSERTION
 from autotune.tile.printer import statement_code
 from autotune.tile.syntax import (
     Access,
     Assignment,
+    Call,
     Contraction,
     Expr,
     Function,
     Name,
     Statement,
+    children,
     expressions,
     names_in,
     substituted,
@@ -48,14 +51,22 @@ def _reads(statement: Statement) -> list[str]:
     names = [name.text for expr in expressions(statement) for name in names_in(expr)]
     if isinstance(statement, Contraction):
         names += [access.tensor.text for access in statement.inputs]
+        names += [statement.default.text] if statement.default else []
     return names
+
+
+def _asserts(expr: Expr) -> bool:
+    """Whether an expression checks something, so that it is never in vain."""
+    own = isinstance(expr, Call) and expr.function.text.startswith(ASSERTION)
+    return own or any(map(_asserts, children(expr)))
 
 
 def _used(function: Function, statements: Iterable[Statement]) -> list[Statement]:
     needed = {name.text for name in function.outputs}
     kept = []
     for statement in reversed(list(statements)):
-        if statement.target.text in needed:
+        checks = isinstance(statement, Assignment) and _asserts(statement.value)
+        if statement.target.text in needed or checks:
             needed.update(_reads(statement))
             kept.append(statement)
     return kept[::-1]
@@ -118,4 +129,5 @@ def _replaced(statement: Statement, values: Mapping[str, Expr]) -> Statement:
         statement,
         output=Access(target, statement.output.indices),
         inputs=tuple(Access(tensor(a.tensor), a.indices) for a in statement.inputs),
+        default=None if statement.default is None else tensor(statement.default),
     )

@@ -44,7 +44,7 @@ class Tensors:
     inputs, outputs
         Parameters of the function, in order.
     stages
-        Every computed tensor, in an order in which they can be computed.
+        Every computed tensor that an output needs, in an order in which they can be computed.
     """
 
     inputs: tuple[te.Tensor, ...]
@@ -88,11 +88,24 @@ def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
                 raise mistake(program.function, step.statement.span, str(error)) from None
         stages += made
         tensors[step.name] = made[-1]
+    outputs = tuple(tensors[name] for name in program.outputs)
+    read = _read(outputs)
     return Tensors(
         tuple(tensors[name] for name in program.inputs),
-        tuple(tensors[name] for name in program.outputs),
-        tuple(stages),
+        outputs,
+        tuple(stage for stage in stages if stage in read),
     )
+
+
+def _read(outputs: Sequence[te.Tensor]) -> set[te.Tensor]:
+    """Return some tensors and all that they read, by whatever way."""
+    found, pending = set(outputs), list(outputs)
+    while pending:
+        for tensor in pending.pop().op.input_tensors:
+            if tensor not in found:
+                found.add(tensor)
+                pending.append(tensor)
+    return found
 
 
 def _compute(shape: Sequence[int], body: Callable[..., Any], name: str, tag: str) -> te.Tensor:
@@ -116,26 +129,27 @@ def _contraction(
     """Return the computes of a contraction; the last one is its tensor."""
     found = loops(step)
     if found.empty:
-        zero = te.const(_zero(step.type.dtype), step.type.dtype)
-        return [_compute(step.type.shape, lambda *_: zero, step.name, ELEMENT_WISE)]
+        none = _other(step, tensors)
+        return [_compute(step.type.shape, lambda *i: none(i), step.name, ELEMENT_WISE)]
     if not found.reduced:
         return [_assigned(step, found, tensors)]
     stages = list(refine(_reduced(step, found, tensors)))
     written = found.written
-    if step.aggregation in "+=":
+    if step.aggregation in "+=" and not step.default:
         written = ()  # a sum over nothing is 0
     elif written is None:
         stages.insert(0, _counted(step, found))
     behind = stages[-1].dtype != step.type.dtype or written != ()
+    other = _other(step, tensors)
     if not behind:
         return stages
 
     def body(*index: Index) -> Any:
         value = stages[-1][index].astype(step.type.dtype)
         if written is None:
-            return te.select(stages[0][index] > 0, value, te.const(0, value.dtype))
+            return te.select(stages[0][index] > 0, value, other(index))
         values = dict(zip(found.output, index, strict=True))
-        return _where(list(map(_Spelled(values).holds, written)), value)
+        return _where(list(map(_Spelled(values).holds, written)), value, other(index))
 
     return [*stages, _compute(step.type.shape, body, step.name, BEHIND)]
 
@@ -147,9 +161,17 @@ def _assigned(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) ->
         spelled = _spelled(found, index, {})
         conditions = [spelled.holds(c) for c in (*found.solved, *found.guards)]
         value = _combined(step, found, spelled, tensors).astype(step.accumulator)
-        return _where(conditions, value.astype(step.type.dtype))
+        return _where(conditions, value.astype(step.type.dtype), other(index))
 
+    other = _other(step, tensors)
     return _compute(step.type.shape, body, step.name, ASSIGNED)
+
+
+def _other(step: Contract, tensors: Mapping[str, te.Tensor]) -> Callable[[Index], Any]:
+    """Return what stands where no index set writes, by its place."""
+    if step.default:
+        return lambda index: tensors[step.default][index].astype(step.type.dtype)
+    return lambda index: te.const(_zero(step.type.dtype), step.type.dtype)
 
 
 def _reduced(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
@@ -164,7 +186,7 @@ def _reduced(step: Contract, found: Loops, tensors: Mapping[str, te.Tensor]) -> 
         where = te.all(*conditions) if conditions else None
         return _REDUCE[step.aggregation](value, axis=axes, where=where)
 
-    whole = found.written == () or step.aggregation in "+="
+    whole = found.written == () or (step.aggregation in "+=" and not step.default)
     name = step.name if whole and dtype == step.type.dtype else f"{step.name}_all"
     return _compute(step.type.shape, body, name, CONTRACTION)
 
@@ -196,8 +218,10 @@ def _combined(
         tensors[r.tensor][tuple(map(spelled.form, forms))]
         for r, forms in zip(step.reads, found.reads, strict=True)
     ]
-    if step.combination == "?":
+    if step.combination in ("?", "=="):
         first, second = (r.astype(step.compared_dtype) for r in read[:2])
+        if step.combination == "==":
+            return (first == second).astype(step.value_dtype)
         third = read[2].astype(step.value_dtype)
         zero = te.const(_zero(step.value_dtype), step.value_dtype)
         return te.select(first == second, third, zero)
@@ -209,11 +233,9 @@ def _zero(dtype: str) -> int | float | bool:
     return False if dtype == dtypes.BOOL else 0.0 if dtypes.is_float(dtype) else 0
 
 
-def _where(conditions: Sequence[Any], value: Any) -> Any:
-    """Return the value where all conditions hold, else 0; what it reads is read only there."""
-    if not conditions:
-        return value
-    return te.if_then_else(te.all(*conditions), value, te.const(_zero(value.dtype), value.dtype))
+def _where(conditions: Sequence[Any], value: Any, other: Any) -> Any:
+    """Return one value where all conditions hold, else another; each is read only there."""
+    return te.if_then_else(te.all(*conditions), value, other) if conditions else value
 
 
 def _spelled(found: Loops, index: Index, reduced: Mapping[str, Any]) -> _Spelled:

@@ -20,6 +20,7 @@ from autotune.tile.mistakes import counted, mistake
 from autotune.tile.printer import expr_code
 from autotune.tile.program import Apply, Constant, Ref, TensorType, Value
 from autotune.tile.syntax import (
+    BITS,
     COMPARISONS,
     Binary,
     Call,
@@ -75,6 +76,16 @@ def arithmetic(dtype: str) -> str:
     return "int32" if dtype == dtypes.BOOL else dtype
 
 
+def whole_number(function: Function, expr: Expr, own: TensorType) -> None:
+    """Refuse a tensor of numbers of rows that are no integers."""
+    if not dtypes.is_integer(own.dtype):
+        raise mistake(
+            function, expr.span,
+            f"{expr_code(expr)} is {own.dtype}: numbers of rows are integers",
+            f"convert it: as_int({expr_code(expr)}, 32)",
+        )  # fmt: skip
+
+
 def converted(value: Value, dtype: str) -> Value:
     """Return a value as another type."""
     if value.type.dtype == dtype:
@@ -125,17 +136,32 @@ class _Typer:
     def applied(self, expr: Expr, op: str, a: Value, b: Value) -> Value:
         """Apply an operator or a function of two operands of one type."""
         dtype = arithmetic(a.type.dtype)
-        if op in ("/", "pow"):
+        if op in ("&", "|", "^"):
+            dtype = a.type.dtype
+        if op in BITS:
+            self.bits(expr, op, dtype)
+        if op in ("/", "pow", "builtin_binary_crossentropy"):
             dtype = fraction(dtype)
         shape = self.broadcast(expr, a, b)
         result = TensorType(shape, dtypes.BOOL if op in COMPARISONS else dtype)
         return Apply(op, (converted(a, dtype), converted(b, dtype)), result)
+
+    def bits(self, expr: Expr, op: str, dtype: str) -> None:
+        """Refuse operations on the bits of floats."""
+        if dtypes.is_float(dtype):
+            raise self.wrong(
+                expr,
+                f"{op} is of integers and conditions: {expr_code(expr)} is of {dtype}",
+                "powers are written pow(x, y)" if op == "^" else "convert it: as_int(x, 32)",
+            )
 
     def folded(self, expr: Binary, a: int | float, b: int | float) -> Value | _Weak:
         if expr.op in COMPARISONS:
             return Constant(_FOLD[expr.op](a, b), TensorType((), dtypes.BOOL))
         if isinstance(a, int) and isinstance(b, int):
             return _Weak(dimension(self.function, expr, self.sizes))
+        if expr.op in BITS:
+            self.bits(expr, expr.op, "float32")
         if expr.op == "/" and b == 0:
             raise division_by_zero(self.function, expr.right)
         result = float(_FOLD[expr.op](a, b))
@@ -162,6 +188,8 @@ class _Typer:
         dtype = arithmetic(a.type.dtype)
         if isinstance(weak.value, float):
             dtype = fraction(dtype)
+        elif weak.value < 0 and isinstance(expr, Binary) and expr.op in ("&", "|", "^"):
+            weak = _Weak(_bits_of(weak.value, dtype))
         if not dtypes.fits(weak.value, dtype):
             raise self.wrong(
                 expr,
@@ -218,23 +246,34 @@ class _Typer:
 
     # -- functions -----------------------------------------------------------------------------
 
-    def call(self, expr: Call) -> Value:
+    def call(self, expr: Call) -> Value | _Weak:
         name = expr.function.text
-        if name == "index":
-            return self.index(expr)
-        if name == "reshape":
-            return self.reshape(expr)
+        if name.startswith(functions.ASSERTION):
+            return _Weak(dimension(self.function, expr, self.sizes))
+        whole = {
+            "index": self.index, "reshape": self.reshape, "shape": self.shape,
+            "gather": self.gather,
+        }.get(name)  # fmt: skip
+        if whole is not None:
+            return whole(expr)
         values = [self.value(argument) for argument in expr.arguments]
         if name in functions.CASTS:
             kind = name.removeprefix("as_")
             bits = expr.arguments[1] if kind != "bool" else None
             dtype = f"{kind}{bits.value}" if isinstance(bits, Number) else kind
             return converted(self.strong(values[0]), dtype)
-        if len(values) == 2:
+        if name in functions.OF_DIMENSIONS and all(
+            isinstance(value, _Weak) and isinstance(value.value, int) for value in values
+        ):
+            return _Weak(dimension(self.function, expr, self.sizes))
+        if len(values) > 1:
             return self.applied(expr, name, *self.unified(expr, values[0], values[1]))
         weak, value = isinstance(values[0], _Weak), self.strong(values[0])
         dtype = arithmetic(value.type.dtype)
-        if functions.ELEMENT_WISE[name].of == "fraction":
+        if name == "~":
+            dtype = value.type.dtype
+            self.bits(expr, name, dtype)
+        elif functions.ELEMENT_WISE[name].of == "fraction":
             dtype = "float32" if weak else fraction(dtype)
         return Apply(name, (converted(value, dtype),), TensorType(value.type.shape, dtype))
 
@@ -249,7 +288,21 @@ class _Typer:
                 f"axis {axis.value} of {of}, which has {counted(rank, 'dimension')}",
                 "axes are counted from 0",
             )
-        return Apply("index", (value,), TensorType(value.type.shape, "int32"), int(axis.value))
+        return Apply("index", (), TensorType(value.type.shape, "int32"), (int(axis.value),))
+
+    def shape(self, expr: Call) -> Value:
+        sizes = self.strong(self.value(expr.arguments[0])).type.shape
+        if not sizes:
+            raise self.wrong(expr, f"{expr_code(expr.arguments[0])} is a scalar and has no sizes")
+        return Apply("shape", (), TensorType((len(sizes),), dtypes.of_value(max(sizes))), sizes)
+
+    def gather(self, expr: Call) -> Value:
+        rows, numbers = (self.strong(self.value(argument)) for argument in expr.arguments)
+        whole_number(self.function, expr.arguments[1], numbers.type)
+        if not rows.type.shape:
+            raise self.wrong(expr, f"{expr_code(expr.arguments[0])} is a scalar and has no rows")
+        shape = (*numbers.type.shape, *rows.type.shape[1:])
+        return Apply("gather", (rows, numbers), TensorType(shape, rows.type.dtype))
 
     def reshape(self, expr: Call) -> Value:
         value = self.strong(self.value(expr.arguments[0]))
@@ -260,7 +313,15 @@ class _Typer:
                 f"{counted(math.prod(value.type.shape), 'element')} of shape "
                 f"{_shown(value.type.shape)} do not fill the shape {_shown(shape)}",
             )
+        if shape == value.type.shape:
+            return value
         return Apply("reshape", (value,), TensorType(shape, value.type.dtype))
+
+
+def _bits_of(value: int, dtype: str) -> int:
+    """Return the number of an unsigned type that has the bits of a negative one, as of ~1."""
+    wide = dtypes.is_unsigned(dtype) and value >= -(1 << dtypes.bits(dtype))
+    return dtypes.wrapped(value, dtype) if wide else value
 
 
 def _padded(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:

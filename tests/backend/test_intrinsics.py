@@ -39,6 +39,11 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "power": np.power, "fmod": np.fmod, "Max": np.maximum, "Min": np.minimum,
 }  # fmt: skip
+#: Functions of bits; NumPy gives shifts by too much, and negative ones, the same meaning.
+BITWISE: dict[str, Callable[..., Any]] = {
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift, "shift_right": np.right_shift, "bitwise_not": np.invert,
+}  # fmt: skip
 EXACT = ("abs", "floor", "ceil", "round", "trunc", "isnan", "fmod", "Max", "Min", "sqrt")
 
 
@@ -123,6 +128,28 @@ def test_functions_of_integers(dtype: str, vector: int) -> None:
         np.testing.assert_array_equal(got, np.abs(x))
 
 
+@pytest.mark.parametrize("vector", [0, 8])
+@pytest.mark.parametrize("dtype", dtypes.INTEGERS)
+@pytest.mark.parametrize("name", BITWISE)
+def test_functions_of_bits(name: str, dtype: str, vector: int) -> None:
+    x, y = (a.ravel() for a in np.meshgrid(edges(dtype), edges(dtype)))
+    operands = (x,) if name == "bitwise_not" else (x, y)
+    for got in results(getattr(te, name), *operands, vector=vector):
+        np.testing.assert_array_equal(got, BITWISE[name](*operands))
+        assert got.dtype == dtype
+
+
+@pytest.mark.parametrize("places", [0, 1, 5, 31, 32, -1])
+def test_shifts_by_a_number(places: int) -> None:
+    x = edges("int32")
+    for name in ("shift_left", "shift_right"):
+        for got in results(lambda a: getattr(te, name)(a, places), x, vector=8):  # noqa: B023
+            np.testing.assert_array_equal(got, BITWISE[name](x, np.int32(places)))
+    for got in results(lambda a: te.shift_right_logical(a, places), x):
+        moved = np.right_shift(x.view("uint32").astype("int64"), places)
+        np.testing.assert_array_equal(got.view("uint32"), moved if places >= 0 else 0)
+
+
 def test_lowest_and_highest_values_are_finite() -> None:
     assert te.min_value("float32").value == -te.max_value("float32").value == np.finfo("f").min
     assert te.min_value("float16").value == -65504
@@ -166,6 +193,7 @@ def test_a_count_of_bits_may_be_an_index() -> None:
 
 
 def test_every_intrinsic_is_tested_here_and_has_a_name_in_te() -> None:
-    names = {*UNARY, *BINARY, "popcount"} - {"Max", "Min"}
+    names = {*UNARY, *BINARY, *BITWISE, "shift_right_logical", "popcount"} - {"Max", "Min"}
+    names -= {"shift_right", "bitwise_not"}  # made of the others
     assert {"power" if name == "pow" else name for name in INTRINSICS} == names
     assert all(callable(getattr(te, name)) for name in INTRINSICS)

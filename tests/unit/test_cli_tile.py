@@ -128,3 +128,63 @@ def test_grad_prints_a_tile_function_that_computes_the_gradients(
     assert "--shape gives X 2 dimensions, --rank 1" in capsys.readouterr().err
     assert main(["tile", "grad", file, "--rank", "X=two"]) == 2
     assert "a rank is a whole number, as in X=2" in capsys.readouterr().err
+
+
+SIZED = """function (Y[N, L], F[W], D) -> (X, L) {
+    Pad = max(0, (L - 1) * 2 + W - D) / 2;
+    X[n, 2 * o + w - Pad: N, D] = +(Y[n, o] * F[w]);
+}
+"""
+GIVEN = ["--set", "N=2", "--set", "L=4", "--set", "W=3"]
+
+
+@pytest.fixture
+def sized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("up.tile").write_text(SIZED)
+    return "up.tile"
+
+
+def test_an_input_that_is_a_size_is_set_as_dimensions_are(
+    sized: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tile", "check", sized]) == 0
+    assert capsys.readouterr().out == (
+        "up.tile: (Y[N, L], F[W], D) -> (X of rank 2, L of rank 0)\n"
+    )
+    assert main(["tile", "show", sized, *GIVEN, "--set", "D=7", "--te"]) == 0
+    assert "# (2, 7) float32" in capsys.readouterr().out
+    assert main(["tile", "grad", sized]) == 0
+    assert "function (Y[N, L], F[W], D, GradX[N, D], GradL[])" in capsys.readouterr().out
+    assert main(["show", sized, *GIVEN, "--set", "D=7"]) == 0
+    assert "D=7" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ([], "up.tile needs --set D=SIZE"),
+        (["--set", "D=seven"], "D=seven: a whole number is wanted, as in D=512"),
+        (["--set", "D=0"], "dimension 1 of X would be D = 0: sizes are at least 1"),
+        (["--shape", "D=4"], "it has no input of that name without dimensions"),
+    ],
+)
+def test_an_input_that_is_no_size_is_refused_in_one_line(
+    sized: str, capsys: pytest.CaptureFixture[str], value: list[str], problem: str
+) -> None:
+    assert main(["tile", "show", sized, *GIVEN, *value]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_commands_refuse_too_many_operations_and_the_environment_allows_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("long.tile").write_text(
+        "function (X[N]) -> (O) { O[] = +(X[i]), j < 1099511627776 / N; }"
+    )
+    command = ["tile", "show", "long.tile", "--set", "N=4", "--te"]
+    assert main(command) == 2
+    assert "O takes 2^40 operations, more than 2^39" in capsys.readouterr().err
+    monkeypatch.setenv("AUTOTUNE_TILE_OPERATIONS", "2^40")
+    assert main(command) == 0

@@ -24,7 +24,6 @@ UNSIZED = {
     "assigned twice": ("O = A;\nO = B;", 1, "O is defined already, as a tensor in line 2", ""),
     "dimension assigned": ("N = A;", 1, "N is defined already, as a dimension", ""),
     "never assigned": ("P = A;", 38, "output O is never assigned", ""),
-    "dimension output": ("O = M / 2;", 38, "O is a dimension, not a tensor", "as_int(O, 32)"),
     "no sizes": ("O[i] = +(A[i, j]);", 1, "O has 1 index but no sizes", "O[i: I]"),
     "sizes": ("O[i: M, N] = +(A[i, j]);", 1, "1 index and 2 sizes", ""),
     "rank": ("O[i: M] = +(A[i]);", 13, "A has 2 dimensions, got 1 index", ""),
@@ -36,7 +35,7 @@ UNSIZED = {
     "index in a size": ("O[i: i] = +(B[i]);", 6, "i is an index and cannot be in a size", ""),
     "tensor in a size": ("O[i: B] = +(B[i]);", 6, "B is a tensor and cannot be in a size", ""),
     "float in a size": ("O[i: 2.0] = +(B[i]);", 6, "a size is arithmetic over dimensions", ""),
-    "call in a size": ("O[i: max(M, N)] = +(B[i]);", 6, "arithmetic over dimensions", ""),
+    "call in a size": ("O[i: exp(M)] = +(B[i]);", 6, "arithmetic over dimensions", ""),
     "tensor as an index": ("O[i: N] = +(B[B]);", 15, "B is a tensor and cannot be in an", ""),
     "product": ("O[i: N] = +(B[i * j]);", 15, "i * j is not linear", "by numbers only"),
     "quotient": ("O[i: N] = +(B[1 / i]);", 15, "1 / i is not linear", ""),
@@ -51,7 +50,6 @@ UNSIZED = {
     "divided by 0": ("O[i: N] = +(B[i / 0]);", 15, "division by 0 in i / 0", ""),
     "zero": ("O = A / (3 / 0);", 14, "division by 0, which is 0", ""),
     "fraction": ("O = (1 / 2) * A;", 6, "1 / 2 is not whole", "1.0 / 2"),
-    "fraction in a bound": ("O[i: N] = +(B[i]), i < 7 / 2;", 24, "7 / 2 is not whole", "bounds"),
     "negative axis": ("O = index(A, -1);", 14, "a whole number, not -1", "counted from 0"),
     "function name": ("O = sqr(A);", 5, "there is no function sqr", "did you mean sqrt?"),
     "arguments": ("O = pow(A);", 5, "pow takes 2 arguments, got 1", ""),
@@ -80,13 +78,13 @@ def test_mistakes_that_are_seen_without_sizes(case: str) -> None:
 HEADERS = {
     "function (A, A) -> (O) { O = A; }": "A is defined already, as a tensor in line 1",
     "function (A[A]) -> (O) { O = A; }": "A is a tensor and cannot be a dimension",
-    "function (A[N], N) -> (O) { O = A; }": "N is defined already, as a dimension",
+    "function (A[N], N[M]) -> (O) { O = A; }": "N is defined already, as a dimension",
     "function (A[n]) -> (O) { O = A; }": "n would be an index: a dimension begins",
     "function (A[2 * N]) -> (O) { O = A; }": "N is not defined",
     "function (A[N], B[N / 2.5]) -> (O) { O = A; }": "a size is arithmetic over dimensions: 2.5 is",
     "function (A[N], B[N + A]) -> (O) { O = A; }": "A is a tensor and cannot be in a size",
     "function (A[N], B[2 * n]) -> (O) { O = A; }": "n is an index and cannot be in a size",
-    "function (A[N], B[1 / 2]) -> (O) { O = A; }": "1 / 2 is not whole",
+    "function (A[N], B[1 / (2 - 2)]) -> (O) { O = A; }": "division by 2 - 2, which is 0",
     "function (a) -> (O) { O = a; }": "a would be an index: a tensor begins with a capital",
     "function (A) -> (O, O) { O = A; }": "output O is listed twice",
     "function (A) -> (A) { O = A; }": "A is an input and cannot be an output as well",
@@ -208,8 +206,8 @@ def test_coefficients_of_many_digits_are_decided_in_time(statement: str) -> None
     shapes = {"A": (10**6, 10**6)}
     code = f"function (A[N, M]) -> (O) {{{{ {statement} }}}}"
     with pytest.raises(TileError, match="more than once"):
-        bind(parse(code.format("=")), shapes)
-    (step,) = bind(parse(code.format(">")), shapes).steps
+        bind(parse(code.format("=")), shapes, most_operations=2**100)
+    (step,) = bind(parse(code.format(">")), shapes, most_operations=2**100).steps
     assert isinstance(step, Contract)
     assert loops(step).written is None
 

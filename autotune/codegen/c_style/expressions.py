@@ -313,7 +313,9 @@ class Expressions:
         held = "float32" if dtypes.is_half(dtype) else dtype
         operands = ", ".join(self._number(child).text for child in call.children)
         text = f"{self.function(call.name, held)}({operands})"
-        return Text(self.narrowed(text, call.dtype) if dtypes.is_half(call.dtype) else text)
+        if dtypes.is_half(call.dtype):
+            return Text(self.narrowed(text, call.dtype))
+        return Text(text, is_long=call.dtype == "int64" and call.name != "popcount")
 
 
 def _infix(op: str, a: Text, b: Text, keep: bool = False) -> Text:

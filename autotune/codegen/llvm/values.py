@@ -43,6 +43,9 @@ _NATIVE = {
     "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
     "round": "roundeven", "popcount": "ctpop",
 }  # fmt: skip
+#: Intrinsics that are one instruction on integers.
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+_SHIFTS = {"shift_left": "shl", "shift_right_logical": "lshr"}
 #: Intrinsics computed lane by lane by the C library: (name in float64, number of arguments).
 _LIBRARY = {"fmod": ("fmod", 2)}
 
@@ -322,9 +325,26 @@ class Values(Transfers):
         if name == "rsqrt":
             root = self.intrinsic("sqrt", operand, lanes, *args)
             return self.define(f"fdiv {kind} {const_text(1, operand, lanes)}, {root}")
+        if name in _BITWISE:
+            return self.define(f"{_BITWISE[name]} {kind} {args[0]}, {args[1]}")
+        if name in _SHIFTS:
+            return self._shift(expr, *args)
         if name in _NATIVE:
             return self.intrinsic(_NATIVE[name], operand, lanes, *args)
         return self._library(expr, args)
+
+    def _shift(self, expr: Call, value: str, places: str) -> str:
+        """Move bits; LLVM leaves open what comes of as many places as there are bits, or more."""
+        kind, mask = llvm_type(expr.dtype, expr.lanes), vector_of("i1", expr.lanes)
+        operation, bits = _SHIFTS[expr.name], dtypes.bits(expr.dtype)
+        count = expr.children[1]
+        if isinstance(count, Const) and 0 <= count.value < bits:
+            return self.define(f"{operation} {kind} {value}, {places}")
+        zero, width = (const_text(n, expr.dtype, expr.lanes) for n in (0, bits))
+        fits = self.define(f"icmp ult {kind} {places}, {width}")
+        some = self.define(f"select {mask} {fits}, {kind} {places}, {kind} {zero}")
+        moved = self.define(f"{operation} {kind} {value}, {some}")
+        return self.define(f"select {mask} {fits}, {kind} {moved}, {kind} {zero}")
 
     def _call_in_float32(self, expr: Call) -> str:
         """Compute a function of half floats in float32 and round its value once."""
