@@ -211,11 +211,7 @@ class _Body(Statements):
 
     def _size(self, buffer: Buffer) -> int:
         size = constant_elements(buffer)
-        if size is None:
-            raise CodegenError(
-                f"{buffer.scope} storage of {buffer.name!r} has a size that is not known when the "
-                "kernel is compiled; give it a constant one"
-            )
+        assert size is not None, "lowering refuses others"
         return max(1, size)
 
     # -- CUDA --------------------------------------------------------------------------------------

@@ -291,13 +291,14 @@ class _Lift(StmtRewriter):
         return allocated(self.found, result)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        if not self.inside or node.buffer.scope != "shared":
-            return self.rebuild_stmt(node)
-        for extent in node.buffer.shape:
+        buffer = node.buffer
+        for extent in buffer.shape if buffer.scope != "global" else ():
             if not isinstance(extent, Const):
                 raise LoweringError(
-                    f"shared storage of {node.buffer.name!r} has the extent `{extent}`, which is "
-                    "not known when the kernel is compiled; give it a constant one"
+                    f"{buffer.scope} storage of {buffer.name!r} has the extent `{extent}`, which "
+                    "is not known when the kernel is compiled; give it a constant one"
                 )
+        if not self.inside or buffer.scope != "shared":
+            return self.rebuild_stmt(node)
         self.found.append(node.buffer)
         return self.stmt(node.body)
