@@ -18,6 +18,7 @@ from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
+from autotune.lowering.thread_limits import thread_limit_rules
 from autotune.runtime.arrays import is_contiguous
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
@@ -251,7 +252,7 @@ def _final(
     """Return the final form of a schedule; a GPU refuses what no launch may ask for."""
     lowered = lower_schedule(schedule, tensors, name, strided=strided)
     if target.gpu is not None:
-        rules = target_rules(lowered, target)
+        rules = [*thread_limit_rules(lowered, target.gpu), *target_rules(lowered, target)]
         lowered = lowered.with_attrs(requirements=(*lowered.attrs["requirements"], *rules))
     return final_form(analyse(lowered), target)
 

@@ -58,11 +58,14 @@ class AxisLoops:
         Conditions on knobs without which the loops mean nothing, and what to say then.
     unrolling : dict of Var to mapping of str to Expr
         Pragmas of loops, by the variables of these.
+    bound : dict of Var to (str, str)
+        Stages and axes whose loops open thread axes, by the variables of these.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.requirements: list[tuple[Expr, str]] = []
         self.unrolling: dict[Var, Mapping[str, Expr]] = {}
+        self.bound: dict[Var, tuple[str, str]] = {}
         self._bounds = bounds
         self._simplifier = Simplifier(otherwise=(0, INF))  # sizes are not negative
         self._threads: dict[Var, Expr] = {}
@@ -83,6 +86,7 @@ class AxisLoops:
             if thread not in variables:
                 variables[thread] = self._variable(thread)
                 self._extents[variables[thread]] = self._bounds.ranges[leaf].extent
+                self.bound[variables[thread]] = stage.name, leaf.name
                 opened.append(leaf)
         return OpenThreads(variables, frozenset(opened))
 

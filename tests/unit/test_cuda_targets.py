@@ -153,3 +153,51 @@ def test_local_storage_of_a_size_that_only_a_call_knows_is_refused_by_both_targe
     for target in ("cuda", "cuda -on=cpu"):
         with pytest.raises(LoweringError, match=message):
             autotune.build(s, [A, C], target)
+
+
+def bound_to(**axes: tuple[str, int]) -> tuple[Schedule, list[Tensor]]:
+    """B = 2 A (4096 x 80000), the inner parts of whose axes are bound."""
+    A = te.placeholder((4096, 80000), name="A")
+    B = te.compute((4096, 80000), lambda i, j: A[i, j] * 2, name="B")
+    s = te.create_schedule(B.op)
+    for axis, (tag, factor) in zip(B.op.axis, axes.values(), strict=False):
+        s[B].bind(s[B].split(axis, factor=factor)[1], te.thread_axis(tag))
+    return s, [A, B]
+
+
+@pytest.mark.parametrize("target", ["cuda", "cuda -on=cpu"])
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (
+            {"i": ("threadIdx.x", 2048)},
+            "stage 'B', axis 'i.inner': 2048 iterations are bound to threadIdx.x, but a block has "
+            "at most 1024 threads along x; split the axis to at most that length, or bind the "
+            "outer part to blocks",
+        ),
+        (
+            {"i": ("threadIdx.z", 128)},
+            "stage 'B', axis 'i.inner': 128 iterations are bound to threadIdx.z, but a block has "
+            "at most 64 threads along z; split the axis to at most that length, or bind the outer "
+            "part to blocks",
+        ),
+        (
+            {"i": ("threadIdx.y", 64), "j": ("threadIdx.x", 32)},
+            "stage 'B': axes 'i.inner' (64, threadIdx.y) and 'j.inner' (32, threadIdx.x) together "
+            "make 2048 threads of a block, which has at most 1024; split the axes further, and "
+            "bind the outer parts to blocks",
+        ),
+        (
+            {"i": ("threadIdx.x", 32), "j": ("blockIdx.y", 70000)},
+            "stage 'B', axis 'j.inner': 70000 iterations are bound to blockIdx.y, but a grid has "
+            "at most 65535 blocks along y; split the axis to at most that length, or bind it to "
+            "blockIdx.x",
+        ),
+    ],
+)
+def test_a_limit_of_threads_is_told_with_stage_axis_extent_and_remedy(
+    axes: dict[str, tuple[str, int]], message: str, target: str
+) -> None:
+    with pytest.raises(InstantiationError) as error:
+        autotune.build(*bound_to(**axes), target)
+    assert str(error.value) == message
