@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from autotune.callers import warn
 from autotune.errors import InstantiationError, SaveError, UsageError
 from autotune.history import valid_records
 from autotune.ir.stmt import Function
@@ -277,10 +277,9 @@ def build_task(
     if config is None:
         config = task.space.config(task.default_index)
         given = "no records given" if records is None else "no record that can be used"
-        warnings.warn(
+        warn(
             f"{given} for {task.workload} on {task.target}: building the default configuration; "
-            "`autotune run` tunes it",
-            stacklevel=3,
+            "`autotune run` tunes it"
         )
     function = task.final(config.index)
     function = function if name is None else replace(function, name=name)
