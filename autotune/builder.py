@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from autotune.callers import warn
 from autotune.errors import InstantiationError, SaveError, UsageError
 from autotune.history import valid_records, why_unused
 from autotune.ir.stmt import Function
@@ -19,6 +19,7 @@ from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.kernels import final_form
 from autotune.lowering.nest import lower_schedule
+from autotune.lowering.thread_limits import thread_limit_rules
 from autotune.runtime.arrays import is_contiguous
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
@@ -253,7 +254,7 @@ def _final(
     """Return the final form of a schedule; a GPU refuses what no launch may ask for."""
     lowered = lower_schedule(schedule, tensors, name, strided=strided)
     if target.gpu is not None:
-        rules = target_rules(lowered, target)
+        rules = [*thread_limit_rules(lowered, target.gpu), *target_rules(lowered, target)]
         lowered = lowered.with_attrs(requirements=(*lowered.attrs["requirements"], *rules))
     return final_form(analyse(lowered), target)
 
@@ -285,10 +286,9 @@ def build_task(
         config = task.space.config(task.default_index)
         given = "no records given" if records is None else "no record that can be used"
         reason = "" if records is None else f" ({why_unused(task, records)})"
-        warnings.warn(
+        warn(
             f"{given} for {task.workload} on {task.target}{reason}: building the default "
-            "configuration; `autotune run` tunes it",
-            stacklevel=3,
+            "configuration; `autotune run` tunes it"
         )
     function = task.final(config.index)
     function = function if name is None else replace(function, name=name)

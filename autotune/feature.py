@@ -8,10 +8,12 @@ configurations, `TaskFeatures` all candidates of a task.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from autotune.errors import UsageError
 from autotune.lowering.autotvm08 import autotvm08_loops
 from autotune.lowering.nest import lower_schedule
 from autotune.lowering.to_loop_nest import loop_nest, text_nest
@@ -68,26 +70,108 @@ def get_itervar_feature(
 
     Raises
     ------
+    UsageError
+        If an argument is not what it should be.
     LoweringError
         If the schedule cannot be lowered, or has knobs.
     FeatureError
         If the layout is unknown.
     """
+    tensors = _checked("get_itervar_feature", schedule, args, layout)
     if layout_named(layout).initial_stores:
-        nest = loop_nest(lower_schedule(schedule, args))
+        nest = loop_nest(lower_schedule(schedule, tensors))
     else:
-        nest = text_nest(autotvm08_loops(schedule, args))
+        nest = text_nest(autotvm08_loops(schedule, tensors))
     return itervar_rows(nest, take_log=take_log, layout=layout)
 
 
-def flatten_itervar_feature(fea: Sequence[Row]) -> npt.NDArray[np.float64]:
-    """Return all numbers of the rows of `get_itervar_feature` as one float64 array (width,)."""
-    return flatten_rows(fea)
+def flatten_itervar_feature(
+    fea: Sequence[Row] | Schedule,
+    args: Sequence[Tensor] | None = None,
+    take_log: bool = False,
+    layout: str = "itervar",
+) -> npt.NDArray[np.float64]:
+    """Return all numbers of itervar features as one float64 array (width,).
+
+    Parameters
+    ----------
+    fea : list of rows, or Schedule
+        What `get_itervar_feature` returned; or a schedule, whose features are taken.
+    args, take_log, layout
+        As for `get_itervar_feature`, of a schedule.
+
+    Raises
+    ------
+    UsageError
+        If `fea` is neither.
+    LoweringError, FeatureError
+        As `get_itervar_feature`, for a schedule.
+    """
+    return flatten_rows(_rows("flatten_itervar_feature", fea, args, take_log, layout))
 
 
-def get_flatten_name(fea: Sequence[Row]) -> list[str]:
-    """Return the names of the numbers that `flatten_itervar_feature` returns, in its order."""
-    return flatten_names(fea)
+def get_flatten_name(
+    fea: Sequence[Row] | Schedule,
+    args: Sequence[Tensor] | None = None,
+    take_log: bool = False,
+    layout: str = "itervar",
+) -> list[str]:
+    """Return the names of the numbers that `flatten_itervar_feature` returns, in its order.
+
+    Parameters and errors are those of `flatten_itervar_feature`.
+    """
+    return flatten_names(_rows("get_flatten_name", fea, args, take_log, layout))
+
+
+def _checked(caller: str, schedule: Any, args: Any, layout: Any) -> list[Tensor]:
+    """Return the tensors of a schedule; refuse what is none, naming who was called."""
+    if not isinstance(schedule, Schedule):
+        raise UsageError(
+            f"{caller}: expected a schedule, got {_kind(schedule)}; make one with "
+            "te.create_schedule"
+        )
+    if not isinstance(args, (list, tuple)) or not all(isinstance(t, Tensor) for t in args):
+        raise UsageError(
+            f"{caller}: expected the list of the schedule's tensors, got {_kind(args)}; give "
+            f"inputs, then outputs, as in {caller}(s, [A, B])"
+        )
+    if not isinstance(layout, str):
+        raise UsageError(f"{caller}: layout must be a name, got {_kind(layout)}")
+    return list(args)
+
+
+def _rows(caller: str, fea: Any, args: Any, take_log: bool, layout: str) -> Sequence[Row]:
+    """Return the rows that were given, or those of the schedule that was."""
+    if isinstance(fea, Schedule):
+        tensors = _checked(caller, fea, args, layout)
+        return get_itervar_feature(fea, tensors, take_log, layout)
+    if not isinstance(fea, (list, tuple)) or not all(map(_is_row, fea)):
+        raise UsageError(
+            f"{caller}: expected what get_itervar_feature returns, or a schedule and its tensors, "
+            f"got {_kind(fea)}"
+        )
+    if args is not None:
+        raise UsageError(
+            f"{caller}: features are given, so the tensors are not needed; leave them out"
+        )
+    return fea
+
+
+def _is_row(row: Any) -> bool:
+    """Whether something is a row of `get_itervar_feature`, or what JSON makes of it."""
+    if not isinstance(row, (list, tuple)) or not row:
+        return False
+    named = all(isinstance(e, (list, tuple)) and e and isinstance(e[0], str) for e in row)
+    return named and len(row[0]) == 2 and all(
+        isinstance(value, (int, float)) for entry in row[1:] for value in entry[1:]
+    )
+
+
+def _kind(value: Any) -> str:
+    """Return what something is, in a few words."""
+    inside = {type(each).__name__ for each in value} if isinstance(value, (list, tuple)) else ()
+    of = f" of {', '.join(sorted(inside))}" if inside else ""
+    return "nothing" if value is None else f"a {type(value).__name__}{of}"
 
 
 def get_curve_feature(

@@ -9,6 +9,7 @@ import re
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from autotune import host
 from autotune.errors import TargetError
@@ -17,7 +18,9 @@ MOST_THREADS = 1024
 """Of a parallel loop: no machine has more, and systems refuse to start many thousands."""
 
 
-def _word(text: str) -> str:
+def _cpu_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
+        raise ValueError("native, or a name such as znver3")
     return text
 
 
@@ -54,7 +57,7 @@ def _flag(text: str) -> str:
 #: Option parsers by kind: each returns the canonical text, or raises ValueError(what it expects).
 #: Flags stand without a value, which is the empty text.
 _OPTIONS: dict[str, dict[str, Callable[[str], str]]] = {
-    "llvm": {"mcpu": _word, "threads": _threads, "fast-math": _flag},
+    "llvm": {"mcpu": _cpu_name, "threads": _threads, "fast-math": _flag},
     "cuda": {"arch": _arch, "on": _cpu, "device": _number},
 }
 
@@ -123,7 +126,7 @@ class Target:
     Attributes
     ----------
     kind : str
-        "llvm" (the CPU) or "cuda".
+        "llvm" (the CPU) or "cuda"; options may follow it, as in the text that `parse` reads.
     options : mapping of str to str
         Options given, without the leading dash. For "llvm": `mcpu` (an LLVM CPU name, default
         native), `threads` (most threads a parallel loop may use) and the flag `fast-math` (see
@@ -133,21 +136,30 @@ class Target:
 
     Examples
     --------
-    >>> str(Target.parse("llvm  -threads=2 -mcpu=native"))
+    >>> str(Target("llvm  -threads=2 -mcpu=native"))
     'llvm -mcpu=native -threads=2'
+
+    Raises
+    ------
+    TargetError
+        If the kind or an option is not known, or a value is not what the option takes.
     """
 
     kind: str
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = _OPTIONS.get(self.kind)
+        kind, options = _read(self.kind, self.options)
+        object.__setattr__(self, "kind", kind)
+        known = _OPTIONS.get(kind)
         if known is None:
             raise TargetError(
-                f"unknown target kind {self.kind!r}: expected one of {', '.join(_OPTIONS)}"
+                f"unknown target kind {kind!r}: expected one of {', '.join(_OPTIONS)}"
             )
         checked = {}
-        for name, value in sorted(self.options.items()):
+        for name, value in sorted(options.items()):
+            if not isinstance(value, str):
+                raise TargetError(f"target option -{name} is {value!r}: expected a text")
             if name not in known:
                 raise TargetError(
                     f"target {self.kind!r} has no option -{name}: "
@@ -170,17 +182,7 @@ class Target:
         TargetError
             If the kind or an option is not known, or a value is not what the option takes.
         """
-        kind, *words = text.split() or [""]
-        options: dict[str, str] = {}
-        for word in words:
-            name, equals, value = word.removeprefix("-").partition("=")
-            flag = _OPTIONS.get(kind, {}).get(name) is _flag
-            if not word.startswith("-") or not (value or (flag and not equals)):
-                raise TargetError(f"cannot read {word!r} in target {text!r}: expected -name=value")
-            if name in options:
-                raise TargetError(f"target {text!r} gives the option -{name} twice")
-            options[name] = value
-        return cls(kind, options)
+        return cls(text)
 
     @classmethod
     def of(cls, target: str | Target) -> Target:
@@ -193,9 +195,7 @@ class Target:
         """
         if isinstance(target, Target):
             return target
-        if not isinstance(target, str):
-            raise TargetError(f"target must be a text such as 'llvm', or a Target, got {target!r}")
-        return cls.parse(target)
+        return cls(target)
 
     def __str__(self) -> str:
         """Canonical text: options in alphabetical order."""
@@ -275,3 +275,20 @@ class Target:
         if self.mcpu == "native":
             return host.vector_bytes()
         return _VECTOR_BYTES_BY_MCPU.get(self.mcpu, 16)
+
+
+def _read(text: Any, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the kind that a target's text begins with, and its options beside those given."""
+    if not isinstance(text, str):
+        raise TargetError(f"target must be a text such as 'llvm', or a Target, got {text!r}")
+    kind, *words = text.split() or [""]
+    options = dict(given)
+    for word in words:
+        name, equals, value = word.removeprefix("-").partition("=")
+        flag = _OPTIONS.get(kind, {}).get(name) is _flag
+        if not word.startswith("-") or not (value or (flag and not equals)):
+            raise TargetError(f"cannot read {word!r} in target {text!r}: expected -name=value")
+        if name in options:
+            raise TargetError(f"target {text!r} gives the option -{name} twice")
+        options[name] = value
+    return kind, options

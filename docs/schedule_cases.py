@@ -182,7 +182,8 @@ HOW = [
         "The threads of a block may share a reduction and combine what each has; blocks may not. "
         "A thread axis bound again inside its loop is the same index, also as another "
         "`te.thread_axis` of that name: so stages that are computed inside share the work among "
-        "the same threads. Two loops of one stage need two indices.",
+        "the same threads, into shared storage. Each `te.thread_axis(\"vthread\")` is an index of "
+        "its own. Two loops of one stage need two indices.",
         "s[B].bind(i, te.thread_axis('threadIdx.x')); s[B].bind(j, te.thread_axis('threadIdx.x'))",
     ),
     Primitive(

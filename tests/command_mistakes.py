@@ -70,6 +70,7 @@ ROWS: list[Row] = [
     ([*MATMUL, "--target", "llvm -threads=none"], "-threads"),
     ([*MATMUL, "--target", "llvm -mcpu=pentium99"], "pentium99"),
     ([*MATMUL, "--target", "llvm -mcpu=help"], "LLVM knows no CPU 'help'"),
+    ([*MATMUL, "--target", "llvm -mcpu=i486"], "-mcpu=i486.*no 64-bit instructions"),
     (["run", "conv2d_nchw", *SIZE, "--target", "cuda"], "llvm targets, not 'cuda'"),
     (["run", "templates.py:for_cuda", "--set", "n=4"], "'cuda' targets, not 'llvm'"),
     (["run", "templates.py:for_cuda", "--set", "n=4", "--target", "cuda"], "cannot be measured"),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from autotune.cli.check import Check, Finding
 from autotune.cli.tryout import Outcome
+from autotune.runtime.toolkit import REMEDY as NVRTC_REMEDY
 
 
 class Library(NamedTuple):
@@ -121,7 +122,7 @@ _ABSENT = ("No module named", "No such file", "cannot open", "is not installed")
 
 
 def cuda(outcomes: Outcomes) -> Check:
-    """Tell what of a GPU's software is there; absent parts are as good as working ones."""
+    """Tell what of a GPU's software is there; drivers and CuPy are for machines with one."""
     driver, devices = outcomes["driver"], outcomes["driver"].found.get("devices", [])
     names = ", ".join(f"{device['name']} ({device['arch']})" for device in devices)
     parts = {
@@ -135,14 +136,18 @@ def cuda(outcomes: Outcomes) -> Check:
         for what, outcome in tried.items()
         if outcome.error is not None and not any(words in outcome.error for words in _ABSENT)
     }
-    findings = tuple(
+    findings = [
         Finding(
             f"{what} is installed and does not work: {error}",
-            "kernels for GPUs need it; nvidia-smi says whether the driver is well",
+            NVRTC_REMEDY
+            if what == "NVRTC"
+            else "kernels for GPUs need it; nvidia-smi says whether the driver is well",
             problem=False,
         )
         for what, error in broken.items()
-    )
+    ]
+    if outcomes["nvrtc"].error is not None and "NVRTC" not in broken:
+        findings.append(_no_compiler(outcomes["nvrtc"].error))
     here = [
         f"{what} {outcome.found['version']}"
         for what, outcome in parts.items()
@@ -160,4 +165,14 @@ def cuda(outcomes: Outcomes) -> Check:
         "cupy": outcomes["import cupy"].found.get("version"),
         "nvrtc": outcomes["nvrtc"].found.get("version"),
     }
-    return Check("cuda", f"kernels {state}; {found}", facts, findings)
+    return Check("cuda", f"kernels {state}; {found}", facts, tuple(findings))
+
+
+def _no_compiler(error: str) -> Finding:
+    """Tell why kernels for GPUs cannot be compiled, which needs no GPU, and what to do."""
+    reason = error.removeprefix("TargetError: ").removesuffix(f": {NVRTC_REMEDY}")
+    return Finding(
+        f"kernels for GPUs cannot be compiled, not even on a machine without one: {reason}",
+        NVRTC_REMEDY,
+        problem=False,
+    )

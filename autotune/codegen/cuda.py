@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.codegen.c_style import Statements
 from autotune.codegen.c_style.expressions import Text
@@ -69,7 +69,7 @@ class CUDASource:
         Temporaries that kernels hand on, which the caller allocates.
     """
 
-    text: str
+    text: str = field(repr=False)
     kernels: tuple[CUDAKernel, ...]
     workspace: tuple[Buffer, ...]
 
@@ -211,11 +211,7 @@ class _Body(Statements):
 
     def _size(self, buffer: Buffer) -> int:
         size = constant_elements(buffer)
-        if size is None:
-            raise CodegenError(
-                f"{buffer.scope} storage of {buffer.name!r} has a size that is not known when the "
-                "kernel is compiled; give it a constant one"
-            )
+        assert size is not None, "lowering refuses others"
         return max(1, size)
 
     # -- CUDA --------------------------------------------------------------------------------------

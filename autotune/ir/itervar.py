@@ -64,6 +64,14 @@ class IterVar(Operators):
         return f"<{self.kind} axis {self.name}>"
 
 
+def same_index(a: IterVar, b: IterVar) -> bool:
+    """Whether two thread axes are one index: hardware has one for each tag.
+
+    Each virtual thread made by ``te.thread_axis("vthread")`` is an index of its own.
+    """
+    return a is b or (a.thread_tag == b.thread_tag and a.thread_tag != "vthread")
+
+
 class Combiner:
     """A commutative, associative reduction of one or several values at once.
 

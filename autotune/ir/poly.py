@@ -7,7 +7,7 @@ atom is any expression that is not a sum or a product.
 from __future__ import annotations
 
 import functools
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from autotune.ir import dtypes
 from autotune.ir.expr import Binary, Const, Expr, Var
@@ -100,24 +100,40 @@ def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     Loops that are fused and then read as one number come out as that number, if one in `ranging` is
     among them. Others stay as they are: with knobs in the place of numbers they would.
     """
-    poly = to_poly(node)
+    poly = joined(
+        to_poly(node),
+        lambda remainder: isinstance(remainder.b, Const)
+        and not ranging.isdisjoint(free_vars(remainder)),
+    )
+    return to_expr(poly, node.dtype)
+
+
+def joined(poly: Poly, which: Callable[[Binary], bool] = lambda remainder: True) -> Poly:
+    """Return a polynomial with d * (e // d) + e % d written as e, which holds for every d but 0.
+
+    Parameters
+    ----------
+    poly : Poly
+    which : callable, optional
+        Which remainders e % d are to be joined with their quotients; by default all.
+    """
     while True:
-        found = next(filter(None, (_joined(poly, *term, ranging) for term in poly.items())), None)
+        found = next(filter(None, (_joined(poly, *term, which) for term in poly.items())), None)
         if found is None:
-            return to_expr(poly, node.dtype)
+            return poly
         poly = found
 
 
-def _joined(poly: Poly, monomial: Monomial, coefficient: int, ranging: Set[Var]) -> Poly | None:
+def _joined(
+    poly: Poly, monomial: Monomial, coefficient: int, which: Callable[[Binary], bool]
+) -> Poly | None:
     """Return the polynomial with one remainder and its quotient as a whole, if both are there."""
     for place, atom in enumerate(monomial):
-        if not (isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const)):
-            continue
-        if ranging.isdisjoint(free_vars(atom)):
+        if not (isinstance(atom, Binary) and atom.op == "%" and which(atom)):
             continue
         rest, whole = (*monomial[:place], *monomial[place + 1 :]), fold("//", atom.a, atom.b)
-        digit = multiply({rest: coefficient * int(atom.b.value)}, to_poly(whole))
-        if digit.items() <= poly.items():
+        digit = multiply({rest: coefficient}, multiply(to_poly(atom.b), to_poly(whole)))
+        if digit and digit.items() <= poly.items():
             left = add(add(poly, digit, -1), {monomial: -coefficient})
             return add(left, multiply({rest: coefficient}, to_poly(atom.a)))
     return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.poly import Poly, add, split_multiple, to_expr, to_poly
+from autotune.ir.poly import Poly, add, joined, split_multiple, to_expr, to_poly
 from autotune.ir.stmt import For, If, Stmt, Store
 from autotune.ir.visitor import child_stmts, free_vars, loads, substitute
 
@@ -89,7 +89,7 @@ def _row_and_column(access: Access) -> tuple[Poly, Expr]:
     if access.buffer.strides is not None:  # different elements are apart however they lie
         index = substitute(index, dict(zip(access.buffer.strides, strides, strict=True)))
     base = index.base if isinstance(index, Ramp) else index
-    row, rest = split_multiple(to_poly(base), to_poly(length))
+    row, rest = split_multiple(joined(to_poly(base)), to_poly(length))
     if isinstance(length, Const) and length.value > 0 and () in rest:
         # What is left of the constant may be steps and columns, as where a loop of one step went.
         steps, rest[()] = divmod(rest[()], int(length.value))

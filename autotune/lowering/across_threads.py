@@ -48,6 +48,7 @@ def write_out(
     variables: Mapping[str, Var],
     extents: Mapping[str, Expr],
     own: Mapping[str, Expr],
+    virtual: Mapping[Var, Expr],
     names: Names,
 ) -> Stmt:
     """Return what a reduction across threads of a kernel does.
@@ -60,6 +61,8 @@ def write_out(
         The kernel's axes of threads: their variables, and how many there are.
     own : mapping of str to Expr
         Lengths of the loops around the reduction; fewer threads than the kernel has may take part.
+    virtual : mapping of Var to Expr
+        Variables and lengths of the loops over virtual threads around the reduction.
     names : Names
         Of buffers, to which those of new ones are added.
 
@@ -73,6 +76,8 @@ def write_out(
         for tag in _AXES
         if tag in variables
     ]
+    lengths = {var: _number(var.name, extent) for var, extent in virtual.items()}
+    axes += [_Axis(var, length, length) for var, length in lengths.items()]
     return _Written(reduction, [axis for axis in axes if axis.whole > 1], names).stmt()
 
 

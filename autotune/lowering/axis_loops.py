@@ -10,13 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.errors import LoweringError
 from autotune.ir.expr import Expr, Var
-from autotune.ir.itervar import IterVar
+from autotune.ir.itervar import IterVar, same_index
 from autotune.ir.ops import binary
+from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, LoopKind, Stmt
+from autotune.ir.sums import INF
 from autotune.ir.visitor import Rewriter
 from autotune.lowering.axis_guards import below, guarded
-from autotune.lowering.bounds import Bounds
+from autotune.lowering.bounds import Bounds, is_sized
+from autotune.lowering.placement import seen_by_all
 from autotune.schedule.stage import Stage
 
 #: The thread axes that loops around are bound to, outermost first, and their variables.
@@ -54,12 +58,16 @@ class AxisLoops:
         Conditions on knobs without which the loops mean nothing, and what to say then.
     unrolling : dict of Var to mapping of str to Expr
         Pragmas of loops, by the variables of these.
+    bound : dict of Var to (str, str)
+        Stages and axes whose loops open thread axes, by the variables of these.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.requirements: list[tuple[Expr, str]] = []
         self.unrolling: dict[Var, Mapping[str, Expr]] = {}
+        self.bound: dict[Var, tuple[str, str]] = {}
         self._bounds = bounds
+        self._simplifier = Simplifier(otherwise=(0, INF))  # sizes are not negative
         self._threads: dict[Var, Expr] = {}
         self._virtual: dict[IterVar, Var] = {}
         self._extents: dict[Var, Expr] = {}
@@ -70,22 +78,53 @@ class AxisLoops:
         opened = []
         for leaf in stage.leaf_axes:
             thread = stage.bindings.get(leaf)
-            if thread is None or thread.thread_tag == "vthread":
+            if thread is None:
                 continue
-            extent = self._bounds.ranges[leaf].extent
+            outer = next((other for other in around if same_index(other, thread)), None)
+            if outer is not None:
+                self._require_shared(stage, leaf, self._extents[around[outer]])
             if thread not in variables:
-                variables[thread] = Var(thread.thread_tag)
-                self._extents[variables[thread]] = extent
+                variables[thread] = self._variable(thread)
+                self._extents[variables[thread]] = self._bounds.ranges[leaf].extent
+                self.bound[variables[thread]] = stage.name, leaf.name
                 opened.append(leaf)
-            else:
-                self.requirements.append(
-                    (
-                        binary("<=", extent, self._extents[variables[thread]]),
-                        f"stage {stage.name!r}: axis {leaf.name!r} is longer than the loop around "
-                        f"that is bound to the same {thread.thread_tag}; split it to that length",
-                    )
-                )
         return OpenThreads(variables, frozenset(opened))
+
+    def _variable(self, thread: IterVar) -> Var:
+        """Return the variable of a loop over threads; a virtual thread has one everywhere."""
+        fresh: Var = Var(thread.name if thread.thread_tag == "vthread" else thread.thread_tag)
+        return self._virtual.setdefault(thread, fresh) if thread.thread_tag == "vthread" else fresh
+
+    def _require_shared(self, stage: Stage, leaf: IterVar, around: Expr) -> None:
+        """Require that the threads of a loop around can share the iterations of an axis.
+
+        There have to be enough of them, and each has to see what the others compute.
+        """
+        tag = stage.bindings[leaf].thread_tag
+        where = f"stage {stage.name!r}: axis {leaf.name!r} is"
+        self._require(
+            binary("<=", self._bounds.ranges[leaf].extent, around),
+            f"{where} longer than the loop around that is bound to the same {tag}; split it to "
+            "that length",
+        )
+        level = tag.partition("Idx")[0]
+        if not seen_by_all(stage, level):
+            remedy = "leave it unbound" if level == "block" else (
+                "leave it unbound, or give the stage shared storage with set_scope"
+            )
+            self._require(
+                binary("<=", around, 1),
+                f"{where} bound to {tag} inside a loop that is so too, but each {level} keeps the "
+                f"result of {stage.name!r} to itself and would lack what others compute; {remedy}",
+            )
+
+    def _require(self, condition: Expr, message: str) -> None:
+        """Note what must hold of knobs; refuse what sizes of a call may break."""
+        if is_sized(condition):
+            condition = self._simplifier.expr(condition)
+            if is_sized(condition):
+                raise LoweringError(message)
+        self.requirements.append((condition, message))
 
     def loop(self, stage: Stage, leaf: IterVar, body: Stmt, threads: OpenThreads) -> Stmt:
         """Return the loop over an axis of a stage, or its guard where a loop around is it."""
@@ -95,12 +134,6 @@ class AxisLoops:
             self._note_pragmas(stage, leaf, leaf.var)
             kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
             return For(leaf.var, extent, kind, body)
-        if thread.thread_tag == "vthread":
-            # One axis may be bound again and again: a reduction also starts its accumulators.
-            virtual = self._virtual.setdefault(thread, Var(thread.name))
-            self._threads[leaf.var] = virtual
-            self._note_pragmas(stage, leaf, virtual)
-            return For(virtual, extent, LoopKind.VTHREAD, body, thread.thread_tag)
         var = threads.variables[thread]
         self._threads[leaf.var] = var
         self._note_pragmas(stage, leaf, var)
@@ -114,7 +147,8 @@ class AxisLoops:
                     "have its extent; leave the thread axis' range out, or split the loop to it",
                 )
             )
-        return For(var, extent, LoopKind.THREAD, body, thread.thread_tag)
+        kind = LoopKind.VTHREAD if thread.thread_tag == "vthread" else LoopKind.THREAD
+        return For(var, extent, kind, body, thread.thread_tag)
 
     def _note_pragmas(self, stage: Stage, leaf: IterVar, var: Var) -> None:
         if leaf in stage.pragmas:

@@ -118,12 +118,20 @@ def _stores(stmt: Stmt) -> Expr:
 
 
 def launches(stmt: Stmt) -> Iterator[For]:
-    """Yield the outermost loops over GPU threads: what is launched at once."""
-    if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
+    """Yield the outermost loops over GPU threads, virtual ones too: what is launched at once."""
+    if isinstance(stmt, For) and _is_launch(stmt):
         yield stmt
     else:
         for child in child_stmts(stmt):
             yield from launches(child)
+
+
+def _is_launch(loop: For) -> bool:
+    """Whether a loop is over threads, or over virtual threads that stand for some."""
+    return loop.kind is LoopKind.THREAD or (
+        loop.kind is LoopKind.VTHREAD
+        and any(isinstance(s, For) and s.kind is LoopKind.THREAD for s in walk(loop.body))
+    )
 
 
 def _kernel_rules(kernel: For, gpu: GpuLimits, early: Set[str]) -> list[Rule]:
@@ -182,15 +190,24 @@ def _allocated(kernel: For, scope: str) -> list[Buffer]:
 def shared_bytes(kernel: For) -> Expr:
     """Return the size of all shared arrays, each of which starts at a whole pack.
 
-    A reduction across threads may take one value of each thread, where they are of no one warp.
+    A reduction across threads may take one value of each thread, virtual ones included, where
+    they are of no one warp.
     """
     sizes = [_bytes(buffer) for buffer in _allocated(kernel, "shared")]
-    for stmt in walk(kernel):
-        if isinstance(stmt, ThreadReduce):
-            threads = block_threads(kernel)
-            sizes += [binary("*", threads, _itemsize(result)) for result in stmt.results]
+    for reduction, threads in _reductions(kernel, block_threads(kernel)):
+        sizes += [binary("*", threads, _itemsize(result)) for result in reduction.results]
     packs = (binary("//", binary("+", size, PACK_BYTES - 1), PACK_BYTES) for size in sizes)
     return binary("*", _sum(packs), PACK_BYTES)
+
+
+def _reductions(stmt: Stmt, threads: Expr) -> Iterator[tuple[ThreadReduce, Expr]]:
+    """Yield reductions across threads, and how many threads each has, virtual ones included."""
+    if isinstance(stmt, ThreadReduce):
+        yield stmt, threads
+    if isinstance(stmt, For) and stmt.kind is LoopKind.VTHREAD:
+        threads = binary("*", threads, stmt.extent)
+    for child in child_stmts(stmt):
+        yield from _reductions(child, threads)
 
 
 def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:

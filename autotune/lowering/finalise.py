@@ -15,6 +15,7 @@ from autotune.lowering.facts import has_conditions
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.lines import line_up
 from autotune.lowering.partition import partition, shorten
+from autotune.lowering.rejoin import rejoin
 from autotune.lowering.side_by_side import parallel_steps
 from autotune.lowering.steps_inside import steps_inside
 from autotune.lowering.storage import share_storage
@@ -94,7 +95,7 @@ def finalise(function: Function) -> Function:
 
 def finalising(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
-    function = share_reductions(unify_threads(function))
+    function = share_reductions(unify_threads(rejoin(function)))
     result = parallel_steps(listing(mark_unrolled(function)))
     yield (result := drop_marks(steps_inside(result)))
     yield (result := share_storage(result))

@@ -35,7 +35,15 @@ from autotune.ir.stmt import (
     seq,
 )
 from autotune.ir.uniform import is_thread_loop
-from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, free_vars, walk
+from autotune.ir.visitor import (
+    Rewriter,
+    StmtRewriter,
+    accessed,
+    child_stmts,
+    free_vars,
+    walk,
+    written,
+)
 from autotune.lowering.across_threads import write_out
 from autotune.lowering.storage import Moved
 
@@ -146,10 +154,16 @@ class _Gathered(Rewriter):
         self.axes = axes
         self.names = names
         self.open: dict[str, Expr] = {}
+        self.virtual: dict[Var, Expr] = {}
         self.tested: set[Var] = set()
         self._memo.update(axes.others)
 
     def visit_For(self, node: For) -> Stmt:
+        if node.kind is LoopKind.VTHREAD:
+            self.virtual[node.var] = node.extent
+            rebuilt = self.rebuild_stmt(node)
+            del self.virtual[node.var]
+            return rebuilt
         if node.kind is not LoopKind.THREAD:
             return self.rebuild_stmt(node)
         var, longest = self.axes.vars[node.thread_tag], self.axes.extents[node.thread_tag]
@@ -183,12 +197,14 @@ class _Gathered(Rewriter):
     def visit_ThreadReduce(self, node: ThreadReduce) -> Stmt:
         reduction = self.rebuild_stmt(node)
         assert isinstance(reduction, ThreadReduce)
-        return write_out(reduction, self.axes.vars, self.axes.extents, self.open, self.names)
+        axes = self.axes
+        return write_out(reduction, axes.vars, axes.extents, self.open, self.virtual, self.names)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         buffer = node.buffer
         if buffer.scope == "global":
             return self._global(node)
+        self._check_own_blocks(node)
         if buffer.scope == "local":
             self._check_private(node)
         elif not any(tag.startswith("blockIdx") for tag in self.open) and self._later(node, BLOCKS):
@@ -215,6 +231,20 @@ class _Gathered(Rewriter):
             "loop over its blocks, which cannot wait for one another; compute it at a loop inside "
             "that one, or at the root"
         )
+
+    def _check_own_blocks(self, node: Allocate) -> None:
+        """Refuse a stage whose parts are computed by blocks that each keep their own part."""
+        missing = self._later(node, BLOCKS)
+        for loop in walk(node.body):
+            if isinstance(loop, For) and loop.thread_tag in missing and any(
+                node.buffer in written(stmt) for stmt in walk(loop)
+            ):
+                raise LoweringError(
+                    f"stage {node.buffer.name!r} is computed inside the kernel of {self.name!r}, "
+                    f"where its loop over {loop.thread_tag} gives each block a part of it that the "
+                    "others cannot wait for; leave that loop unbound, or compute the stage at the "
+                    "root"
+                )
 
     def _check_private(self, node: Allocate) -> None:
         """Refuse local storage that threads would have to share."""
@@ -261,13 +291,14 @@ class _Lift(StmtRewriter):
         return allocated(self.found, result)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        if not self.inside or node.buffer.scope != "shared":
-            return self.rebuild_stmt(node)
-        for extent in node.buffer.shape:
+        buffer = node.buffer
+        for extent in buffer.shape if buffer.scope != "global" else ():
             if not isinstance(extent, Const):
                 raise LoweringError(
-                    f"shared storage of {node.buffer.name!r} has the extent `{extent}`, which is "
-                    "not known when the kernel is compiled; give it a constant one"
+                    f"{buffer.scope} storage of {buffer.name!r} has the extent `{extent}`, which "
+                    "is not known when the kernel is compiled; give it a constant one"
                 )
+        if not self.inside or buffer.scope != "shared":
+            return self.rebuild_stmt(node)
         self.found.append(node.buffer)
         return self.stmt(node.body)

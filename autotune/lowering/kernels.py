@@ -23,6 +23,7 @@ from autotune.lowering.finalise import drop_marks, finalise, listing
 from autotune.lowering.gpu_nest import gather_threads, lift_shared
 from autotune.lowering.hoist import hoist_guards
 from autotune.lowering.partition import partition, shorten
+from autotune.lowering.rejoin import rejoin
 from autotune.lowering.storage import share_storage
 from autotune.lowering.sync import insert_barriers
 from autotune.lowering.threads import unify_threads
@@ -69,7 +70,7 @@ def final_form(function: Function, target: Target) -> Function:
 
 def finalising_kernels(function: Function) -> Iterator[Function]:
     """Yield an analysed function after each pass of `finalise_kernels`."""
-    yield (result := gather_threads(listing(mark_unrolled(unify_threads(function)))))
+    yield (result := gather_threads(listing(mark_unrolled(unify_threads(rejoin(function))))))
     yield (result := drop_marks(spread_virtual_threads(result)))
     yield (result := share_storage(result))
     if has_conditions(result.body):

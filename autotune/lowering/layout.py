@@ -9,7 +9,7 @@ from autotune.ir.expr import Buffer, Const, Expr, Knob, Load, Read, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
-from autotune.ir.poly import add, to_expr, to_poly
+from autotune.ir.poly import add, joined, to_expr, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
 from autotune.ir.visitor import Rewriter, free_vars, substitute
@@ -221,7 +221,7 @@ class Layout:
         strides = self._strides[tensor]
         for position in reversed(range(len(places))):
             flat = binary("+", binary("*", places[position], strides[position]), flat)
-        if tensor in self.whole and not all(map(self._is_plain, places[1:])):
+        if tensor in self.whole and not self._is_plain(places[1:], buffer.shape[1:]):
             self.mixed.add(buffer)
         return buffer, flat
 
@@ -234,7 +234,7 @@ class Layout:
         flat: Expr = binary("%", step, ring.shape[0])
         for place, length in zip(places, ring.shape[1:], strict=True):
             flat = binary("+", binary("*", flat, length), place)
-        if not all(map(self._is_plain, places)):
+        if not self._is_plain(places, ring.shape[1:]):
             self.mixed.add(ring)
         return ring, flat
 
@@ -253,11 +253,14 @@ class Layout:
         fixed = all(isinstance(var, (SizeVar, Knob)) for var in free_vars(moved))
         return moved if fixed else None
 
-    def _is_plain(self, place: Expr) -> bool:
-        """Whether an index has no negative terms, so that its elements are less than a step."""
+    def _is_plain(self, places: Sequence[Expr], shape: Sequence[Expr]) -> bool:
+        """Whether indices into a step add up without negative terms, to less than its elements."""
+        flat: Expr = const(0)
+        for place, length in zip(places, shape, strict=True):
+            flat = binary("+", binary("*", flat, length), place)
         return all(
             scale > 0 and all(self._signs.bounds(atom)[0] >= 0 for atom in atoms)
-            for atoms, scale in to_poly(place).items()
+            for atoms, scale in joined(to_poly(flat)).items()
         )
 
     def loads(self, expr: Expr) -> Expr:

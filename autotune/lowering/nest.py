@@ -102,6 +102,7 @@ class _Lowering:
         attrs = {
             "requirements": tuple(self.loops.requirements),
             "unrolling": self.loops.unrolling,
+            "bound": self.loops.bound,
             **buffer_attrs(self.layout, self.parameters),
         }
         return Function(self.name, params, outputs, body, sizes, attrs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autotune.ir import dtypes
@@ -40,6 +40,7 @@ class _Row:
 class _Access:
     """A load or store with one touch per loop open around it, outermost first."""
 
+    name: str
     buffer: Buffer
     number: int
     rows: tuple[int, ...]
@@ -59,10 +60,16 @@ class NestWalk:
         What to walk.
     analysis : Analysis
         Knows lengths and strides.
+    names : mapping of str to str, optional
+        What accesses to a buffer are called, where that is not its name; those of buffers that
+        are called alike are numbered together.
     """
 
-    def __init__(self, body: Stmt, analysis: Analysis) -> None:
+    def __init__(
+        self, body: Stmt, analysis: Analysis, names: Mapping[str, str] | None = None
+    ) -> None:
         self._analysis = analysis
+        self._names = names or {}
         self._rows: list[_Row] = []
         self._accesses: list[_Access] = []
         self._open: list[int] = []
@@ -96,7 +103,7 @@ class NestWalk:
         )
         accesses = tuple(
             BufferAccess(
-                buffer=access.buffer.name,
+                buffer=access.name,
                 number=access.number,
                 loops=access.rows,
                 strides=tuple(number(touch.stride) for touch in access.touches),
@@ -159,11 +166,12 @@ class NestWalk:
     # -- expressions -----------------------------------------------------------------------
 
     def _access(self, buffer: Buffer, index: Expr, is_store: bool) -> None:
-        number = self._numbers.get(buffer.name, 0)
-        self._numbers[buffer.name] = number + 1
+        name = self._names.get(buffer.name, buffer.name)
+        number = self._numbers.get(name, 0)
+        self._numbers[name] = number + 1
         found = self._analysis.touches(index)
         touches = tuple(found.get(self._rows[row].var, ABSENT) for row in self._open)
-        self._accesses.append(_Access(buffer, number, tuple(self._open), touches, is_store))
+        self._accesses.append(_Access(name, buffer, number, tuple(self._open), touches, is_store))
 
     def _reads(self, node: Expr) -> bool:
         """Whether an expression reads memory."""

@@ -117,3 +117,14 @@ _SCOPE_RANKS = {"global": 0, "shared": 1, "local": 2}
 def shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
     """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
     return _SCOPE_RANKS[scope] <= _thread_rank(owner, axis)
+
+
+def seen_by_all(stage: Stage, level: str) -> bool:
+    """Whether the blocks, threads or virtual threads around a stage ("level") see its whole result.
+
+    What blocks compute they keep to themselves, also of a stage in global storage: they cannot
+    wait for one another.
+    """
+    owner = stage if stage.attach is not Attach.INIT and stage.time is None else stage.scan
+    assert owner is not None
+    return level != "block" and storage_scope(owner) == "shared"

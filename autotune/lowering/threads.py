@@ -6,10 +6,9 @@ hardware has one index for both.
 
 from __future__ import annotations
 
-from autotune.errors import LoweringError
-from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary, likely
-from autotune.ir.stmt import For, Function, If, LoopKind, Produce, Stmt
+from autotune.ir.stmt import For, Function, If, LoopKind, Stmt
 from autotune.ir.visitor import Rewriter
 
 
@@ -24,10 +23,7 @@ def unify_threads(function: Function) -> Function:
           A[threadIdx.x'] = f(threadIdx.x')          A[threadIdx.x] = f(threadIdx.x)
         B[threadIdx.x] = g(A)                    B[threadIdx.x] = g(A)
 
-    Raises
-    ------
-    LoweringError
-        If the inner loop is longer, or both are of one stage: then no thread runs some iterations.
+    The inner loop is no longer: lowering requires it.
     """
     return function.with_body(_Unify().stmt(function.body))
 
@@ -36,26 +32,9 @@ class _Unify(Rewriter):
     def __init__(self) -> None:
         super().__init__()
         self._open: dict[str, For] = {}
-        self._virtual: set[Var] = set()
         self._renamed: dict[Expr, Expr] = {}
-        self._stages: list[tuple[str, frozenset[str]]] = []  # names, tags open where they begin
-
-    def visit_Produce(self, node: Produce) -> Stmt:
-        self._stages.append((node.name, frozenset(self._open)))
-        body = self.stmt(node.body)
-        self._stages.pop()
-        return node if body is node.body else Produce(node.name, body)
 
     def visit_For(self, node: For) -> Stmt:
-        if node.kind is LoopKind.VTHREAD and node.var in self._virtual:
-            var = Var(node.var.name)
-            body = self._with(node, var)
-            return For(var, self.expr(node.extent), node.kind, body, node.thread_tag)
-        if node.kind is LoopKind.VTHREAD:
-            self._virtual.add(node.var)
-            rebuilt = self.rebuild_stmt(node)
-            self._virtual.remove(node.var)
-            return rebuilt
         if node.kind is not LoopKind.THREAD:
             return self.rebuild_stmt(node)
         around = self._open.get(node.thread_tag)
@@ -68,18 +47,7 @@ class _Unify(Rewriter):
 
     def _guarded(self, node: For, around: For) -> Stmt:
         """Return the body for the iterations that a loop around of the same tag stands for."""
-        stage, outside = self._stages[-1] if self._stages else ("", frozenset())
-        if node.thread_tag not in outside:
-            raise LoweringError(
-                f"stage {stage!r}: two of its loops are bound to {node.thread_tag}, which has one "
-                "index for both; fuse the two axes or choose another thread axis"
-            )
         extent, length = self.expr(node.extent), self.expr(around.extent)
-        if isinstance(extent, Const) and isinstance(length, Const) and extent.value > length.value:
-            raise LoweringError(
-                f"stage {stage!r}: its loop of {extent} iterations is bound to {node.thread_tag}, "
-                f"of which there are {length} around it; split it to at most that length"
-            )
         body = self._with(node, around.var)
         return body if extent is length else If(likely(binary("<", around.var, extent)), body)
 

@@ -44,8 +44,14 @@ def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> Lo
 
 
 def text_nest(function: Function) -> LoopNest:
-    """Return the loop nest of a function without knobs, read off its text as it stands."""
-    return NestWalk(function.body, TextAnalysis()).nest(_number)
+    """Return the loop nest of a function without knobs, read off its text as it stands.
+
+    Parameters
+    ----------
+    function : Function
+        As `autotvm08_loops` returns it.
+    """
+    return NestWalk(function.body, TextAnalysis(), function.attrs.get("accessed")).nest(_number)
 
 
 def _number(value: Amount) -> Number:

@@ -1,7 +1,8 @@
 """Kernels as text: a device header, compilation at run time, launches, templates, and an example.
 
-`get_function` and `launch` are all that a kernel of one's own needs; `unary` is one. `RawKernel` is
-what a template returns. Names are loaded when they are first used: templates need but the last.
+`get_function` and `launch` are all that a kernel of one's own needs; `unary` is one.
+`VectorizedKernelRTCLauncher` launches those that take vectors, `RawKernel` is what a template
+returns. Names are loaded when they are first used: templates need but the last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from autotune.rtc.header import device_header as device_header
     from autotune.rtc.kernel import KernelLaunch as KernelLaunch
     from autotune.rtc.kernel import RawKernel as RawKernel
+    from autotune.rtc.launcher import VectorizedKernel as VectorizedKernel
+    from autotune.rtc.launcher import VectorizedKernelRTCLauncher as VectorizedKernelRTCLauncher
     from autotune.rtc.operators import UNARY as UNARY
     from autotune.rtc.vectors import VECTOR_BYTES as VECTOR_BYTES
     from autotune.rtc.vectors import VectorPlan as VectorPlan
@@ -32,6 +35,8 @@ _HOMES = {
     "RawKernel": "kernel",
     "Unary": "elementwise",
     "VectorPlan": "vectors",
+    "VectorizedKernel": "launcher",
+    "VectorizedKernelRTCLauncher": "launcher",
     "device_header": "header",
     "get_function": "functions",
     "launch": "functions",

@@ -21,7 +21,7 @@ _KEPT = 1024
 """Functions that the process keeps at most; beyond, the least recently used go."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RTCFunction:
     """A kernel, compiled, and on a GPU loaded when it is first launched.
 
@@ -41,6 +41,10 @@ class RTCFunction:
     source: str
     cubin: Cubin
     device: int | None
+
+    def __repr__(self) -> str:
+        place = "" if self.device is None else f" on cuda:{self.device}"
+        return f"<kernel {self.name} for {self.cubin.arch}{place}>"
 
     @property
     def usage(self) -> Usage:
@@ -96,8 +100,9 @@ def get_function(
 ) -> RTCFunction:
     """Return a kernel, compiled now unless it was before: by this process or, on disk, by any.
 
-    The text that is compiled is the device header, then the parameters, then the code. What is
-    kept is found by name, parameters, code, flags, architecture and version of the compiler.
+    The text that is compiled is the device header, then the parameters, then the code; errors
+    count the lines of each from 1, as in "code(3)". What is kept is found by name, parameters,
+    code, flags, architecture and version of the compiler.
 
     Parameters
     ----------
@@ -129,8 +134,8 @@ def get_function(
     if isinstance(flags, str):
         raise UsageError(f"flags must be a list of options, got the text {flags!r}")
     number = None if isinstance(device, str) else _device_number(device)
-    arch = device if isinstance(device, str) else cuda.arch_of(device)
-    source = "\n".join([device_header(index), parameters, code])
+    arch = device if isinstance(device, str) else _arch_of(device)
+    source = "\n".join([device_header(index), _part("parameters", parameters), _part("code", code)])
     return _function(name, source, tuple(flags), arch, number)
 
 
@@ -140,6 +145,20 @@ def _function(
 ) -> RTCFunction:
     cubin = compile_cubin(source, arch, flags, [name], default_cache())
     return RTCFunction(name, source, cubin, device)
+
+
+def _part(name: str, text: str) -> str:
+    """Return a part of a source whose lines the compiler counts from 1, under the part's name."""
+    return f'#line 1 "{name}"\n{text}'
+
+
+def _arch_of(device: int) -> str:
+    try:
+        return cuda.arch_of(device)
+    except TargetError as error:
+        raise TargetError(
+            f"{error}; device='sm_90' compiles for an architecture without a GPU"
+        ) from None
 
 
 def _device_number(device: Any) -> int:

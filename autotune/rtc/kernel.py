@@ -119,7 +119,7 @@ class RawKernel:
             tuple(params),
             frozenset(params[len(self.inputs) :]),
             body,
-            attrs={"requirements": tuple(rules)},
+            attrs={"requirements": tuple(rules), "given_text": self._given()},
         )
 
     def _nest(self, launch: KernelLaunch, raw: Raw, rules: list[Rule]) -> Stmt:
@@ -142,6 +142,11 @@ class RawKernel:
         lines = [f"#define {n} {_literal(self.name, n, v)}" for n, v in fixed.items()]
         given = check_source(self.text, f"raw kernel {self.name!r}: text")
         return check_source("\n".join([*lines, given.strip("\n"), ""]), f"raw kernel {self.name!r}")
+
+    def _given(self) -> tuple[int, int]:
+        """Return after how many lines of the text the given one begins, and with which line."""
+        fixed = sum(not _is_size(value) for value in self.defines.values())
+        return fixed, 1 + len(self.text) - len(self.text.lstrip("\n"))
 
     def _extents(self, what: str, given: Any) -> tuple[Expr, ...]:
         extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)

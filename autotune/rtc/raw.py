@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Const, Expr
@@ -29,12 +29,21 @@ class RawLaunch:
     text : str
         The kernel.
     sizes : LaunchSizes
+    given : tuple of int
+        After how many of its lines the text begins that the template gave, and with which line.
     """
 
     name: str
-    macros: str
-    text: str
+    macros: str = field(repr=False)
+    text: str = field(repr=False)
     sizes: LaunchSizes
+    given: tuple[int, int] = (0, 1)
+
+    @property
+    def numbered(self) -> str:
+        """The text, in which a compiler counts lines as whoever wrote it does."""
+        (before, line), lines = self.given, self.text.split("\n")
+        return "\n".join([*lines[:before], f'#line {line} "text"', *lines[before:]])
 
     @classmethod
     def of(cls, function: Function) -> RawLaunch:
@@ -49,7 +58,7 @@ class RawLaunch:
         CompileError, LaunchError, TargetError
             If the compiler refuses it, or the device the launch; or either is missing.
         """
-        made = get_function(self.macros, self.name, self.text, device)
+        made = get_function(self.macros, self.name, self.numbered, device)
         made.check(self.sizes.grid, self.sizes.block, self.sizes.shared_bytes)
         return made
 
@@ -63,8 +72,9 @@ def raw_launches(function: Function) -> list[RawLaunch]:
     first = inside[0]
     values = map(_value, first.values)
     macros = "".join(f"#define {n} {v}\n" for n, v in zip(first.defines, values, strict=True))
+    given = function.attrs["given_text"]
     return [
-        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest))
+        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest), given)
         for raw, nest in zip(inside, nests, strict=True)
     ]
 
@@ -101,7 +111,7 @@ def raw_source(function: Function) -> GpuSource:
     numbers = tuple(range(len(function.params) + len(memory)))
     return GpuSource(
         Signature.of(function),
-        f"{found[0].macros}\n{found[0].text}",
+        f"{found[0].macros}\n{found[0].numbered}",
         tuple(
             GpuLaunch(
                 each.name, each.sizes.grid, each.sizes.block, each.sizes.shared_bytes, numbers

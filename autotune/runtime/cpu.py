@@ -25,6 +25,9 @@ _LINUX_NAMES = {
     "egpr": "apx", "ndd": "apx",
 }  # fmt: skip
 
+#: Those features, by LLVM's names.
+LLVM_NAMES = frozenset(_LINUX_NAMES)
+
 _V2 = ("popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")

@@ -50,7 +50,7 @@ def cupy() -> Any:
     if driver is None:
         raise TargetError(
             "there is no driver for CUDA on this machine (libcuda.so.1): kernels run where "
-            "nvidia-smi lists a GPU; here try -on=cpu in the target"
+            "nvidia-smi lists a GPU"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns of a second CuPy; what matters is checked here

@@ -93,13 +93,23 @@ class GPUFunction:
         TargetError
             If there is no GPU that can be used, or it is another than this is compiled for.
         """
-        cuda.device_count()  # what is missing is told before what is wrong with arrays
+        self._require_gpu()  # what is missing is told before what is wrong with arrays
         device = device_of(arrays[0]) if arrays else 0
         stream = cuda.stream_handle(None, device)
         held, sizes = self._checked(arrays, device, stream)
         held += self._workspace(sizes, device)
         for kernel, launch in zip(self._on(device), self.module.launches, strict=True):
             self._launch(kernel, launch, held, sizes, stream)
+
+    def _require_gpu(self) -> None:
+        try:
+            cuda.device_count()
+        except TargetError as error:
+            if self.module.header:  # a kernel as text, which runs on GPUs alone
+                raise
+            raise TargetError(
+                f"{error}; built for 'cuda -on=cpu', it runs on the processor"
+            ) from None
 
     def _launch(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autotune.codegen.cuda import CUDAKernel, emit
@@ -160,11 +160,11 @@ class GpuSource:
     """
 
     signature: Signature
-    text: str
+    text: str = field(repr=False)
     launches: tuple[GpuLaunch, ...]
     workspace: tuple[Parameter, ...] = ()
     alignment: int = 16
-    header: str = ""
+    header: str = field(default="", repr=False)
 
     def compiled(self, arch: str) -> GpuProgram:
         """Return it compiled for an architecture, from the cache if it is there; needs no GPU.

@@ -26,6 +26,7 @@ from autotune.runtime.binary import Binary
 from autotune.runtime.cache import ObjectCache, cache_key, default_cache
 from autotune.runtime.cpu import missing_features, needed_features, unlisted_features
 from autotune.runtime.kernel import Kernel
+from autotune.runtime.llvm_cpus import features_of
 from autotune.runtime.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.signature import Signature
 from autotune.runtime.threads import thread_count
@@ -229,15 +230,15 @@ def cpu_and_features(mcpu: str) -> tuple[str, str]:
         features = llvm.get_host_cpu_features()
         features.update(dict.fromkeys(unlisted_features(features), False))
         return llvm.get_host_cpu_name(), features.flatten()
-    needed = needed_features(mcpu, "") or []
-    missing = missing_features(needed)
+    if not _is_known(mcpu):
+        raise TargetError(f"LLVM knows no CPU {mcpu!r}: use -mcpu=native or a name such as znver3")
+    needed = needed_features(mcpu, "")
+    missing = missing_features(features_of(mcpu) if needed is None else needed)
     if missing:
         raise TargetError(
             f"this machine cannot run code for -mcpu={mcpu}: it lacks {', '.join(missing)}; "
             "use -mcpu=native"
         )
-    if not _is_known(mcpu):
-        raise TargetError(f"LLVM knows no CPU {mcpu!r}: use -mcpu=native or a name such as znver3")
     return mcpu, ""
 
 
@@ -255,6 +256,17 @@ def _is_known(cpu: str) -> bool:
             os.close(saved)
         caught.seek(0)
         return b"not a recognized processor" not in caught.read()
+
+
+def optimised_for(cpu: str, source: str) -> str:
+    """Return LLVM assembly after optimisation for a CPU, of which machine code is written too.
+
+    LLVM ends the process where it cannot write code for the CPU.
+    """
+    machine = _initialised().create_target_machine(cpu=cpu)
+    module = _optimised(source, machine, Options(level=2))
+    machine.emit_object(module)
+    return str(module)
 
 
 def _new_machine(mcpu: str, level: int = 1) -> Any:

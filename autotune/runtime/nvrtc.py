@@ -11,7 +11,8 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from importlib.resources import files
 
 from autotune.errors import CompileError, TargetError
 from autotune.runtime.cache import ObjectCache, cache_key
@@ -78,8 +79,8 @@ class Cubin:
     """
 
     arch: str
-    code: bytes
-    log: str
+    code: bytes = field(repr=False)
+    log: str = field(repr=False)
     kernels: Mapping[str, Usage]
     symbols: Mapping[str, str]
 
@@ -117,7 +118,7 @@ def compile_cubin(
     Parameters
     ----------
     source : str
-        The whole text; it may include cuda_fp16.h and cuda_bf16.h.
+        The whole text; it may include cuda_fp16.h, cuda_bf16.h and type_traits.
     arch : str
         Architecture, such as "sm_90" or "sm_90a".
     flags : sequence of str
@@ -138,7 +139,8 @@ def compile_cubin(
     """
     check_arch(arch)
     words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
-    key = cache_key(_FORMAT, source, compiler_identity(), *words, "names", *names)
+    headers = [text.decode() for text in _headers().values()]
+    key = cache_key(_FORMAT, source, *headers, compiler_identity(), *words, "names", *names)
     found = cache.get(key, _is_cubin) if cache is not None else None
     if found is not None:
         return Cubin.from_bytes(found)
@@ -291,8 +293,12 @@ def _compile(
 ) -> tuple[int, str, bytes, dict[str, str]]:
     """Return the compiler's status and log, and machine code and symbols, none if it failed."""
     handle = ctypes.c_void_p()
-    text = source.encode()
-    _done("nvrtcCreateProgram", ctypes.byref(handle), text, b"kernel.cu", 0, None, None)
+    text, headers = source.encode(), _headers()
+    made = (ctypes.c_char_p * len(headers))
+    pair = made(*headers.values()), made(*headers)
+    _done(
+        "nvrtcCreateProgram", ctypes.byref(handle), text, b"kernel.cu", len(headers), *pair
+    )
     try:
         for name in names:
             _done("nvrtcAddNameExpression", handle, name.encode())
@@ -304,6 +310,12 @@ def _compile(
         return 0, log, _bytes("CUBIN", handle), {name: _symbol(handle, name) for name in names}
     finally:
         _done("nvrtcDestroyProgram", ctypes.byref(handle))
+
+
+@functools.cache
+def _headers() -> dict[bytes, bytes]:
+    """Return the texts of headers that sources may include, and NVRTC does not bring, by name."""
+    return {b"type_traits": files("autotune.runtime").joinpath("type_traits.h").read_bytes()}
 
 
 def _bytes(what: str, handle: ctypes.c_void_p) -> bytes:

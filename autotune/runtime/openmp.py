@@ -13,10 +13,11 @@ import glob
 import importlib.util
 import os
 import threading
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from autotune.callers import warn
 
 SPIN_COUNT = "10000"
 """Times that a waiting thread looks again before it sleeps: some hundreds of microseconds."""
@@ -91,11 +92,10 @@ def find_openmp() -> OpenMP | None:
         library = _open(path)
         if library is not None:
             return library
-    warnings.warn(
+    warn(
         "no OpenMP runtime found (libgomp, in XGBoost's wheel or of the system): parallel loops "
         "run on one thread",
         OpenMPWarning,
-        stacklevel=2,
     )
     return None
 
@@ -129,10 +129,9 @@ class _Launches:
             return wanted
         if not self.warned:
             self.warned = True
-            warnings.warn(
+            warn(
                 "parallel loops run on one thread in a forked process: start processes by spawn",
                 OpenMPWarning,
-                stacklevel=3,
             )
         return 1
 

@@ -1,10 +1,12 @@
 """What a compiled function takes, as plain data: it is saved with the code and read without the IR.
 
-An extent is an integer, the name of a size, or an operation on extents, such as ("+", "n", 1).
+An extent is an integer, the name of a size, or an operation on extents: ("+", "n", 1), or
+("select", ("<", "n", 8), "n", 8).
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +28,17 @@ _OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     "%": operator.mod,
     "min": min,
     "max": max,
+    "gcd": math.gcd,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
+
+#: Operations of which only some operands are evaluated, and how many these are.
+_LAZY: Final = {"select": 3, "and": 2, "or": 2, "not": 1}
 
 
 @dataclass(frozen=True)
@@ -137,6 +149,15 @@ def extent_value(extent: Extent, sizes: Mapping[str, int]) -> int:
         return extent
     if isinstance(extent, str):
         return sizes[extent]
+    match extent:
+        case ("select", test, yes, no):
+            return extent_value(yes if extent_value(test, sizes) else no, sizes)
+        case ("and", a, b):
+            return extent_value(a, sizes) and extent_value(b, sizes)
+        case ("or", a, b):
+            return extent_value(a, sizes) or extent_value(b, sizes)
+        case ("not", a):
+            return not extent_value(a, sizes)
     op, a, b = extent
     return _OPERATIONS[op](extent_value(a, sizes), extent_value(b, sizes))
 
@@ -145,14 +166,14 @@ def extent_text(extent: Extent) -> str:
     """Return an extent as a reader would write it, such as ``n + 1``, ``min(n, 8)``."""
     if not isinstance(extent, tuple):
         return str(extent)
-    op, a, b = extent
-    if op in ("min", "max"):
-        return f"{op}({extent_text(a)}, {extent_text(b)})"
-    return " ".join([_operand_text(a), op, _operand_text(b)])
+    op, *operands = extent
+    if op.isalpha() and op not in ("and", "or"):
+        return f"{op}({', '.join(map(extent_text, operands))})"
+    return f" {op} ".join(map(_operand_text, operands))
 
 
 def _operand_text(extent: Extent) -> str:
-    plain = not isinstance(extent, tuple) or extent[0] in ("min", "max")
+    plain = not isinstance(extent, tuple) or extent[0] in ("min", "max", "gcd", "select", "not")
     return extent_text(extent) if plain else f"({extent_text(extent)})"
 
 
@@ -174,7 +195,10 @@ def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
         If it is computed with what a call does not know.
     """
     # Imported here, so that saved functions are loaded without it.
-    from autotune.ir.expr import Binary, Cast, Const, SizeVar
+    from autotune.ir.expr import Binary, Call, Cast, Const, Not, Select, SizeVar
+
+    def operation(op: str) -> Extent:
+        return (op, *(extent_of(child, names) for child in extent.children))
 
     match extent:
         case Const(value=value):
@@ -183,8 +207,14 @@ def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
             return names[extent]
         case Cast(a=a):
             return extent_of(a, names)
-        case Binary(op=op, a=a, b=b) if op in _OPERATIONS:
-            return (op, extent_of(a, names), extent_of(b, names))
+        case Binary(op=op) if op in _OPERATIONS or op in _LAZY:
+            return operation(op)
+        case Select() | Call(name="if_then_else"):
+            return operation("select")
+        case Not():
+            return operation("not")
+        case Call(name="gcd"):
+            return operation("gcd")
     raise CodegenError(f"extent {extent} has no value: it is not computed from sizes of arrays")
 
 
@@ -192,6 +222,8 @@ def checked_extent(data: Any) -> Extent:
     """Return an extent that was read from JSON; ValueError if it is none."""
     if isinstance(data, (int, str)):
         return data
-    if isinstance(data, Sequence) and len(data) == 3 and data[0] in _OPERATIONS:
-        return (data[0], checked_extent(data[1]), checked_extent(data[2]))
+    if isinstance(data, Sequence) and data and isinstance(data[0], str):
+        op, *operands = data
+        if len(operands) == _LAZY.get(op, 2) and (op in _LAZY or op in _OPERATIONS):
+            return (op, *map(checked_extent, operands))
     raise ValueError(f"{data!r} is no extent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.ir.expr import Const, Expr
-from autotune.ir.itervar import AxisKind, IterVar
+from autotune.ir.itervar import AxisKind, IterVar, same_index
 from autotune.ir.ops import const
 from autotune.ir.stmt import LoopKind
 from autotune.schedule.core import StageCore
@@ -101,11 +101,25 @@ class Annotations(StageCore):
         if axis.kind is AxisKind.SCAN:
             self._refuse_steps("bind", axis)
         self._refuse_annotated("bind", axis)
+        self._refuse_second_axis(axis, thread)
         self.bindings[axis] = thread
         extent = None if thread.dom is None else thread.dom.extent
         name = None if thread.name == thread.thread_tag else thread.name
         given = (extent, name) if name is not None else (extent,) if extent is not None else ()
         self.note("bind", axis, thread.thread_tag, *given)
+
+    def _refuse_second_axis(self, axis: IterVar, thread: IterVar) -> None:
+        """Refuse to bind two axes to one index; `te.thread_axis("vthread")` makes a new one."""
+        for other, bound in self.bindings.items():
+            if same_index(bound, thread):
+                tag = thread.thread_tag
+                which = "the same vthread" if tag == "vthread" else tag
+                self.fail(
+                    "bind",
+                    f"axis {other.name!r} is bound to {which} already, which has one index for "
+                    "both; fuse the two axes, or choose another thread axis",
+                    axis,
+                )
 
     def pragma(self, axis: IterVar, kind: str, value: Any = None) -> None:
         """Give a hint about how the loops from `axis` inwards are to be compiled.

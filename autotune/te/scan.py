@@ -11,7 +11,7 @@ from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import binary
 from autotune.te.cell import Cell, is_apart, same
 from autotune.te.compute import compute
-from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from autotune.te.tensor import Axes, ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 class ScanOp(Operation):
@@ -72,6 +72,14 @@ class ScanOp(Operation):
     def input_tensors(self) -> list[Tensor]:
         """What it starts with, then what it goes on with."""
         return list(dict.fromkeys((*self.init, *self.update)))
+
+    def axes_told(self, axes: Axes) -> str:
+        """Return where the loops are."""
+        parts = ", ".join(dict.fromkeys(repr(t.op.name) for t in (*self.init, *self.update)))
+        return (
+            f"{self.name!r} is a scan, whose loops are those of its init and update ({parts}), and "
+            "over the steps its scan_axis; schedule these"
+        )
 
     def fail(self, problem: str) -> NoReturn:
         """Raise an `IRError` that names the scan."""

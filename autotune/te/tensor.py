@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
-from autotune.errors import IRError
+from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.expr import Const, Expr, Knob, Operators, Read, Reduce, SizeVar
 from autotune.ir.itervar import IterVar
@@ -29,6 +29,33 @@ def as_size(value: Any, what: str) -> Expr:
     return expr
 
 
+class Axes(tuple[IterVar, ...]):
+    """The axes of an operation; asking for one that there is not says what there is.
+
+    Attributes
+    ----------
+    owner : Operation
+    kind : str
+        "axis" or "reduce_axis".
+    """
+
+    owner: Operation
+    kind: str
+
+    @classmethod
+    def of(cls, owner: Operation, kind: str, axes: Sequence[IterVar] = ()) -> Axes:
+        """Return axes of an operation."""
+        made = cls(axes)
+        made.owner, made.kind = owner, kind
+        return made
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return super().__getitem__(index)
+        except IndexError:
+            raise ScheduleError(f"{self.kind}[{index}]: {self.owner.axes_told(self)}") from None
+
+
 class Operation:
     """What defines tensors.
 
@@ -45,8 +72,15 @@ class Operation:
     def __init__(self, name: str) -> None:
         self.name = name
         self.outputs: tuple[Tensor, ...] = ()
-        self.axis: tuple[IterVar, ...] = ()
-        self.reduce_axis: tuple[IterVar, ...] = ()
+        self.axis: tuple[IterVar, ...] = Axes.of(self, "axis")
+        self.reduce_axis: tuple[IterVar, ...] = Axes.of(self, "reduce_axis")
+
+    def axes_told(self, axes: Axes) -> str:
+        """Return what axes there are, for who asked for another one."""
+        if not axes:
+            return f"operation {self.name!r} has none"
+        names = ", ".join(axis.name for axis in axes)
+        return f"operation {self.name!r} has {len(axes)}: {names}"
 
     def output(self, index: int = 0) -> Tensor:
         """Return one of the tensors it defines."""
@@ -84,6 +118,13 @@ class PlaceholderOp(Operation):
         super().__init__(name)
         self.outputs = (Tensor(self, 0, shape, dtype, name),)
 
+    def axes_told(self, axes: Axes) -> str:
+        """Return why there are no axes."""
+        return (
+            f"{self.name!r} is a placeholder, which is given and not computed, so it has no loops; "
+            "schedule what reads it, or if it is the state of a scan, the scan's update and init"
+        )
+
 
 class ComputeOp(Operation):
     """Elements given by one expression each over the axes.
@@ -114,9 +155,10 @@ class ComputeOp(Operation):
     ) -> None:
         super().__init__(name)
         self.tag = tag
-        self.axis = axis
+        self.axis = Axes.of(self, "axis", axis)
         self.body = body
-        self.reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
+        over = body[0].axes if isinstance(body[0], Reduce) else ()
+        self.reduce_axis = Axes.of(self, "reduce_axis", over)
         _check_body(name, body)
         _check_variables(name, (*axis, *self.reduce_axis), body)
         shape = tuple(a.dom.extent for a in axis if a.dom is not None)

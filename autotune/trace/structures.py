@@ -11,10 +11,10 @@ import contextlib
 import functools
 import inspect
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autotune.callers import warn
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, told
 from autotune.ir.stmt import Function
 from autotune.lowering.feasibility import target_rules
@@ -401,11 +401,10 @@ class Structures:
     def _give_up(self, reason: str, place: str) -> None:
         self.untraceable, self._latest = reason, None
         why = reason.removeprefix("template: ").removesuffix(f" ({place})")
-        warnings.warn(
+        warn(
             f"template {self.name!r} cannot be traced, so each configuration is lowered on its "
             f"own, which is slower: {why} [{place}]",
             TracingWarning,
-            stacklevel=2,
         )
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 from llvmlite.binding.targets import FeatureMap
 
+from autotune import build, te
 from autotune.errors import TargetError
 from autotune.host import architecture
 from autotune.runtime import cpu
 from autotune.runtime.llvm import check_target, cpu_and_features
+from autotune.runtime.llvm_cpus import features_of
 from autotune.target import _VECTOR_BYTES_BY_MCPU, Target
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="a table for x86-64")
@@ -160,3 +165,67 @@ def test_code_that_this_machine_lacks_features_for_is_refused(
     with pytest.raises(TargetError, match=r"code for -mcpu=haswell: it lacks avx, avx2, .*native"):
         check_target(Target.parse("llvm -mcpu=haswell"))
     cpu_and_features.cache_clear()
+
+
+def test_what_llvm_says_of_processors_is_what_the_table_says() -> None:
+    for name in ("x86-64-v2", "haswell", "znver4", "sapphirerapids"):
+        assert features_of(name) == cpu.needed_features(name, "")
+
+
+@pytest.mark.parametrize("name", ["i486", "pentium4", "yonah", "lakemont"])
+def test_a_32_bit_processor_is_refused_in_one_line(name: str) -> None:
+    message = f"no code for -mcpu={name} on x86_64: that processor has no 64-bit instructions; use"
+    with pytest.raises(TargetError, match=message) as error:
+        check_target(Target(f"llvm -mcpu={name}"))
+    assert "\n" not in str(error.value)
+
+
+def test_features_of_a_processor_outside_the_table_are_held_against_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flags = frozenset({"pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "avx"})
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
+    cpu_and_features.cache_clear()
+    for name in ("nehalem", "sandybridge"):
+        check_target(Target(f"llvm -mcpu={name}"))
+    with pytest.raises(TargetError, match=r"it lacks avx10\.1, avx10\.2, avx2"):
+        check_target(Target("llvm -mcpu=diamondrapids"))
+    cpu_and_features.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["help", "i487", "-", "x" * 64])
+def test_names_that_llvm_does_not_know_are_refused_in_one_line(name: str) -> None:
+    with pytest.raises(TargetError, match=f"LLVM knows no CPU '{name}'"):
+        check_target(Target("llvm", {"mcpu": name}))
+
+
+_ALL_NAMES = """
+import llvmlite.binding as llvm
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+llvm.Target.from_default_triple().create_target_machine(cpu="help")
+"""
+
+
+@pytest.mark.slow
+def test_no_processor_that_llvm_lists_ends_the_process() -> None:
+    said = subprocess.run([sys.executable, "-c", _ALL_NAMES], capture_output=True, text=True)
+    names = re.findall(r"^ +(\S+) +- Select the \1 processor", said.stderr, re.MULTILINE)
+    assert {"i486", "x86-64", "znver3"} <= set(names)
+    n = te.var("n")
+    A = te.placeholder((n,), "float16", name="A")
+    B = te.compute((n,), lambda i: te.exp(A[i]), name="B")
+    s = te.create_schedule(B.op)
+    s[B].vectorize(s[B].split(B.op.axis[0], factor=16)[1])
+    a, refused = np.ones(100, "float16"), []
+    for name in names:
+        try:
+            made = build(s, [A, B], f"llvm -mcpu={name}")
+        except TargetError as error:
+            refused.append(str(error))
+            continue
+        b = np.zeros_like(a)
+        made(a, b)
+        np.testing.assert_allclose(b, np.exp(a), rtol=1e-2)
+    assert 30 <= len(refused) < len(names)
+    assert not any("\n" in line for line in refused)

@@ -17,6 +17,8 @@ from random_expressions import Array, Grid
 
 from autotune.ir import ops, sum_rules
 from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.poly import joined as joined_poly
+from autotune.ir.poly import to_expr, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sum_bounds import binary_bounds, verdict
 from autotune.ir.sums import INF, Sum, Term, add, joined, number, one_term, scaled, sum_expr, sum_of
@@ -309,3 +311,43 @@ def test_logic_with_constants_and_with_itself_folds() -> None:
     ]
     for folded, short in expected:
         assert folded is short
+
+
+# -- a quotient and its remainder ------------------------------------------------------------------
+
+K, M, Y = Var("k"), Var("m"), Var("y")
+DIVISOR_VALUES = np.array([d for d in range(-6, 7) if d])
+GRID = dict(
+    zip(
+        (X, Y, K, M),
+        np.meshgrid(POINTS, np.arange(-3, 4), DIVISOR_VALUES, (-2, 1, 3), indexing="ij"),
+        strict=True,
+    )
+)
+#: Sums that hold a quotient and its remainder, and which atoms are left: variables alone if the
+#: two belong together.
+SUMS: dict[str, tuple[Expr, bool]] = {
+    "x // k * k + x % k": ((X // K) * K + X % K, True),
+    "times 3, plus y": ((X // K) * K * 3 + Y + (X % K) * 3, True),
+    "of a sum": (((X + Y) // K) * K + (X + Y) % K - Y, True),
+    "of a product": ((X // (K * M)) * K * M + X % (K * M), True),
+    "twice": (((X // K) // M) * M * K + ((X // K) % M) * K + X % K, True),
+    "a constant divisor": ((X // 5) * 5 * M + (X % 5) * M, True),
+    "backwards": (Y - (X // K) * K - X % K, True),
+    "a sum as divisor": ((X // (K * K + 1)) * (K * K + 1) + X % (K * K + 1), True),
+    "another divisor": ((X // K) * M + X % K, False),
+    "another dividend": ((X // K) * K + Y % K, False),
+    "another scale": ((X // K) * K * 2 + X % K, False),
+    "the remainder alone": (X % K + Y, False),
+    "more of the remainder": ((X // K) * K + (X % K) * 2, False),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_quotient_joined_with_its_remainder_keeps_every_value(name: str) -> None:
+    expr, whole = SUMS[name]
+    poly = joined_poly(to_poly(expr))
+    atoms = {atom for monomial in poly for atom in monomial}
+    assert all(isinstance(atom, Var) for atom in atoms) is whole
+    values = Grid(GRID, wraps=False)
+    np.testing.assert_array_equal(values(expr) + 0 * GRID[X], values(to_expr(poly)) + 0 * GRID[X])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
+import json
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +17,11 @@ import pytest
 from autotune.errors import ArgumentError, CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Load, SizeVar
-from autotune.ir.ops import cast
+from autotune.ir.ops import binary, cast, gcd, if_then_else, logical_not, select
 from autotune.ir.stmt import Function, Seq
 from autotune.runtime import foreign
 from autotune.runtime.arrays import ArgumentChecker
-from autotune.runtime.signature import Signature, extent_text
+from autotune.runtime.signature import Signature, checked_extent, extent_text, extent_value
 
 
 def i32(value: int) -> Const:
@@ -363,6 +366,28 @@ def test_an_extent_that_sizes_do_not_determine_is_refused() -> None:
     a = Buffer("A", "int32", (Load(Buffer("B", "int32", (i32(1),)), i32(0)),))
     with pytest.raises(CodegenError, match="has no value: it is not computed from sizes"):
         checker(a, outputs=(a,))
+
+
+def test_an_extent_may_be_a_choice_between_sizes() -> None:
+    n, m = SizeVar("n", "int64"), SizeVar("m", "int64")
+    fits = binary("and", n < m, logical_not(binary("or", n < 3, m.equal(7))))
+    shape = (select(fits, n, gcd(n, m)), if_then_else(n <= 0, 1, m // n))
+    a, b = Buffer("A", "int64", (n, m)), Buffer("B", "bool", shape)
+    signature = Signature.of(Function("g", (a, b), frozenset([b]), Seq(()), (n, m)))
+    assert Signature.from_json(json.loads(json.dumps(signature.to_json()))) == signature
+    texts = [extent_text(extent) for extent in signature.parameters[1].shape]
+    assert texts[0] == "select((n < m) and not((n < 3) or (m == 7)), n, gcd(n, m))"
+    for x, y in itertools.product(range(9), repeat=2):
+        known = {"n": x, "m": y}
+        first, second = (extent_value(extent, known) for extent in signature.parameters[1].shape)
+        assert first == (x if x < y and not (x < 3 or y == 7) else math.gcd(x, y))
+        assert second == (1 if x <= 0 else y // x)
+
+
+def test_what_is_no_extent_is_not_read() -> None:
+    for data in (["select", "n", 1], ["not", 1, 2], ["pow", 1, 2], ["+"], [], [1, 2, 3], None, 1.5):
+        with pytest.raises(ValueError, match="is no extent"):
+            checked_extent(data)
 
 
 def test_sizes_of_one_name_are_told_apart() -> None:

@@ -14,9 +14,10 @@ from autotune.cli import doctor, machine, software
 from autotune.cli.check import Check, Finding
 from autotune.cli.main import main
 from autotune.cli.tryout import Outcome, try_out
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, TargetError
 from autotune.measure.local import LocalMeasurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.runtime import toolkit
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,12 +133,34 @@ def test_a_gpu_that_is_absent_is_no_finding():
     check = software.cuda(
         outcomes_with(driver=absent, import_cupy=missing, nvrtc=missing, cupy=missing)
     )
-    assert (check.text, check.findings) == ("kernels do not compile; no GPU", ())
+    assert check.text == "kernels do not compile; no GPU"
+    assert [finding.problem for finding in check.findings] == [False]  # of the compiler, below
     no_driver = Outcome(error="CUDARuntimeError: cudaErrorInsufficientDriver")
     check = software.cuda(outcomes_with(driver=absent, cupy=no_driver))
     assert check.text == "kernels compile; CuPy 99.0, NVRTC 99.0, no GPU"
     assert check.findings == ()
     assert (check.facts["compiles"], check.facts["works"]) == (True, False)
+
+
+def test_without_nvrtc_it_says_why_nothing_compiles_and_what_to_install(monkeypatch):
+    monkeypatch.setattr(toolkit, "candidates", lambda: iter([toolkit.Toolkit("libno.so.1", None)]))
+    toolkit.load_toolkit.cache_clear()
+    with pytest.raises(TargetError) as error:
+        toolkit.load_toolkit()
+    toolkit.load_toolkit.cache_clear()
+    check = software.cuda(outcomes_with(nvrtc=Outcome(error=f"TargetError: {error.value}")))
+    assert [(f.what, f.remedy, f.problem) for f in check.findings] == [
+        (
+            "kernels for GPUs cannot be compiled, not even on a machine without one: NVIDIA's "
+            "runtime compiler NVRTC is not installed",
+            "pip install 'kernel-autotune[cuda13]' or [cuda12], or set CUDA_PATH to a CUDA toolkit",
+            False,
+        )
+    ]
+    unusable = Outcome(error="TargetError: NVIDIA's runtime compiler NVRTC cannot be loaded (/a: "
+                       f"cannot open shared object file): {toolkit.REMEDY}")  # fmt: skip
+    (finding,) = software.cuda(outcomes_with(nvrtc=unusable)).findings
+    assert finding.what.endswith("cannot be loaded (/a: cannot open shared object file)")
 
 
 def test_a_driver_or_a_compiler_that_crashes_is_told():

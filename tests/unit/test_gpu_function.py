@@ -67,6 +67,7 @@ def test_without_a_driver_a_call_is_refused_in_one_line(double, monkeypatch):
     with pytest.raises(TargetError, match="there is no driver for CUDA") as caught:
         double(np.zeros(4, "f4"), np.zeros(4, "f4"))
     assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("; built for 'cuda -on=cpu', it runs on the processor")
     with pytest.raises(TargetError, match="does not say what to compile for, as -arch=sm_90"):
         _ = autotune.build(*doubled(), "cuda")._compiled.program
 

@@ -8,12 +8,18 @@ import pytest
 
 from autotune import rtc, te
 from autotune.builder import best_config, build, build_task
-from autotune.errors import InstantiationError, SaveError, TargetError, UsageError
+from autotune.errors import (
+    CompileError,
+    InstantiationError,
+    SaveError,
+    TargetError,
+    UsageError,
+)
 from autotune.feature import TaskFeatures
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureResult
 from autotune.rtc.header import device_header
-from autotune.rtc.raw import RawLaunch
+from autotune.rtc.raw import RawLaunch, raw_source
 from autotune.runtime import cuda
 from autotune.task import Task, code_hash
 from autotune.template import Knobs, template
@@ -247,6 +253,24 @@ def test_a_kernel_as_text_is_tuned_recorded_and_built_from_its_records(task, tmp
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("fixed", [{}, {"EPS": 0.5, "T": "float16"}])
+def test_errors_count_the_lines_of_the_text_that_the_template_gave(fixed):
+    kernel = rtc.RawKernel(
+        "copy",
+        "\n\n" + COPY.replace("= from[i]", "= missing[i]"),  # COPY begins with an empty line
+        [te.placeholder((64,), "float32", name="X")],
+        [te.placeholder((64,), "float32", name="Y")],
+        grid=1,
+        block=64,
+        defines={"N": 64, "THREADS": 64, **fixed},
+    )
+    lowered = kernel.lowered("copy")
+    for compiled in (RawLaunch.of(lowered).compiled, raw_source(lowered).compiled):
+        with pytest.raises(CompileError, match=r": text\(6\): error: identifier \"missing\""):
+            compiled("sm_90")
+
+
+@needs_nvrtc
 def test_without_a_driver_it_is_built_and_refuses_to_run_in_one_line(monkeypatch):
     monkeypatch.setattr(cuda, "driver_version", lambda: None)
     cuda.cupy.cache_clear()
@@ -256,6 +280,7 @@ def test_without_a_driver_it_is_built_and_refuses_to_run_in_one_line(monkeypatch
     with pytest.raises(TargetError, match="there is no driver for CUDA on this machine") as caught:
         built(np.zeros(4096, "float16"), np.zeros(4096, "float16"))
     assert "\n" not in str(caught.value)
+    assert "on=cpu" not in str(caught.value)  # which has no kernels as text
     with pytest.raises(SaveError, match="is built for a GPU, which is not saved"):
         built.save("never.so")
     unnamed = Task.from_reference(EXAMPLE, {"n": 64}, "cuda")

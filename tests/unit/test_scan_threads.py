@@ -6,6 +6,7 @@ The interpreter, which finds races, NumPy, and threads on the CPU agree; NVRTC t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -372,3 +373,56 @@ def test_unrolled_steps_stay_around_columns_that_mix() -> None:
 
 def is_unrolled(stmt: Any) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED
+
+
+def running_sums(sizes: tuple[Any, ...], bind: Callable[[Any, Any], None]) -> tuple[Any, list[Any]]:
+    """Sums down the first dimension, all others fused into one axis that is bound."""
+    X = te.placeholder(sizes, name="X")
+    state = te.placeholder(sizes, name="state")
+    first = te.compute((1, *sizes[1:]), lambda _, *i: X[(0, *i)], name="first")
+    later = te.compute(sizes, lambda t, *i: state[(t - 1, *i)] + X[(t, *i)], name="later")
+    sums = te.scan(first, later, state, name="sums")
+    s = te.create_schedule(sums.op)
+    for part in (first, later):
+        bind(s[part], s[part].fuse(*part.op.axis[1:]))
+    return s, [X, sums]
+
+
+def in_threads(stage: Any, axis: Any) -> None:
+    block, thread = stage.split(axis, factor=8)
+    stage.bind(block, te.thread_axis("blockIdx.x"))
+    stage.bind(thread, te.thread_axis("threadIdx.x"))
+
+
+@pytest.mark.parametrize(("ndim", "inner"), [(3, 3), (3, 1), (4, 2)])
+def test_fused_columns_of_a_state_of_symbolic_sizes_are_shared_out_among_threads(
+    ndim: int, inner: int
+) -> None:
+    sizes = (te.var("m"), inner, te.var("k"), te.var("l"))[:ndim]
+    s, tensors = running_sums(sizes, in_threads)
+    final = kernels(s, tensors)
+    assert "floormod" not in str(final)
+    for last in (1, 5, 7):
+        x = whole((4, inner, last, 3)[:ndim])
+        assert_runs(s, tensors, [x], np.cumsum(x, axis=0))
+    if ndim == 3:  # not contiguous: strides are arguments
+        x = whole((4, 5, inner)).transpose(0, 2, 1)
+        out = np.zeros_like(x)
+        autotune.build(s, tensors, "cuda -on=cpu")(x, out)
+        np.testing.assert_array_equal(out, np.cumsum(x, axis=0))
+
+
+def test_fused_columns_of_a_state_of_symbolic_sizes_are_shared_out_among_cores() -> None:
+    sizes = (te.var("m"), 3, te.var("k"))
+    s, tensors = running_sums(sizes, lambda stage, axis: stage.parallel(axis))
+    built = autotune.build(s, tensors, "llvm")
+    assert loops_of(built.function)[0].kind is LoopKind.PARALLEL
+    for last in (1, 5, 7):
+        x = whole((4, 3, last))
+        out = np.zeros_like(x)
+        built(x, out)
+        np.testing.assert_array_equal(out, np.cumsum(x, axis=0))
+
+
+def loops_of(function: Function) -> list[For]:
+    return [stmt for stmt in walk(function.body) if isinstance(stmt, For)]

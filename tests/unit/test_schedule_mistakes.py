@@ -10,7 +10,7 @@ from mistakes import Program, assert_refused, refused
 
 from autotune import te
 from autotune.errors import AutotuneError, InstantiationError, LoweringError
-from autotune.lowering.finalise import analyse, finalise
+from autotune.lowering.finalise import analyse
 from autotune.lowering.nest import lower_schedule
 
 
@@ -44,10 +44,9 @@ def a_thread_axis_of_another_length(p: Program) -> None:
     analyse(lower_schedule(p.s, [p.A, p.D]))
 
 
-def two_loops_bound_to_one_thread_axis(p: Program) -> None:
-    p.sB.bind(p.i, thread())
-    p.sB.bind(p.j, thread())
-    finalise(analyse(lower_schedule(p.s, [p.A, p.D])))
+def bind_all(stage: Any, axis: Any, *loops: Any) -> None:
+    for loop in loops:
+        stage.bind(loop, axis)
 
 
 WHOLE = "give a whole number of at least 1"
@@ -316,10 +315,21 @@ ANNOTATE = [
     ),
     refused(
         "bind two loops to one thread axis",
-        two_loops_bound_to_one_thread_axis,
-        "stage 'B': two of its loops are bound to threadIdx.x, which has one index for both; fuse "
-        "the two axes or choose another thread axis",
-        LoweringError,
+        lambda p: [p.sB.bind(p.i, thread()), p.sB.bind(p.j, thread())],
+        "bind on stage 'B', axis 'j': axis 'i' is bound to threadIdx.x already, which has one "
+        "index for both; fuse the two axes, or choose another thread axis",
+    ),
+    refused(
+        "bind two loops to one virtual thread",
+        lambda p: bind_all(p.sB, te.thread_axis("vthread"), p.i, p.j),
+        "bind on stage 'B', axis 'j': axis 'i' is bound to the same vthread already, which has "
+        "one index for both; fuse the two axes, or choose another thread axis",
+    ),
+    refused(
+        "bind a reduction to the thread axis of another loop",
+        lambda p: [p.sC.bind(p.x, thread()), p.sC.bind(p.k, thread())],
+        "bind on stage 'C', axis 'k': axis 'x' is bound to threadIdx.x already, which has one "
+        "index for both; fuse the two axes, or choose another thread axis",
     ),
     refused(
         "bind twice",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from autotune.target import Target
 def test_the_text_of_a_target_is_canonical(text: str, canonical: str) -> None:
     target = Target.parse(text)
     assert str(target) == canonical
-    assert Target.parse(canonical) == target
+    assert Target.parse(canonical) == Target(text) == Target.of(text) == target
     assert hash(Target.parse(canonical)) == hash(target)
 
 
@@ -49,13 +50,40 @@ def test_the_text_of_a_target_is_canonical(text: str, canonical: str) -> None:
         ("llvm -threads=1 -threads=2", "twice"),
         ("cuda -arch=90", "expected a name such as sm_90"),
         ("cuda -on=gpu", "expected cpu"),
+        ("llvm -mcpu=haswell,+avx", "-mcpu is 'haswell,+avx': expected native, or a name such as"),
+        ("llvm -mcpu=\0", "expected native, or a name such as znver3"),
+        (f"llvm -mcpu={'x' * 65}", "expected native, or a name such as znver3"),
+        ("llvm -mattr=-sse2", "has no option -mattr"),
     ],
 )
 def test_mistakes_are_one_clear_line(text: str, message: str) -> None:
-    with pytest.raises(TargetError) as error:
-        Target.parse(text)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
+    for read in (Target.parse, Target, Target.of):
+        with pytest.raises(TargetError) as error:
+            read(text)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_options_may_stand_in_the_text_and_beside_it() -> None:
+    target = Target("cuda -on=cpu", {"arch": "sm_90"})
+    assert target == Target.parse("cuda -on=cpu -arch=sm_90")
+    assert target.kind == "cuda"
+    assert target.on_cpu
+    with pytest.raises(TargetError, match="gives the option -on twice"):
+        Target("cuda -on=cpu", {"on": "cpu"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None,), "target must be a text such as 'llvm', or a Target, got None"),
+        ((["llvm"],), "target must be a text such as 'llvm', or a Target, got \\['llvm'\\]"),
+        (("llvm", {"threads": 4}), "target option -threads is 4: expected a text"),
+    ],
+)
+def test_what_is_no_text_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        Target(*arguments)
 
 
 def test_of_takes_a_target_or_its_text() -> None:

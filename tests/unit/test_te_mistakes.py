@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from mistakes import Program, assert_refused, lower_schedule_of, refused
 
 from autotune import te
-from autotune.errors import AutotuneError, IRError
+from autotune.errors import AutotuneError, IRError, ScheduleError
 
 
 def literal_too_large(p: Program) -> None:
@@ -412,3 +413,23 @@ def test_a_mistake_is_told_in_one_line(
     make: Callable[[Program], object], error: type[AutotuneError], message: str
 ) -> None:
     assert_refused(make, error, message)
+
+
+def test_an_axis_of_what_has_no_loops_says_what_to_schedule_instead() -> None:
+    X, state = te.placeholder((4, 5), name="X"), te.placeholder((4, 5), name="state")
+    first = te.compute((1, 5), lambda _, i: X[0, i], name="first")
+    later = te.compute((4, 5), lambda t, i: state[t - 1, i] + X[t, i], name="later")
+    sums = te.scan(first, later, state, name="sums")
+    for op, index, message in (
+        (state.op, 0, "axis[0]: 'state' is a placeholder, which is given and not computed, so it"),
+        (X.op, -1, "if it is the state of a scan, the scan's update and init"),
+        (sums.op, 1, "axis[1]: 'sums' is a scan, whose loops are those of its init and update ("),
+        (sums.op, 0, "('first', 'later'), and over the steps its scan_axis; schedule these"),
+        (later.op, 2, "axis[2]: operation 'later' has 2: t, i"),
+    ):
+        with pytest.raises(ScheduleError, match=re.escape(message)):
+            op.axis[index]
+    with pytest.raises(ScheduleError, match=r"reduce_axis\[0\]: operation 'later' has none"):
+        later.op.reduce_axis[0]
+    assert later.op.axis[:1] == (later.op.axis[0],)
+    assert list(state.op.axis) == []

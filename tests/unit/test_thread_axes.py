@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.errors import InstantiationError
+from autotune.errors import InstantiationError, LoweringError, ScheduleError
 from autotune.feature import get_itervar_feature
 from autotune.ir.interpreter import interpret
 from autotune.ir.verify import verify
+from autotune.lowering.feasibility import launches, shared_bytes
 from autotune.lowering.finalise import analyse
 from autotune.lowering.kernels import finalise_kernels
 from autotune.lowering.nest import lower_schedule
@@ -182,3 +183,161 @@ def test_threads_add_up_what_each_has_summed_first() -> None:
         "reduce_temp0_0",
     ]
     assert fea[2][2] == ("_arith_", 1, 0, 0)
+
+
+TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.z", "vthread")
+
+
+def mapped() -> tuple[Any, Any]:
+    """B = 2 A of 64 x 64 elements, and its schedule."""
+    A = te.placeholder((64, 64), name="A")
+    B = te.compute((64, 64), lambda i, j: A[i, j] * 2, name="B")
+    return te.create_schedule(B.op), B
+
+
+def summed() -> tuple[Any, Any]:
+    """B, the sums of rows, and its schedule."""
+    A = te.placeholder((64, 64), name="A")
+    k = te.reduce_axis((0, 64), "k")
+    B = te.compute((64,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    return te.create_schedule(B.op), B
+
+
+def scanned() -> tuple[Any, Any]:
+    """The update of a cumulative sum of rows of 8 x 8 numbers, and its schedule."""
+    A = te.placeholder((8, 8, 8), name="A")
+    state = te.placeholder((8, 8, 8))
+    first = te.compute((1, 8, 8), lambda _, i, j: A[0, i, j], name="first")
+    update = te.compute((8, 8, 8), lambda t, i, j: state[t - 1, i, j] + A[t, i, j], name="B")
+    return te.create_schedule(te.scan(first, update, state, inputs=[A]).op), update
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("program", [mapped, summed, scanned])
+def test_one_thread_axis_bound_to_two_axes_of_a_stage_is_refused(program: Any, tag: str) -> None:
+    s, B = program()
+    *_, i, j = (*B.op.axis, *B.op.reduce_axis)
+    thread = te.thread_axis(tag)
+    s[B].bind(i, thread)
+    with pytest.raises(ScheduleError, match=r"already|only the threads of a block share"):
+        s[B].bind(j, thread)
+    if tag == "vthread" and program is not summed:
+        s[B].bind(j, te.thread_axis(tag))  # another index
+
+
+@pytest.mark.parametrize("tag", TAGS[:-1])
+@pytest.mark.parametrize("layout", ["itervar", "autotvm08"])
+def test_two_thread_axes_of_one_name_have_no_features_and_no_loops(tag: str, layout: str) -> None:
+    s, B = mapped()
+    A = B.op.input_tensors[0]
+    s[B].bind(B.op.axis[0], te.thread_axis(tag))
+    with pytest.raises(ScheduleError, match="which has one index for both"):
+        s[B].bind(B.op.axis[1], te.thread_axis(tag))
+    assert len(get_itervar_feature(s, [A, B], layout=layout)) == 2
+
+
+def computed_inside(scope: str | None, at: int, own: int, *axes: Any) -> tuple[Any, list[Any]]:
+    """B reads C backwards, and computes it at an axis bound as C's own axis is."""
+    A = te.placeholder((6, 6), name="A")
+    C = te.compute((6, 6), lambda i, j: A[i, j] + 1, name="C")
+    B = te.compute((6, 6), lambda i, j: C[i, 5 - j] * 2, name="B")
+    s = te.create_schedule(B.op)
+    if scope is not None:
+        s[C].set_scope(scope)
+    s[B].bind(B.op.axis[at], axes[0])
+    s[C].compute_at(s[B], B.op.axis[at])
+    s[C].bind(C.op.axis[own], axes[1])
+    return s, [A, B]
+
+
+def inner_axes(tag: str, same: bool) -> tuple[Any, Any]:
+    first = te.thread_axis(tag)
+    return first, first if same else te.thread_axis(tag)
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("tag", ["threadIdx.x", "threadIdx.z", "vthread"])
+@pytest.mark.parametrize(("at", "own"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_stages_inside_a_thread_loop_share_it_by_shared_storage(
+    at: int, own: int, tag: str, same: bool
+) -> None:
+    s, tensors = computed_inside("shared", at, own, *inner_axes(tag, same))
+    a, out = numbers(6, 6), np.zeros((6, 6), "float32")
+    run(s, tensors, a, out)
+    np.testing.assert_array_equal(out, (a[:, ::-1] + 1) * 2)
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize(("at", "own"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("tag", "scope"),
+    [
+        ("threadIdx.x", None),
+        ("threadIdx.y", "local"),
+        ("threadIdx.x", "global"),
+        ("blockIdx.x", None),
+        ("blockIdx.x", "shared"),
+        ("blockIdx.y", "local"),
+    ],
+)
+def test_what_each_thread_keeps_to_itself_is_not_divided_among_them(
+    tag: str, scope: str | None, at: int, own: int, same: bool
+) -> None:
+    s, tensors = computed_inside(scope, at, own, *inner_axes(tag, same))
+    with pytest.raises(InstantiationError, match=f"bound to {tag} inside a loop that is so too"):
+        analyse(lower_schedule(s, tensors))
+
+
+def test_what_each_virtual_thread_keeps_to_itself_is_not_divided_among_them() -> None:
+    s, tensors = computed_inside(None, 1, 1, *inner_axes("vthread", True))
+    with pytest.raises(InstantiationError, match="each vthread keeps the result of 'C' to itself"):
+        analyse(lower_schedule(s, tensors))
+    s, tensors = computed_inside(None, 1, 1, *inner_axes("vthread", False))
+    a, out = numbers(6, 6), np.zeros((6, 6), "float32")
+    run(s, tensors, a, out)
+    np.testing.assert_array_equal(out, (a[:, ::-1] + 1) * 2)
+
+
+@pytest.mark.parametrize("scope", ["shared", "local", None])
+def test_blocks_of_an_inner_stage_alone_are_refused(scope: str | None) -> None:
+    axes = te.thread_axis("blockIdx.x"), te.thread_axis("blockIdx.y")
+    s, tensors = computed_inside(scope, 0, 1, *axes)
+    analysed = analyse(lower_schedule(s, tensors))
+    message = "its loop over blockIdx.y gives each block a part of it"
+    with pytest.raises(LoweringError, match=message):
+        finalise_kernels(analysed)
+
+
+def test_a_thread_loop_of_a_size_that_only_a_call_knows_is_not_shared_by_a_longer_one() -> None:
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    C = te.compute((8,), lambda i: A[i % n], name="C")
+    B = te.compute((n,), lambda i: C[i % 8] * 2, name="B")
+    s = te.create_schedule(B.op)
+    thread = te.thread_axis("threadIdx.x")
+    s[C].set_scope("shared")
+    s[C].compute_at(s[B], B.op.axis[0])
+    s[B].bind(B.op.axis[0], thread)
+    s[C].bind(C.op.axis[0], thread)
+    with pytest.raises(LoweringError, match="axis 'i' is longer than the loop around"):
+        lower_schedule(s, [A, B])
+
+
+@pytest.mark.parametrize("factor", [2, 3, 6])
+@pytest.mark.parametrize("others", [False, True])
+def test_threads_reduce_together_for_each_virtual_thread(factor: int, others: bool) -> None:
+    A = te.placeholder((4, 6), name="A")
+    k = te.reduce_axis((0, 6), "k")
+    B = te.compute((4, 5), lambda i, j: te.sum(A[i, k] * (j + 1), axis=k), name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("vthread"))
+    if others:
+        s[B].bind(B.op.axis[1], te.thread_axis("threadIdx.x"))
+    s[B].bind(s[B].split(k, factor=factor)[1], te.thread_axis("threadIdx.y"))
+    a, out = numbers(4, 6), np.zeros((4, 5), "float32")
+    run(s, [A, B], a, out)
+    np.testing.assert_array_equal(out, a.sum(1)[:, None] * np.arange(1, 6, dtype="float32"))
+    if others and factor == 3:
+        (kernel,) = launches(lower_schedule(s, [A, B]).body)
+        parts = 4 * 5 * 3 * 4  # virtual threads, columns, members, bytes
+        assert shared_bytes(kernel).value >= parts

@@ -54,6 +54,12 @@ template <class T>
 constexpr bool is_unsigned = same<T, uint8> || same<T, uint16> || same<T, uint32> ||
                              same<T, uint64>;
 
+// Whether functions of a type have to be computed in double to keep its digits.
+template <class T>
+struct has_double_or_integral {
+  static constexpr bool value = same<T, float64> || is_integer<T> || is_bool<T>;
+};
+
 // Integers of a width in bytes.
 template <int bytes, bool with_sign>
 struct integer;
@@ -175,6 +181,8 @@ __device__ inline To convert(From value) {
 }
 
 }  // namespace type_util
+
+namespace util = type_util;
 
 // How values of a type are loaded, computed with, and stored.
 template <class T>

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -81,7 +82,7 @@ class HostKernel:
         whole = (
             f'#include <new>\n#include <stdlib.h>\n#include <string.h>\n#include "{header}"\n'
             f"{text}\n{_ANY}"
-            f"{launch.format(symbol=symbol, arguments=arguments)}"
+            f"{launch.format(symbol=_plain(symbol), arguments=arguments)}"
         )
         self._launch = ctypes.CDLL(str(_compiled(whole))).launch
 
@@ -95,6 +96,12 @@ class HostKernel:
         """Run all blocks."""
         extents = [(ctypes.c_uint * 3)(*each) for each in (grid, block)]
         self._launch(*extents, ctypes.c_uint(shared), ctypes.c_void_p(table))
+
+
+def _plain(symbol: str) -> str:
+    """Return the name of a function in C++ by its symbol; of one in no namespace."""
+    mangled = re.match(r"_Z(\d+)", symbol)
+    return symbol[mangled.end() :][: int(mangled[1])] if mangled else symbol
 
 
 def _compiled(text: str) -> Path:
