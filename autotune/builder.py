@@ -281,7 +281,7 @@ def build_task(
     record, config = best_config(task, records or [], unused.append)
     for why in unused:  # for programs, and in the logging as commands have it
         log.warning(why)
-        warnings.warn(why, RecordWarning, stacklevel=3)
+        warn(why, RecordWarning)
     if config is None:
         config = task.space.config(task.default_index)
         given = "no records given" if records is None else "no record that can be used"

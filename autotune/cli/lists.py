@@ -55,7 +55,7 @@ class Command(TyperCommand):
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(order).items():
                 single = option.param_type_name == "option" and not option.multiple
-                if single and count > 1 and not option.is_flag:
+                if single and count > 1 and not getattr(option, "is_flag", False):
                     name = max(option.opts, key=len)
                     raise UsageError(
                         f"{name} is given {'twice' if count == 2 else f'{count} times'}, and takes "
