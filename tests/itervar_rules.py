@@ -6,7 +6,7 @@ of the IR, or from a listing (`itervar_listings`). Nothing of `features` is used
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -264,25 +264,34 @@ _KINDS = {
 }
 
 
-def program_of(stmt: st.Stmt) -> list[Any]:
-    """Return the program of a statement."""
+def program_of(stmt: st.Stmt, called: Callable[[str], str] = str) -> list[Any]:
+    """Return the program of a statement; `called` says what accesses to a buffer are called."""
+
+    def tree_of(node: ir.Expr) -> Any:
+        return tree(node, called)
+
     match stmt:
         case st.For():
             kind = "VTHREAD" if stmt.kind is st.LoopKind.VTHREAD else _KINDS.get(stmt.kind, "")
             if stmt.kind is st.LoopKind.THREAD:
                 kind = tag_kind(stmt.thread_tag)
             length = int(stmt.extent.value) if isinstance(stmt.extent, ir.Const) else -1
-            return [Loop(id(stmt.var), stmt.var.name, kind, length, program_of(stmt.body))]
+            return [Loop(id(stmt.var), stmt.var.name, kind, length, program_of(stmt.body, called))]
         case st.Store():
-            return [Store(stmt.buffer.name, tree(stmt.index), tree(stmt.value))]
+            return [Store(called(stmt.buffer.name), tree_of(stmt.index), tree_of(stmt.value))]
         case st.ThreadReduce():
-            return [Values(tuple(map(tree, stmt.operands)))]
+            return [Values(tuple(map(tree_of, stmt.operands)))]
         case st.If():
-            condition = tree(stmt.condition)
+            condition = tree_of(stmt.condition)
             looked_up = [Values((condition,))] if any(loads_in(condition)) else []
-            return [*looked_up, *(s for child in child_stmts(stmt) for s in program_of(child))]
+            return [*looked_up, *_programs_of(child_stmts(stmt), called)]
         case _:
-            return [s for child in child_stmts(stmt) for s in program_of(child)]
+            return [*_programs_of(child_stmts(stmt), called)]
+
+
+def _programs_of(stmts: Iterable[st.Stmt], called: Callable[[str], str]) -> Iterator[Any]:
+    for stmt in stmts:
+        yield from program_of(stmt, called)
 
 
 def tag_kind(tag: str) -> str:
@@ -290,19 +299,19 @@ def tag_kind(tag: str) -> str:
     return {"blockIdx": "BLOCK", "threadIdx": "THREAD"}[level] + f"_{dimension.upper()}"
 
 
-def tree(node: ir.Expr) -> Any:
+def tree(node: ir.Expr, called: Callable[[str], str]) -> Any:
     match node:
         case ir.Const():
             return Number(node.value)
         case ir.Var():
             return Name(id(node))
         case ir.Load():
-            return Load(node.buffer.name, tree(node.index))
+            return Load(called(node.buffer.name), tree(node.index, called))
         case ir.Binary():
-            operands = (tree(node.a), tree(node.b))
+            operands = (tree(node.a, called), tree(node.b, called))
             return Apply(node.op, operands, dtypes.is_float(node.dtype))
         case _:
-            operands = tuple(map(tree, node.children))
+            operands = tuple(tree(child, called) for child in node.children)
             return Apply(type(node).__name__, operands, floats=False)
 
 
