@@ -42,7 +42,10 @@ def gpu_facts(target: Target) -> dict[str, Any]:
     """
     answer: dict[str, Any] = _asked(str(target))
     if "refused" in answer:
-        raise TargetError(f"target {str(target)!r} cannot be measured here: {answer['refused']}")
+        refused = answer["refused"]
+        if "no driver" in refused:
+            refused += "; with -on=cpu in the target, schedules run on the processor"
+        raise TargetError(f"target {str(target)!r} cannot be measured here: {refused}")
     return answer
 
 
