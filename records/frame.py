@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from records.errors import TableError
+from records.files import open_to_read
 from records.table import SUFFIXES, Field, csv_options
 
 
@@ -24,6 +25,7 @@ def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
         If the file cannot be read, or does not hold these fields.
     """
     try:
+        open_to_read(path).close()  # nobody waits for a pipe
         raw = _read(path, fields)
     except ImportError as error:
         raise TableError(

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from features import FEATURE_VERSION
+from records.files import open_to_read
 from records.table import Field, csv_options
 
 FORMAT = "autotune data set"
@@ -49,12 +50,13 @@ def read_schema(data: Path) -> list[Field]:
     """
     path = schema_path(data)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        with open_to_read(path) as file:
+            content = json.loads(file.read())
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}; the schema stands beside its data set"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise UsageError(f"{path} is no schema of a data set: its format is not {FORMAT!r}")
@@ -62,4 +64,7 @@ def read_schema(data: Path) -> list[Field]:
         raise UsageError(
             f"{path} is of version {content.get('version')}, this autotune reads {VERSION}"
         )
-    return [Field.from_json(column) for column in content.get("columns", ())]
+    columns = content.get("columns")
+    if not isinstance(columns, list):
+        raise UsageError(f"{path} is no schema of a data set: it has no list of columns")
+    return [Field.from_json(column) for column in columns]

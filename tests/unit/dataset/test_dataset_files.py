@@ -16,6 +16,7 @@ from dataset_records import ALL
 
 from autotune.cli.main import main
 from autotune.dataset import NothingToExportError, export, load, writing
+from autotune.dataset.schema import FORMAT, VERSION
 from autotune.errors import UsageError
 from features import versioned
 from records import RecordError, RecordStore
@@ -155,3 +156,22 @@ def test_describe_without_a_template_explains_every_layout(capsys):
     for layout in ALL:
         assert f"\n{versioned(layout, '')}" in printed
     assert "itervar.v1:ROW/LOOP/ACCESS/stride (feature, float32, elements)" in printed
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.schema.json"])
+def test_a_data_set_or_schema_that_is_a_pipe_is_one_line_and_not_waited_for(tmp_path, name):
+    schema = tmp_path / "data.csv.schema.json"
+    schema.write_text(json.dumps({"format": FORMAT, "version": VERSION, "columns": []}))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((UsageError, RecordError), match=r"cannot read .* no regular file"):
+        load(tmp_path / "data.csv")
+
+
+@pytest.mark.parametrize("columns", [None, 3, {}, "x"])
+def test_a_schema_whose_columns_are_no_list_is_one_line(tmp_path, columns):
+    schema = tmp_path / "data.csv.schema.json"
+    schema.write_text(json.dumps({"format": FORMAT, "version": VERSION, "columns": columns}))
+    with pytest.raises(UsageError, match="it has no list of columns"):
+        load(tmp_path / "data.csv")
