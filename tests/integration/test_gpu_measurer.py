@@ -122,7 +122,7 @@ def test_what_goes_wrong_is_labelled_and_all_others_are_measured(machine):
     assert labels(found) == [None, runtime, None, wrong, wrong, runtime, wrong, runtime, None]
     expected = {
         1: "CUDARuntimeError: cudaErrorIllegalAddress: an illegal memory access was encountered",
-        3: r"1 of 64 elements of B are wrong, .* first at \[37\]: 0.0 instead of ",
+        3: r"1 of 64 elements of B are wrong at .*, .* first at \[37\]: 0.0 instead of ",
         4: "it wrote outside B: 8 bytes past its end",
         5: r"increment: the launch of 2 x 1 x 1 blocks of 32 x 1 x 1 threads on cuda:0 failed: .* "
         "too many resources requested",
