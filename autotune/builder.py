@@ -25,7 +25,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task import Task, Workload
 from autotune.te.tensor import Tensor
-from records import Record, RecordStore, RecordWarning
+from records import Record, RecordStore, RecordWarning, ranked
 from records.formats import load_own
 from search_spaces import Config
 
@@ -356,15 +356,19 @@ def _loaded(records: Any) -> list[Record] | None:
 def best_config(
     task: Task, records: Sequence[Record], tell: Callable[[str], object] = log.warning
 ) -> tuple[Record | None, Config | None]:
-    """Return the fastest record of this workload and target, and its place in today's space.
+    """Return the best record of this workload and target, and its place in today's space.
 
-    Records of an earlier version of the template are not used (see `valid_records`), nor those
-    whose configuration is no longer allowed; why is told, by default as a logged warning.
+    That is the one that the latest final comparison chose, and without any the fastest trial (see
+    `records.ranked`). Records of an earlier version of the template are not used (see
+    `valid_records`), nor those whose configuration is no longer allowed; why is told, by default as
+    a logged warning.
     """
-    found = [(index, record) for index, record in valid_records(task, records, tell) if record.ok]
+    found = valid_records(task, records, tell)
+    indices = {id(record): index for index, record in found}
     problems: Counter[str] = Counter()
     best: tuple[Record | None, Config | None] = None, None
-    for index, record in sorted(found, key=lambda pair: pair[1].cost_s):
+    for record in ranked(record for _, record in found):
+        index = indices[id(record)]
         try:
             rule = task.refusal(index)
             if not rule:

@@ -7,7 +7,15 @@ import logging
 
 from records.errors import NewerSchemaError, RecordError, RecordWarning
 from records.journal import Entry, Journal
-from records.query import SummaryRow, best, measured_indices, select, summary
+from records.query import (
+    SummaryRow,
+    best,
+    finals,
+    measured_indices,
+    ranked,
+    select,
+    summary,
+)
 from records.record import (
     SCHEMA,
     Record,
@@ -30,8 +38,10 @@ __all__ = [
     "SummaryRow",
     "best",
     "config_key",
+    "finals",
     "make_workload_key",
     "measured_indices",
+    "ranked",
     "relative_spread",
     "select",
     "summary",

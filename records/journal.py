@@ -6,7 +6,7 @@ Only what was appended since the last look is read. What one run has claimed the
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from records.claims import Claims
@@ -23,17 +23,20 @@ class Entry(NamedTuple):
     """What a log holds at most one record of, for a run: a configuration of a workload.
 
     `template` is the fingerprint of the template that makes it; a changed one is another entry.
+    So is each final comparison that the configuration was in.
     """
 
     workload: str
     config: str
     template: str
+    comparison: str = ""
 
     @classmethod
     def of(cls, record: Record) -> Entry:
         """Return the entry that a record fills."""
         template = (record.fingerprints or {}).get("template", "")
-        return cls(workload_key(record), config_key(record), template)
+        comparison = "" if record.final is None else record.final["comparison"]
+        return cls(workload_key(record), config_key(record), template, comparison)
 
     @classmethod
     def make(
@@ -141,21 +144,32 @@ class Journal:
         RecordError
             If the file cannot be read or written.
         """
-        entry = Entry.of(record)
-        added = False
+        return bool(self.add_all([record]))
+
+    def add_all(self, records: Sequence[Record]) -> list[Record]:
+        """Append those records whose entries are not filled, all or none; return them.
+
+        Claims on them end.
+
+        Raises
+        ------
+        RecordError
+            If the file cannot be read or written.
+        """
+        added: list[Record] = []
 
         def write(fd: int) -> None:
-            nonlocal added
             self._look_and_restore(fd)
-            if entry in self._keys:
+            added.extend(record for record in records if Entry.of(record) not in self._keys)
+            if not added:
                 return
-            self._write(fd, [record])
-            self._keys.add(entry)
-            self._own[entry] = record
-            added = True
+            self._write(fd, added)
+            self._keys |= set(map(Entry.of, added))
+            self._own |= {Entry.of(record): record for record in added}
 
         self._store.appending(write)
-        self._claims.release(str(entry))
+        for record in records:
+            self._claims.release(str(Entry.of(record)))
         return added
 
     def _is_known(self) -> bool:

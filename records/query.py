@@ -36,12 +36,28 @@ def best(
     args: Mapping[str, Any] | None = None,
     target: str | None = None,
 ) -> Record | None:
-    """Return the successful record of lowest median cost among those selected, or None.
+    """Return the record that a build should go by among those selected, or None; see `ranked`."""
+    return next(iter(ranked(select(records, template, args, target))), None)
 
-    The first of equals wins.
+
+def finals(records: Iterable[Record]) -> list[Record]:
+    """Return the records of the latest final comparison, in the order of the log."""
+    found = [(r.final["comparison"], r) for r in records if r.final is not None]
+    return [record for comparison, record in found if comparison == found[-1][0]]
+
+
+def ranked(records: Iterable[Record]) -> list[Record]:
+    """Return the successful records of one workload and target, the best to build first.
+
+    What the latest final comparison has compared comes in its order. The trials follow by their
+    median cost, the first of equals first: the luckiest of many measurements is better than the
+    truth, so that they count only where there was no comparison, or none of it can be used.
     """
-    successes = (record for record in select(records, template, args, target) if record.ok)
-    return min(successes, key=lambda record: record.cost_s, default=None)
+    found = list(records)
+    compared = sorted(finals(found), key=lambda record: (record.final or {})["rank"])
+    timed = [record for record in found if record.is_trial and record.ok]
+    by_cost = sorted(timed, key=lambda record: record.cost_s)
+    return [record for record in compared if record.ok] + by_cost
 
 
 def measured_indices(
@@ -68,9 +84,10 @@ def measured_indices(
 class SummaryRow:
     """What a log holds about one workload on one target.
 
-    `trials` counts records, `ok` the successful ones, `failures` the others by error code.
-    `best_cost_s` (seconds) and `best_index` are None if nothing succeeded. `first_s` and `last_s`
-    are the earliest and latest time stamp (Unix time in seconds).
+    `trials` counts its trials, `ok` the successful ones, `failures` the others by error code.
+    `best_cost_s` (seconds) and `best_index` are those of `best`, None if nothing succeeded;
+    `compared` says whether a final comparison has chosen it. `first_s` and `last_s` are the
+    earliest and latest time stamp (Unix time in seconds).
     """
 
     template: str
@@ -83,6 +100,7 @@ class SummaryRow:
     best_index: int | None
     first_s: float
     last_s: float
+    compared: bool = False
 
 
 def summary(records: Iterable[Record]) -> list[SummaryRow]:
@@ -96,15 +114,17 @@ def summary(records: Iterable[Record]) -> list[SummaryRow]:
 def _row(group: list[Record]) -> SummaryRow:
     winner = best(group)
     times = [record.timestamp for record in group]
+    measured = [record for record in group if record.is_trial]
     return SummaryRow(
         template=group[0].template,
         args=group[0].args,
         target=group[0].target,
-        trials=len(group),
-        ok=sum(record.ok for record in group),
-        failures=dict(Counter(r.error["code"] for r in group if r.error is not None)),
+        trials=len(measured),
+        ok=sum(record.ok for record in measured),
+        failures=dict(Counter(r.error["code"] for r in measured if r.error is not None)),
         best_cost_s=None if winner is None else winner.cost_s,
         best_index=None if winner is None else winner.index,
         first_s=min(times),
         last_s=max(times),
+        compared=winner is not None and winner.final is not None,
     )

@@ -22,6 +22,7 @@ SCHEMA = 1
 
 _OPTIONAL = (
     "fingerprints", "build_s", "run_s", "max_error", "raced", "noise", "kernels", "clocks", "steps",
+    "final",
 )  # fmt: skip
 _ERROR_KEYS = ("code", "stage", "message")
 
@@ -76,6 +77,11 @@ class Record:
         A GPU's clocks in MHz when it was timed: "sm_mhz", "memory_mhz".
     steps : list, optional
         Schedule steps as data.
+    final : mapping, optional
+        Says that these are the times of a comparison at the end of a run, one cost per round, and
+        not those of a trial: "comparison", a text that all records of one comparison share; "rank",
+        0 for the one that it chose; "over_default", how many times as fast as the default
+        configuration it was, and "range", two numbers around that, or None where there is no ratio.
 
     Raises
     ------
@@ -103,6 +109,7 @@ class Record:
     kernels: list[Any] | None = None
     clocks: Mapping[str, Any] | None = None
     steps: list[Any] | None = None
+    final: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -121,6 +128,11 @@ class Record:
     def ok(self) -> bool:
         """Whether the measurement succeeded."""
         return self.costs_s is not None
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether a search made it; a final comparison measures the same ones again."""
+        return self.final is None
 
     @property
     def cost_s(self) -> float:
@@ -255,6 +267,21 @@ def _check(record: Record) -> None:
     for name in ("kernels", "steps"):
         if getattr(record, name) is not None:
             _expect(name, getattr(record, name), list)
+    if record.final is not None:
+        _check_final(record.final)
+
+
+def _check_final(final: Any) -> None:
+    _expect_dict("final", final)
+    _expect("final.comparison", final.get("comparison"), str)
+    _expect("final.rank", final.get("rank"), int)
+    if final.get("over_default") is not None:
+        _expect("final.over_default", final["over_default"], float)
+        ends = final.get("range")
+        if not isinstance(ends, list) or len(ends) != 2:
+            raise RecordError(f"final.range must be two numbers, not {_short(ends)}")
+        for end in ends:
+            _expect("final.range", end, float)
 
 
 def _is_knob_value(value: object) -> bool:

@@ -216,11 +216,11 @@ def _interrupted(progress: Progress, plans: Sequence[Plan], code: int) -> StopEr
 def _logged(standing: Standing, plan: Plan) -> Standing:
     """Return where a workload stands by its log, whatever of it was shown."""
     from autotune.history import valid_records
+    from records import ranked
 
     records = [record for _, record in valid_records(plan.task, plan.store.load())]
-    timed = [record for record in records if record.ok]
-    best = min(timed, key=lambda record: record.cost_s, default=None)
-    return replace(standing, trial=len(records), best=best)
+    trials = sum(record.is_trial for record in records)
+    return replace(standing, trial=trials, best=next(iter(ranked(records)), None))
 
 
 def _judge(

@@ -90,7 +90,7 @@ class Survey:
         groups: dict[tuple[str, int | None], Group] = {}
         for log in self._logs:
             before = len(self)
-            for record in stream_any(log):
+            for record in _trials(log):
                 self._add(record, groups)
             self._lengths.append(len(self) - before)
 
@@ -119,7 +119,7 @@ class Survey:
         numbers = iter(self._numbers)
         for log, length in zip(self._logs, self._lengths, strict=True):
             found = 0
-            for record in itertools.islice(stream_any(log), length):
+            for record in itertools.islice(_trials(log), length):
                 found += 1
                 yield log, record, self.groups[next(numbers)]
             if found < length:
@@ -147,6 +147,11 @@ class Survey:
         else:
             best = group.best_s.get(device, record.cost_s)
             group.best_s[device] = min(best, record.cost_s)
+
+
+def _trials(log: Path) -> Iterator[Record]:
+    """Yield the records of a log, without those of final comparisons: they measure the same."""
+    return (record for record in stream_any(log) if record.is_trial)
 
 
 def device_of(record: Record) -> str | None:

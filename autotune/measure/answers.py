@@ -20,7 +20,7 @@ def misfit(role: str, op: str, body: Mapping[str, Any]) -> str | None:
     role : str
         Who answers: "build", or else a runner.
     op : str
-        What was asked: "open", "build", "run", "ceiling" or "baseline".
+        What was asked: "open", "build", "run", "enter", "round", "ceiling" or "baseline".
     body : mapping
         The JSON object that came.
     """
@@ -133,6 +133,8 @@ _ANSWERS: dict[str, dict[str, Check]] = {
         "noise": _is_number_or_none,
         "clocks": _are_clocks,
     },
+    "enter": {"max_error": _is_number_or_none},
+    "round": {"costs_s": _are_costs, "noise": _is_number_or_none, "clocks": _are_clocks},
     "baseline": {"baseline": lambda value: value is None or _are_costs(value)},
     "ceiling": {"ceiling": _is_ceiling, "notes": _are_texts},
 }

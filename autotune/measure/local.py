@@ -15,23 +15,24 @@ from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.ceiling import Ceiling
-from autotune.measure.crew import WorkerTimeoutError
 from autotune.measure.desk import Told, killed_from_outside
+from autotune.measure.endings import ended
 from autotune.measure.gpu.facts import gpu_facts
 from autotune.measure.nursery import NurseryProcess
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.protocol import BYTES_AS_TEXT, Message
 from autotune.measure.result import (
     MeasureError,
-    MeasureErrorNo,
     MeasureInput,
     MeasureResult,
     StillWanted,
 )
+from autotune.measure.rounds import Rounds
 from autotune.measure.workshop import Job, Workshop, opening_seconds
 from autotune.runtime.cache import default_cache
 from autotune.runtime.threads import thread_count
 from autotune.target import Target
+from search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
@@ -113,6 +114,7 @@ class LocalMeasurer:
         self.policy = policy or TimingPolicy()
         self.timeout_s = timeout_s
         self.overlap = arch is not None if overlap is None else overlap
+        self._on_gpu = arch is not None
         self._results: dict[str, MeasureResult] = {}
         self._known: list[str] = []  # their keys, in order
         self._foreseen: dict[int, Job] = {}
@@ -132,6 +134,7 @@ class LocalMeasurer:
             left_s,
             nursery,
         )
+        self._rounds = Rounds(self._workshop, timeout_s)
 
     def __enter__(self) -> LocalMeasurer:
         return self
@@ -160,6 +163,7 @@ class LocalMeasurer:
     def close(self) -> None:
         """End the workers. The measurer can still be used: it would start new ones."""
         self._foreseen = {}
+        self._rounds.forget()
         self._workshop.close()
 
     def remember(self, result: MeasureResult) -> None:
@@ -229,6 +233,31 @@ class LocalMeasurer:
             raise
         except BaseException:
             self.close()  # a late answer must not be taken for one to a later request
+            raise
+
+    @property
+    def opening_s(self) -> float | None:
+        """Seconds that the last runner took to draw inputs and compute what is right."""
+        return self._workshop.opening_s
+
+    def compare(
+        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
+    ) -> dict[int, MeasureResult]:
+        """Time candidates in turns (see `autotune.measure.result.Comparing`).
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If no worker gets as far as the first candidate.
+        """
+        try:
+            return self._rounds.compare(
+                configs, seconds, seed, fresh and not self._on_gpu, check or self._on_gpu
+            )
+        except BaseException:
+            self.close()  # as in `measure`
             raise
 
     def foresee(self, inputs: Iterable[MeasureInput]) -> None:
@@ -305,7 +334,7 @@ class LocalMeasurer:
         told = job.told
         assert told is not None
         if not isinstance(told.outcome, Message):
-            return _ended(told, self.timeout_s)
+            return ended(told, self.timeout_s)
         answer = told.outcome.body
         span = tuple(answer["span"])
         if "error" in answer:
@@ -334,7 +363,7 @@ class LocalMeasurer:
             _log.warning("the runner %s; candidate %d is run again", told.outcome, index)
             told = self._workshop.run(job, self._beside(beside))
         if not isinstance(told.outcome, Message):
-            return _ended(told, self.timeout_s)
+            return ended(told, self.timeout_s)
         answer = told.outcome.body
         times = {"run_s": answer["seconds"], "run_span": tuple(answer["span"])}
         if "error" in answer:
@@ -356,12 +385,6 @@ def _builder_count(on_gpu: bool) -> int:
     return min(max(count - 1, 1), MOST_GPU_BUILDERS) if on_gpu else min(count, MOST_BUILDERS)
 
 
-_ENDS = {
-    "build": ("building", MeasureErrorNo.COMPILE_HOST, MeasureErrorNo.BUILD_TIMEOUT),
-    "run": ("running", MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT),
-}
-
-
 def _answered(told: Told, what: str) -> Mapping[str, Any]:
     """Return a runner's answer; AutotuneError that says what was not measured if there is none."""
     if not isinstance(told.outcome, Message):
@@ -370,15 +393,3 @@ def _answered(told: Told, what: str) -> Mapping[str, Any]:
     if "error" in answer:
         raise AutotuneError(f"{what} was not measured: {answer['error']['message']}")
     return answer
-
-
-def _ended(told: Told, timeout_s: float) -> MeasureResult:
-    """Return the result of a candidate at which a worker died or took too long."""
-    doing, died, timed_out = _ENDS[told.op]
-    if isinstance(told.outcome, WorkerTimeoutError):
-        error = MeasureError(timed_out, told.op, f"{doing} took longer than {timeout_s:g} s")
-    else:
-        error = MeasureError(died, told.op, f"the process {told.outcome} while {doing}")
-    if told.op == "build":
-        return MeasureResult(error=error, build_span=told.span)
-    return MeasureResult(error=error, run_span=told.span)

@@ -59,13 +59,14 @@ class Recording:
     def of(cls, records: Sequence[Record], name: str) -> Recording:
         """Make a recording of the records of one workload.
 
-        Of several records of a configuration the fastest counts; a failure, if there is no other.
+        Of several trials of a configuration the fastest counts; a failure, if there is no other.
 
         Raises
         ------
         UsageError
             If there are no records, or they do not all have the same knobs.
         """
+        records = [record for record in records if record.is_trial]
         if not records:
             raise UsageError(f"{name} holds no measurements to replay")
         knobs = _knobs(records, name)

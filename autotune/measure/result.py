@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
@@ -188,6 +188,42 @@ class Foreseeing(Protocol):
 
     def foresee(self, inputs: Iterable[MeasureInput]) -> None:
         """Begin to build candidates that are likely to be measured next; wait for nothing."""
+        ...
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A measurer that can time several candidates in turns."""
+
+    @property
+    def opening_s(self) -> float | None:
+        """Seconds that a process took to draw inputs and compute what is right; None if unknown."""
+        ...
+
+    def compare(
+        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
+    ) -> Mapping[int, MeasureResult]:
+        """Time candidates in turns, in one process and on one set of arrays.
+
+        Parameters
+        ----------
+        configs : sequence of Config
+        seconds : float
+            How long the timing may take, about; what is needed to build and begin comes on top.
+        seed : int
+            Of the order, and of the places of the arrays.
+        fresh : bool
+            Whether in a process that has run nothing yet; else in that of the round before.
+        check : bool
+            Whether that knows what answers are right, and checks those of candidates it has not
+            seen. The device of a GPU is owned by one process, which always does.
+
+        Returns
+        -------
+        mapping of int to MeasureResult
+            By index: a single cost, or why a candidate failed. Costs are missing if the round was
+            lost through no candidate's fault, or one has spoilt it for others.
+        """
         ...
 
 

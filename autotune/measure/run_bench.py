@@ -5,7 +5,8 @@ The inputs stay drawn and the right answer known from one candidate to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -24,6 +25,7 @@ from autotune.measure.noise import NoiseMonitor
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.timing import Timed, time_kernel
+from autotune.measure.turns import anywhere, take_turns
 from autotune.runtime.kernel import Kernel
 from autotune.target import Target
 
@@ -51,6 +53,30 @@ class Ran:
     raced: bool = False
     noise: float | None = None
     clocks: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What kernels took that were timed in turns.
+
+    Attributes
+    ----------
+    costs_s : dict of int to float
+        Seconds per call, by number.
+    noise : float or None
+        How noisy the machine was at that time.
+    clocks : dict or None
+        As of `Ran`.
+    """
+
+    costs_s: dict[int, float]
+    noise: float | None = None
+    clocks: dict[str, int] | None = None
+
+
+def largest(errors: Iterable[float | None]) -> float | None:
+    """Return the largest of some errors; None if none is known."""
+    return max((error for error in errors if error is not None), default=None)
 
 
 def wrong_words(
@@ -216,18 +242,56 @@ class RunBench:
             If it fails, computes something wrong, or writes where it may not.
         """
         self._monitor.look()
-        try:
+        with self._blaming():
             errors = [stand.check(kernel) for stand in self._stands]
             timed = self._time(kernel, incumbent_s)
             errors.append(self._stands[-1].judge())
+        return Ran(timed.costs_s, largest(errors), timed.raced, self._monitor.noise)
+
+    def enter(self, kernel: Kernel) -> float | None:
+        """Check a kernel that is to be timed beside others; return its largest error.
+
+        Raises
+        ------
+        CandidateError
+            As `run`.
+        """
+        with self._blaming():
+            return largest([stand.check(kernel) for stand in self._stands])
+
+    def round(self, kernels: Mapping[int, Kernel], seconds: float, seed: int) -> Round:
+        """Time kernels that have been entered in turns, on arrays as a program would have them.
+
+        They are called as it would call them, with their arrays.
+
+        Parameters
+        ----------
+        kernels : mapping of int to Kernel
+        seconds : float
+            How long it may take, about.
+        seed : int
+            Of the order and the places of the arrays.
+        """
+        self._monitor.look()
+        rng = np.random.default_rng(seed)
+        arrays, _between = anywhere(self._buffers.arrays, rng)
+        calls = {number: partial(kernel, *arrays) for number, kernel in kernels.items()}
+        flush = self._flush if self.policy.flush == "repeats" else None
+        for call in calls.values():
+            call()
+        return Round(take_turns(calls, seconds, rng, flush=flush), self._monitor.noise)
+
+    @contextlib.contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """Make an error that of the candidate, and the arrays what they were."""
+        try:
+            yield
         except CandidateError:
             self._restore()
             raise
         except (Exception, SystemExit) as error:
             self._restore()
             raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", describe(error)) from error
-        max_error = max((error for error in errors if error is not None), default=None)
-        return Ran(timed.costs_s, max_error, timed.raced, self._monitor.noise)
 
     def _restore(self) -> None:
         for stand in self._stands:

@@ -132,26 +132,29 @@ class Builder:
 
 
 class Runner:
-    """Answers "open", "run", "ceiling" and "baseline"."""
+    """Answers "open", "run", "enter", "round", "ceiling" and "baseline"."""
 
     def __init__(self) -> None:
         self.operations = {
             "open": _refusing(self._open),
             "run": self._run,
+            "enter": self._enter,
+            "round": self._round,
             "ceiling": self._ceiling,
             "baseline": self._baseline,
         }
         self._bench: RunBench | GpuRunBench | None = None
+        self._entered: dict[int, Any] = {}
 
     def _open(self, request: dict[str, Any], payload: bytes) -> Message:
-        unscheduled = unpacked(request["binary"], payload)
+        unscheduled = unpacked(request["binary"], payload) if request["check"] else None
         subject = Subject.from_json(request["subject"])
         on_cpu = Target.of(subject.target).on_cpu
         make: Callable[..., RunBench | GpuRunBench] = RunBench if on_cpu else _gpu_bench
         task = _task(request)
         self._bench = make(
             subject,
-            task.reference,
+            task.reference if request["check"] else None,
             None if unscheduled is None else _loaded(unscheduled),
             TimingPolicy.from_json(request["policy"]),
             request["seed"],
@@ -177,6 +180,23 @@ class Runner:
                 "clocks": ran.clocks,
             }
         )
+
+    def _enter(self, request: dict[str, Any], payload: bytes) -> Message:
+        assert self._bench is not None
+        code = unpacked(request["binary"], payload)
+        assert code is not None
+        kernel = _loaded(code)
+        max_error = self._bench.enter(kernel)
+        self._entered[request["number"]] = kernel
+        return Message({"max_error": max_error})
+
+    def _round(self, request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        numbers = request["numbers"]
+        kernels = {number: self._entered[number] for number in numbers}
+        done = self._bench.round(kernels, request["seconds"], request["seed"])
+        costs_s = [done.costs_s[number] for number in numbers]
+        return Message({"costs_s": costs_s, "noise": done.noise, "clocks": done.clocks})
 
     def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None

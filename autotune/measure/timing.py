@@ -79,11 +79,11 @@ def time_kernel(
         Makes a number of calls in a row and returns the seconds they take; by the clock, if it is
         not given.
     """
-    loop = loop or partial(_loop, clock_ns=clock_ns)
+    loop = loop or partial(timed_loop, clock_ns=clock_ns)
     for _ in range(policy.warmup - 1):
         call()
     cold = flush if policy.flush == "repeats" else None
-    with _no_collecting():
+    with no_collecting():
         timed = _repeats(call, policy, incumbent_s, cold, loop)
         for _ in range(RETRIES):
             if not _is_disturbed(timed, incumbent_s):
@@ -134,7 +134,7 @@ def _has_lost(costs: list[float], policy: TimingPolicy, incumbent_s: float | Non
 
 
 @contextlib.contextmanager
-def _no_collecting() -> Iterator[None]:
+def no_collecting() -> Iterator[None]:
     """Keep Python from collecting garbage while a kernel is timed."""
     collecting = gc.isenabled()
     gc.disable()
@@ -145,8 +145,8 @@ def _no_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _loop(call: Callable[[], object], number: int, clock_ns: Callable[[], int]) -> float:
-    """Seconds that `number` calls take, at least one nanosecond."""
+def timed_loop(call: Callable[[], object], number: int, clock_ns: Callable[[], int]) -> float:
+    """Return the seconds that `number` calls take, at least one nanosecond."""
     begin = clock_ns()
     for _ in repeat(None, number):
         call()

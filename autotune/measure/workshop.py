@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measure.crew import Crew, Outcome
+from autotune.measure.crew import Crew, Outcome, Worker
 from autotune.measure.desk import Desk, Told, killed_from_outside
 from autotune.measure.nursery import NurseryProcess
 from autotune.measure.protocol import Message
@@ -122,6 +122,8 @@ class Workshop:
     ----------
     reference : str or None
         What answers are checked with, once there was a runner.
+    opening_s : float or None
+        Seconds that the last runner which knows that took to begin.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class Workshop:
         nursery: NurseryProcess | None = None,
     ) -> None:
         self.reference: str | None = None
+        self.opening_s: float | None = None
         self._opening = dict(opening)
         self._running = dict(running)
         self._timeout_s = timeout_s
@@ -149,6 +152,7 @@ class Workshop:
         self._description: Message | None = None
         self._errand = Errand()
         self._notes: set[str] = set()
+        self._checks = True
 
     @property
     def lost(self) -> int:
@@ -197,6 +201,8 @@ class Workshop:
         assert job.told is not None
         assert isinstance(job.told.outcome, Message)
         body, payload = job.told.outcome
+        if not self._checks:
+            self.renew_runner(check=True)
         # What is measured again is timed to the end, whatever the incumbent.
         incumbent_s = math.inf if job.candidate.again else job.candidate.incumbent_s
         request = {"binary": body["binary"], "incumbent_s": incumbent_s}
@@ -209,6 +215,37 @@ class Workshop:
         errand, job.errand = job.errand, None
         assert errand is not None
         return self._await(errand, beside)
+
+    # -- a final comparison -----------------------------------------------------------------
+
+    @property
+    def runner(self) -> Worker | None:
+        """The process that runs candidates, if there is one."""
+        return self._runner.worker
+
+    def renew_runner(self, check: bool) -> None:
+        """Let another process run what comes, which has run nothing yet.
+
+        Parameters
+        ----------
+        check : bool
+            Whether it knows what answers are right; that may take long to compute.
+        """
+        self._runner.leave()
+        self._checks = check
+
+    def enter(self, job: Job) -> Told:
+        """Have a job that was built loaded and called by the runner, to be timed in a round."""
+        assert job.told is not None
+        assert isinstance(job.told.outcome, Message)
+        body, payload = job.told.outcome
+        request = {"binary": body["binary"], "number": job.candidate.config.index}
+        return self._await(self._send("enter", request, self._timeout_s, payload))
+
+    def round(self, request: dict[str, Any], timeout_s: float) -> Told:
+        """Have the jobs that have entered timed in turns, with nothing else going on."""
+        self.build([])
+        return self._await(self._send("round", request, timeout_s))
 
     def ceiling(self, timeout_s: float) -> Told:
         """Have a runner measure what the machine can do, with nothing else going on."""
@@ -274,7 +311,7 @@ class Workshop:
         """Give work to all who could work."""
         if self._description is not None and self._runner.worker is None:
             body, payload = self._description
-            request = self._request(**self._running, **body)
+            request = self._request(**self._running, **body, check=self._checks)
             self._runner.prepare(request, self._opening_s, payload)
         waiting = deque(job for job in jobs if not job.taken)
         for builder in self._builders:
@@ -320,7 +357,9 @@ class Workshop:
         if not desk.prepared:
             opened = desk.take_prepared(outcome)
             if opened is not None and desk is self._runner:
-                self._take_reference(opened.body["reference"])
+                if self._checks:
+                    self.opening_s = opened.body["seconds"]
+                    self._take_reference(opened.body["reference"])
                 self._take_notes(opened.body["notes"])
                 for line in opened.body["checks"]:
                     _log.info("%s", line)

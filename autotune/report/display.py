@@ -19,7 +19,7 @@ from autotune.report.printable import printable
 from autotune.report.progress import Progress, Standing
 from autotune.report.tables import wrap_clauses
 from autotune.report.units import time_text
-from autotune.tuner.events import Event, Finished, MachineKnown, Measured, Noisy, Started
+from autotune.tuner.events import Compared, Event, Finished, MachineKnown, Measured, Noisy, Started
 
 EVERY = 8
 """Plain lines come at each improvement and once in so many trials; more seldom after 128."""
@@ -166,6 +166,9 @@ class PlainDisplay(QuietDisplay):
                 self.note(line)
             case Measured() if standing.improved or standing.over or _milestone(standing.trial):
                 self.note(self._line(standing))
+            case Compared() if event.round.number == 1:
+                name = f"{event.job}: " if event.job else ""
+                self.note(f"{name}{len(event.round.costs_s)} configurations are compared anew")
             case Noisy():
                 self.note(f"noise: {', '.join(self._progress.noise_texts())}")
 

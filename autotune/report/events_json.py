@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.report.job import Job
-from autotune.report.outcome import best_costs, over_default
+from autotune.report.outcome import over_default
 from autotune.report.progress import Progress, Standing
 from autotune.tuner.events import (
+    Compared,
     Event,
     Finished,
     MachineKnown,
@@ -125,6 +126,12 @@ def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
             }
         case Noisy():
             return "noisy", {"noise": event.noise}
+        case Compared():
+            return "compared", {
+                "round": event.round.number,
+                "costs_s": {str(index): cost for index, cost in event.round.costs_s.items()},
+                "remaining": list(event.round.remaining),
+            }
         case Finished():
             return "finished", _summary_json(event.summary, standing)
 
@@ -159,7 +166,8 @@ def _best_json(best: Record | None, standing: Standing) -> dict[str, Any] | None
 
 
 def _summary_json(summary: TuneSummary, standing: Standing) -> dict[str, Any]:
-    ratio, costs_s, default_s = over_default(standing), best_costs(summary), summary.default_costs_s
+    ratio, default_s = over_default(standing), summary.default_costs_s
+    costs_s = None if summary.best is None else summary.best.costs_s
     return {
         "ended": str(summary.ended),
         "why": summary.why,
@@ -171,6 +179,7 @@ def _summary_json(summary: TuneSummary, standing: Standing) -> dict[str, Any]:
         "config": summary.best and summary.best.config,
         "best_costs_s": costs_s and list(costs_s),
         "default_costs_s": default_s and list(default_s),
+        "compared": summary.best is not None and not summary.best.is_trial,
         "over_default": None if ratio is None else ratio.value,
         "over_default_range": None if ratio is None else [ratio.low, ratio.high],
         "ceiling_s": standing.ceiling_s,

@@ -16,7 +16,7 @@ from autotune.report.units import (
     time_text,
     trials_text,
 )
-from autotune.tuner.events import End, TuneSummary
+from autotune.tuner.events import End
 
 LIBRARY = "cuBLAS"
 """The only library of a vendor that is timed."""
@@ -25,22 +25,17 @@ _ABOVE = 1.1
 """Share of the ceiling that only a wrong ceiling explains: its measurement errs, too."""
 
 
-def best_costs(summary: TuneSummary) -> Sequence[float] | None:
-    """Return the best configuration's times: those taken beside the default's, if there are any."""
-    if summary.best_costs_s is not None:
-        return summary.best_costs_s
-    return None if summary.best is None else summary.best.costs_s
-
-
 def over_default(standing: Standing) -> Ratio | None:
     """Return how much faster the best of a finished workload is than its default.
 
     None if either was not timed, or they are one and the same.
     """
     summary = standing.summary
-    if summary is None or standing.best_is_default:
+    if summary is None or summary.best is None or standing.best_is_default:
         return None
-    return Ratio.of(best_costs(summary), summary.default_costs_s)
+    if not summary.best.is_trial:
+        return Ratio.of_final(summary.best)
+    return Ratio.of(summary.best.costs_s, summary.default_costs_s)
 
 
 def outcome_table(standings: Sequence[Standing], width: int) -> list[str]:
@@ -69,9 +64,25 @@ def remarks(standings: Sequence[Standing]) -> list[str]:
             lines.append(f"{name}{how}: {standing.summary.why}")
         if standing.summary.refused:
             lines.append(f"{name}{refusals_text(standing.summary.refused)}")
+        if final := _final_text(standing):
+            lines.append(f"{name}{final}")
         if (best_share(standing) or 0.0) > _ABOVE:
             lines.append(f"{name}faster than the ceiling as measured: was the machine busy then?")
     return lines
+
+
+def _final_text(standing: Standing) -> str:
+    """Return what the result rests on where that is no clear win in a final comparison."""
+    summary = standing.summary
+    if summary is None or summary.best is None:
+        return ""
+    if not summary.best.is_trial:
+        if not standing.best_is_default:
+            return ""
+        return "the default is the result: timed beside it, no other was clearly faster"
+    if summary.no_finals and not standing.best_is_default:
+        return f"{summary.no_finals}: the times are those of trials"
+    return ""
 
 
 def refusals_text(refused: Mapping[str, int]) -> str:
@@ -84,8 +95,8 @@ def refusals_text(refused: Mapping[str, int]) -> str:
 
 def best_s(standing: Standing) -> float | None:
     """Return the median time of a finished workload's best."""
-    costs_s = None if standing.summary is None else best_costs(standing.summary)
-    return None if costs_s is None else statistics.median(costs_s)
+    best = None if standing.summary is None else standing.summary.best
+    return None if best is None else best.cost_s
 
 
 def best_share(standing: Standing) -> float | None:

@@ -143,7 +143,10 @@ def _one(progress: Progress, standing: Standing, glyphs: Glyphs) -> list[_Row]:
         if standing.best_trial:
             best.append(f"trial {standing.best_trial}")
         rows.append(_Row("best", best, tone=Tone.STRONG))
-    if standing.gain is not None and not standing.over:
+    if standing.round is not None:
+        left = len(standing.round.remaining)
+        rows.append(_Row("finals", [f"round {standing.round.number}", f"{left} still compared"]))
+    elif standing.gain is not None and not standing.over:
         rows.append(_Row("to gain", [f"{percent_text(standing.gain)} expected of going on"]))
     if standing.recent:
         rows.append(_Row("recent", [], recent=standing.recent))

@@ -11,6 +11,7 @@ from autotune.measure.noise import NOISY
 from autotune.report.job import Job
 from autotune.report.units import duration_text, percent_text, time_text
 from autotune.tuner.events import (
+    Compared,
     Event,
     Finished,
     MachineKnown,
@@ -19,6 +20,7 @@ from autotune.tuner.events import (
     Started,
     TuneSummary,
 )
+from autotune.tuner.finals import Round
 from records import Record
 
 RECENT = 64
@@ -57,6 +59,8 @@ class Standing:
         By what share all further measurements are expected to better the best time.
     improved : bool
         Whether the last measurement was the fastest so far.
+    round : Round or None
+        The latest of the final comparison.
     summary : TuneSummary or None
         What it came to, once it is tuned no further.
     """
@@ -74,6 +78,7 @@ class Standing:
     recent: tuple[float | None, ...] = ()
     gain: float | None = None
     improved: bool = False
+    round: Round | None = None
     summary: TuneSummary | None = None
 
     @property
@@ -223,6 +228,8 @@ class Progress:
             case Noisy():
                 self._hear(event.noise)
                 return old
+            case Compared():
+                return replace(old, round=event.round, gain=None)
             case Finished():
                 ceiling_s = event.summary.ceiling_s or old.ceiling_s
                 best = event.summary.best or old.best

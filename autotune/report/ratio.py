@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.report.units import three_digits
+from records import Record
 
 WIDEST = 2.0
 """The upper end of a range over its lower end, beyond which a ratio says nothing."""
@@ -21,9 +22,10 @@ class Ratio:
     value : float
         The baseline's median time over its own.
     low, high : float
-        The baseline's lower quartile over its own upper one, and the other way round: what the
-        middle half of the repeats leave open, so that one disturbed repeat of five does not count.
-        Of fewer than four repeats, the quickest and the slowest count as quartiles.
+        Of a final comparison, what its rounds leave open (`autotune.tuner.finalists.Interval`).
+        Of others, the baseline's lower quartile over its own upper one, and the other way round:
+        what the middle half of the repeats leave open, so that one disturbed repeat of five does
+        not count. Of fewer than four repeats, the quickest and the slowest count as quartiles.
     repeated : bool
         Whether both were timed more than once: else `low` and `high` mean nothing.
     """
@@ -48,6 +50,15 @@ class Ratio:
             slow_baseline_s / quick_s,
             min(len(costs_s), len(baseline_s)) > 1,
         )
+
+    @classmethod
+    def of_final(cls, record: Record) -> Ratio | None:
+        """Return what a final comparison says of a record and the default; None if nothing."""
+        final = record.final or {}
+        if final.get("over_default") is None:
+            return None
+        low, high = final["range"]
+        return cls(final["over_default"], low, high, len(record.costs_s or ()) > 1)
 
     @property
     def noisy(self) -> bool:

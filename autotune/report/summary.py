@@ -25,7 +25,8 @@ def log_summary_text(row: SummaryRow, width: int) -> str:
         counts += f", {failures_text(row.failures)}"
     lines.append(wrap(f"  {counts}", width, "    "))
     if row.best_cost_s is not None:
-        lines.append(f"  best {time_text(row.best_cost_s)}, config {row.best_index}")
+        how = "" if row.compared else ", of trials: no final comparison"
+        lines.append(f"  best {time_text(row.best_cost_s)}, config {row.best_index}{how}")
     lines.append(f"  {_moment(row.first_s)} to {_moment(row.last_s)}")
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autotune.measure.result import MeasureResult
+from autotune.tuner.finals import Round
 from records import Record
 
 
@@ -130,6 +131,14 @@ class Noisy:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """The finalists were timed in turns once more."""
+
+    round: Round
+    job: str = ""
+
+
+@dataclass(frozen=True)
 class TuneSummary:
     """What a run achieved on one workload.
 
@@ -142,24 +151,23 @@ class TuneSummary:
     failures : mapping of str to int
         Failed records by error code.
     best : Record or None
-        The fastest.
+        What a build goes by: the record that a final comparison chose; without any, the fastest.
     default_costs_s : tuple of float or None
-        Times of the space's default configuration, one per repeat; None if it failed or was not
-        timed.
+        Times of the space's default configuration, one per round of that comparison or one per
+        repeat; None if it failed or was not timed.
     ended : End
         Why no more was measured.
     elapsed_s : float
         Wall time of this run.
     why : str
         `ended` in words, where there is more to say; else empty.
-    best_costs_s : tuple of float or None
-        Times of the best configuration, measured anew right beside the default one: what a ratio
-        is made of. None if it was not measured anew.
     ceiling_s : float or None
         As in `MachineKnown`; None if it was not measured.
     refused : mapping of str to int
         Proposals of this run that were not built, no trials, by the rule that rejects them. Only
         what the space does not know beforehand is proposed and refused.
+    no_finals : str
+        Why this run held no final comparison, in words; empty if it did, or had no reason to.
     """
 
     trials: int
@@ -170,9 +178,9 @@ class TuneSummary:
     ended: End
     elapsed_s: float
     why: str = ""
-    best_costs_s: tuple[float, ...] | None = None
     ceiling_s: float | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
+    no_finals: str = ""
 
     @property
     def default_cost_s(self) -> float | None:
@@ -188,7 +196,7 @@ class Finished:
     job: str = ""
 
 
-Event = Started | MachineKnown | Measured | Noisy | Finished
+Event = Started | MachineKnown | Measured | Noisy | Compared | Finished
 Watcher = Callable[[Event], None]
 
 

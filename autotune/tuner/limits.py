@@ -74,13 +74,20 @@ class Deadline:
         begin: float | None = None,
     ) -> None:
         self._clock = clock
-        started = clock() if begin is None else begin
-        self._end = None if seconds is None else started + seconds
+        self._seconds = seconds
+        self._started = clock() if begin is None else begin
+
+    def part(self, share: float) -> Deadline:
+        """Return the end of the first part of the time."""
+        seconds = None if self._seconds is None else share * self._seconds
+        return Deadline(seconds, self._clock, self._started)
 
     @property
     def left_s(self) -> float | None:
         """Seconds until then, >= 0; None if there is no end."""
-        return None if self._end is None else max(0.0, self._end - self._clock())
+        if self._seconds is None:
+            return None
+        return max(0.0, self._started + self._seconds - self._clock())
 
     @property
     def over(self) -> bool:

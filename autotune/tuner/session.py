@@ -18,15 +18,16 @@ from autotune.measure.ceiling import Ceiling
 from autotune.measure.noise import NOISY
 from autotune.measure.replay import result_of
 from autotune.measure.result import (
+    Comparing,
     MeasureErrorNo,
     MeasureInput,
     Measurer,
     MeasureResult,
 )
 from autotune.task import Task
-from autotune.tuner.again import measure_again
 from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.events import (
+    Compared,
     End,
     Finished,
     MachineKnown,
@@ -37,6 +38,7 @@ from autotune.tuner.events import (
     Watcher,
     unwatched,
 )
+from autotune.tuner.finals import SHARE, Finals
 from autotune.tuner.limits import Deadline, Limits, Paces
 from autotune.tuner.meanwhile import Meanwhile
 from autotune.tuner.patience import Patience
@@ -152,6 +154,9 @@ class Session:
         self._begin = clock()
         self._paces = Paces(clock)
         self._measured = 0
+        self._spent_s = 0.0
+        self._compares = isinstance(measurer, Comparing)
+        self._no_finals = ""
         self._untold: list[Observation] = []
         self._deferred: list[int] = []
         self._supply = Supply(task, measurer, tuner, self.trials, limits)
@@ -199,6 +204,7 @@ class Session:
         AutotuneError
             If the workload cannot be measured at all.
         """
+        begin = self._clock()
         if self._yardstick.waits:
             self._know_machine()
         self._doubt_machine()
@@ -207,6 +213,7 @@ class Session:
             with self._paces.batch():
                 self._measure_batch()
                 self._learn()
+        self._spent_s += self._clock() - begin
         if self.ended is not None:
             self._finish()
 
@@ -236,7 +243,12 @@ class Session:
             return End.GOAL
         if self.limits.trials is not None and len(self.trials) >= self.limits.trials:
             return End.TRIALS
-        return End.TIME if self.deadline.over else None
+        return End.TIME if self._search_time.over else None
+
+    @property
+    def _search_time(self) -> Deadline:
+        """When no trial may begin any more: the rest is for the final comparison."""
+        return self.deadline.part(1.0 - SHARE) if self._compares else self.deadline
 
     def _learn(self) -> None:
         """Tell the tuner what is new; ask for its estimate if that is of use now."""
@@ -268,7 +280,7 @@ class Session:
     @property
     def _expected_left(self) -> float:
         """How many trials there may still be, at this pace."""
-        left_s = self.deadline.left_s
+        left_s = self._search_time.left_s
         in_time = math.inf if left_s is None else left_s / (self.pace_s or USUAL_PACE_S)
         return min(self._supply.left, in_time)
 
@@ -414,37 +426,40 @@ class Session:
             self.on_event(MachineKnown(peak, copy, ceiling_s, self.job, library_s))
 
     def _finish(self) -> None:
-        """Measure the default and the best configuration anew, unless they are one; sum up."""
-        default, best = self.trials.default, self.trials.best_index
-        timed = self.trials.default_record is not None and self.trials.default_record.ok
-        again = None
-        if self._measured and timed and default is not None and best not in (default, None):
-            assert best is not None
-            again = measure_again(self.task, self.measurer, default, best)
-        self._sum_up(*(again or ()))
+        """Compare the finalists with the default if there is anything new; sum up."""
+        if self._measured:
+            budget_s = SHARE / (1.0 - SHARE) * self._spent_s
+            left_s = self.deadline.left_s
+            finals = Finals(
+                self.task,
+                self.measurer,
+                self.trials,
+                budget_s if left_s is None else min(budget_s, left_s),
+                self.trials.seed,
+                lambda found: self.on_event(Compared(found, self.job)),
+                self._clock,
+            )
+            finals.hold()
+            self._no_finals = finals.why_not
+        self._sum_up()
 
-    def _sum_up(
-        self,
-        default_costs_s: tuple[float, ...] | None = None,
-        best_costs_s: tuple[float, ...] | None = None,
-    ) -> None:
-        """Say what was achieved; without new times of the default, with those of the log."""
+    def _sum_up(self) -> None:
+        """Say what was achieved: what a build goes by, and the default beside it."""
         assert self.ended is not None
-        default = self.trials.default_record
-        if default_costs_s is None and default is not None:
-            default_costs_s = default.costs_s
+        best = self.trials.chosen
+        default = self.trials.default_beside(best)
         self.summary = TuneSummary(
             trials=len(self.trials),
             measured=self._measured,
             failures=self.trials.failures,
-            best=self.trials.best,
-            default_costs_s=default_costs_s,
+            best=best,
+            default_costs_s=None if default is None else default.costs_s,
             ended=self.ended,
             elapsed_s=self._clock() - self._begin,
             why=self._why,
-            best_costs_s=best_costs_s,
             ceiling_s=self._yardstick.ceiling_s,
             refused=dict(Counter(self.refused.values()).most_common()),
+            no_finals=self._no_finals,
         )
         self.on_event(Finished(self.summary, self.job))
 

@@ -73,7 +73,7 @@ class TransferPrior:
         """
         encoder = _Encoder(space)
         groups: dict[str, list[Record]] = {}
-        for record in records:
+        for record in filter(lambda record: record.is_trial, records):
             key = f"{workload_key(record)} {record.device}"
             groups.setdefault(key, []).append(record)
         useful = [g for g in groups.values() if len(g) >= LEAST and encoder.knows(g[0])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from autotune.measure import environment
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureResult
 from autotune.task import Task
-from records import Entry, Journal, Record, RecordStore
+from records import Entry, Journal, Record, RecordStore, ranked
 from search_spaces import SpaceError
 
 
@@ -47,6 +48,9 @@ class Trials:
         Its configuration.
     bests_s : list of float or None
         The best time after each record, in seconds; None before the first that worked.
+    finals : list of (int, Record)
+        Records of final comparisons, which are no trials, each with its configuration; in the order
+        of the log.
     """
 
     def __init__(self, task: Task, store: RecordStore, policy: TimingPolicy, seed: int) -> None:
@@ -68,6 +72,7 @@ class Trials:
         self.best: Record | None = None
         self.best_index: int | None = None
         self.bests_s: list[float | None] = []
+        self.finals: list[tuple[int, Record]] = []
 
     def __len__(self) -> int:
         return len(self.recorded)
@@ -95,12 +100,42 @@ class Trials:
         """Failed records by error code."""
         return dict(Counter(r.error["code"] for r in self.recorded if r.error is not None))
 
+    @property
+    def seed(self) -> int:
+        """Seed that is recorded."""
+        return int(self._common["seed"])
+
+    def default_beside(self, record: Record | None) -> Record | None:
+        """Return the default's record that one is to be held against: of the same comparison."""
+        if record is None or record.final is None:
+            return self.default_record
+        found = [
+            beside
+            for index, beside in self.finals
+            if index == self.default
+            and beside.final is not None
+            and beside.final["comparison"] == record.final["comparison"]
+        ]
+        return found[0] if found else self.default_record
+
+    @property
+    def chosen(self) -> Record | None:
+        """The record that a build goes by; None if nothing worked."""
+        finals = [record for _, record in self.finals]
+        return next(iter(ranked([*finals, *self.recorded])), None)
+
     def news(self) -> list[tuple[int, Record]]:
-        """Take in what others have logged since the last look; return it, with configurations."""
+        """Take in what others have logged since the last look.
+
+        Returns
+        -------
+        list of (int, Record)
+            The trials among it, with their configurations.
+        """
         news = valid_records(self._task, self._journal.news())
         for index, record in news:
             self._take(index, record)
-        return news
+        return [(index, record) for index, record in news if record.is_trial]
 
     def claim(self, index: int) -> bool:
         """Return whether nobody has measured a configuration or is measuring it; now it is ours."""
@@ -131,6 +166,19 @@ class Trials:
         self._take(index, record)
         return record
 
+    def add_finals(self, found: Sequence[tuple[int, MeasureResult, dict[str, Any]]]) -> None:
+        """Log what configurations took in a final comparison, all of them or none.
+
+        Parameters
+        ----------
+        found : sequence of (int, MeasureResult, dict)
+            Configuration, its times, and what its record says of the comparison.
+        """
+        records = [self._record(*one) for one in found]
+        self._journal.add_all(records)
+        for (index, _, _), record in zip(found, records, strict=True):
+            self._take(index, record)
+
     def comparable(self, record: Record) -> bool:
         """Whether a record was measured as it would be now, on the same machine."""
         same = all(getattr(record, name) == self._common[name] for name in ("device", "versions"))
@@ -156,7 +204,9 @@ class Trials:
         values, template = draft.config["values"], draft.fingerprints["template"]
         return Entry.make(self._common["workload"], self._common["target"], values, template)
 
-    def _record(self, index: int, result: MeasureResult) -> Record:
+    def _record(
+        self, index: int, result: MeasureResult, final: dict[str, Any] | None = None
+    ) -> Record:
         draft = self._draft(index)
         code = {} if result.code_hash is None else {"code": result.code_hash}
         return Record(
@@ -174,9 +224,13 @@ class Trials:
             kernels=None if result.kernels is None else list(result.kernels),
             clocks=result.clocks,
             steps=draft.steps,
+            final=final,
         )
 
     def _take(self, index: int, record: Record) -> None:
+        if not record.is_trial:
+            self.finals.append((index, record))
+            return
         self.recorded.append(record)
         self.by_index.setdefault(index, record)
         if record.ok and (self.best is None or record.cost_s < self.best.cost_s):

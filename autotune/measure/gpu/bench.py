@@ -5,8 +5,9 @@ Inputs, right answers and checks stay on the device from one candidate to the ne
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,9 @@ from autotune.measure.gpu.machine import Device, measure_ceiling, reference_kern
 from autotune.measure.noise import NoiseMonitor
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo
-from autotune.measure.run_bench import Ran, reference_call, wrong_words
+from autotune.measure.run_bench import Ran, Round, largest, reference_call, wrong_words
 from autotune.measure.timing import Timed, time_kernel
+from autotune.measure.turns import take_turns
 from autotune.runtime.gpu_load import LoadedProgram
 from autotune.runtime.gpu_program import GpuProgram
 from autotune.runtime.kernel import Kernel
@@ -286,18 +288,64 @@ class GpuRunBench:
             If it fails, computes something wrong, or writes where it may not; fatal if nothing can
             be run after it in this process.
         """
-        assert isinstance(program, GpuProgram)
-        try:
+        with self._blaming():
             self._monitor.look()
-            loaded = LoadedProgram(program, self._device.number)
-            stream = int(self._device.stream.ptr)
-            calls = [loaded.bind(stand.buffers.addresses, stream) for stand in self._stands]
+            calls = self._bound(program)
             errors = [
                 stand.check(call) for stand, call in zip(self._stands, calls, strict=True)
             ]
             timed = self._time(calls[-1], incumbent_s)
             clocks = self._clocks()
             errors.append(self._stands[-1].judge())
+        return Ran(timed.costs_s, largest(errors), timed.raced, self._monitor.noise, clocks)
+
+    def enter(self, program: Code) -> float | None:
+        """Check a kernel that is to be timed beside others; return its largest error.
+
+        Raises
+        ------
+        CandidateError
+            As `run`.
+        """
+        with self._blaming():
+            calls = zip(self._stands, self._bound(program), strict=True)
+            return largest([stand.check(call) for stand, call in calls])
+
+    def round(self, programs: Mapping[int, Code], seconds: float, seed: int) -> Round:
+        """Time kernels that have been entered in turns, as `RunBench.round` does.
+
+        Parameters
+        ----------
+        programs : mapping of int to GpuProgram
+        seconds : float
+            How long it may take, about.
+        seed : int
+            Of the order.
+        """
+        self._monitor.look()
+        stopwatch = self._device.stopwatch
+        flush = stopwatch.flush if self.policy.flush == "repeats" else None
+        rng = np.random.default_rng(seed)
+        with self._blaming():
+            calls = {number: self._bound(program)[-1] for number, program in programs.items()}
+            costs_s = take_turns(
+                calls, seconds, rng, stopwatch.seconds, flush, stopwatch.new_kernel
+            )
+            stopwatch.wait()
+        return Round(costs_s, self._monitor.noise, self._clocks())
+
+    def _bound(self, program: Code) -> list[Callable[[], object]]:
+        """Return calls of a program, on the arrays of each look."""
+        assert isinstance(program, GpuProgram)
+        loaded = LoadedProgram(program, self._device.number)
+        stream = int(self._device.stream.ptr)
+        return [loaded.bind(stand.buffers.addresses, stream) for stand in self._stands]
+
+    @contextlib.contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """Make an error that of the candidate; fatal if nothing can be run after it."""
+        try:
+            yield
         except CandidateError as error:
             error.fatal = not self._recovered()
             raise
@@ -306,8 +354,6 @@ class GpuRunBench:
             fatal = not self._recovered()
             code = MeasureErrorNo.RUNTIME_DEVICE
             raise CandidateError(code, "run", words, fatal=fatal) from error
-        max_error = max((error for error in errors if error is not None), default=None)
-        return Ran(timed.costs_s, max_error, timed.raced, self._monitor.noise, clocks)
 
     def _recovered(self) -> bool:
         """Make the arrays what they were; False if the device is lost, or what is compared with."""

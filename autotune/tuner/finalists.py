@@ -1,0 +1,270 @@
+"""Which configuration a run ends with: what rounds of side-by-side times say, as pure decisions.
+
+In a round each finalist is timed in turns with the others, in one process on one set of arrays.
+What differs from round to round, such as where the arrays lie or who else uses the machine, hits
+all of them alike: so the ratio of two costs of the same round is the unit of evidence, and never a
+cost alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+TIE = 0.01
+"""Configurations whose ratio is nearer to 1 than this are level."""
+
+LEAST_ROUNDS = 3
+"""With fewer rounds nothing is decided."""
+
+ENOUGH_ROUNDS = 5
+"""With so many rounds it may be over early."""
+
+MOST_ROUNDS = 11
+"""More rounds than that settle nothing that these have not."""
+
+CONFIDENCE = 0.85
+"""How sure it is that the median of all rounds there could be lies in a range, where it can be."""
+
+NARROW = 0.05
+"""A range so wide, upper end over lower end, is narrow enough to be stated."""
+
+NEAR = 1.3
+"""A trial whose fastest repeat is more than so many times the fastest of all is no finalist."""
+
+FAR = (1.3, 1.15)
+"""After one round, and after two, who is so many times slower than the fastest is timed no more."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """How many times as fast as another a configuration is.
+
+    Attributes
+    ----------
+    value : float
+        The median of the rounds' ratios.
+    low, high : float
+        Two of the rounds' ratios, the same number of others below and above. They are as near to
+        each other as `CONFIDENCE` allows: by the sign test the median of n independent numbers
+        lies between the (j+1)-th and the (n-j)-th with a probability of 1 - 2 P(X <= j), X
+        binomial of n and 1/2. So it takes no shape of the noise for granted, and from seven rounds
+        on one that was disturbed does not count. Up to six rounds they are the extremes.
+    rounds : int
+        How many rounds it is made of.
+    """
+
+    value: float
+    low: float
+    high: float
+    rounds: int
+
+    @classmethod
+    def of(cls, ratios: Sequence[float]) -> Interval | None:
+        """Return what some rounds say; None if there are none."""
+        if not ratios:
+            return None
+        ordered = sorted(ratios)
+        left_out = _left_out(len(ordered))
+        ends = ordered[left_out], ordered[len(ordered) - 1 - left_out]
+        return cls(statistics.median(ordered), *ends, len(ordered))
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is clearly faster, and by more than a tie."""
+        return self.rounds >= LEAST_ROUNDS and self.low > 1.0 and self.value > 1.0 + TIE
+
+    @property
+    def narrow(self) -> bool:
+        """Whether its range is narrow enough to be stated."""
+        return self.high <= (1.0 + NARROW) * self.low
+
+
+@functools.cache
+def _left_out(rounds: int) -> int:
+    """Return how many of the ratios at either end a range may leave out."""
+    below, count = 0.0, 0
+    for number in range(rounds // 2):
+        below += math.comb(rounds, number) / 2.0**rounds
+        if 1.0 - 2.0 * below < CONFIDENCE:
+            break
+        count = number
+    return count
+
+
+@dataclass
+class Comparison:
+    """The finalists of a workload and what rounds have shown so far.
+
+    Attributes
+    ----------
+    finalists : sequence of int
+        Configurations, those that failed since left out.
+    default : int or None
+        The default configuration, which is one of them; None if it does not work.
+    rounds : list of dict of int to float
+        Seconds of each configuration that was timed in a round, those of earlier comparisons first.
+    """
+
+    finalists: list[int]
+    default: int | None
+    rounds: list[Mapping[int, float]] = field(default_factory=list)
+
+    def ratio(self, faster: int, slower: int) -> Interval | None:
+        """Return how many times as fast one is as another; None if no round had both."""
+        both = [costs for costs in self.rounds if faster in costs and slower in costs]
+        return Interval.of([costs[slower] / costs[faster] for costs in both])
+
+    def over_default(self, index: int) -> Interval | None:
+        """Return how many times as fast as the default a configuration is."""
+        default = self.default
+        return None if default is None or default == index else self.ratio(index, default)
+
+    def beats(self, faster: int, slower: int) -> bool:
+        """Whether one is clearly faster than another."""
+        ratio = self.ratio(faster, slower)
+        return ratio is not None and ratio.clear
+
+    @property
+    def anchor(self) -> int:
+        """Whom all others are compared with: the default, or else the lowest index."""
+        return min(self.finalists) if self.default is None else self.default
+
+    def speed(self, index: int) -> float:
+        """Return how fast a configuration seems, the anchor's speed being 1."""
+        if index == self.anchor:
+            return 1.0
+        ratio = self.ratio(index, self.anchor)
+        return 0.0 if ratio is None else ratio.value
+
+    @property
+    def leader(self) -> int:
+        """The one that seems fastest; the lower index of two that seem alike."""
+        return max(sorted(self.finalists), key=self.speed)
+
+    @property
+    def remaining(self) -> list[int]:
+        """Those still to be timed: the default, and whoever may be the fastest."""
+        leader = self.leader
+        kept = {self.anchor, leader} | {i for i in self.finalists if not self._is_out(i, leader)}
+        return [index for index in self.finalists if index in kept]
+
+    def _is_out(self, index: int, leader: int) -> bool:
+        ratio = self.ratio(leader, index)
+        if ratio is None:
+            return False
+        early = ratio.rounds <= len(FAR) and ratio.value > FAR[ratio.rounds - 1]
+        return ratio.clear or early
+
+    @property
+    def settled(self) -> bool:
+        """Whether more rounds would hardly change the order, or the range of the ratio."""
+        leader = self.leader
+        rivals = [index for index in self.remaining if index != leader]
+        ratios = [ratio for i in rivals if (ratio := self.ratio(leader, i)) is not None]
+        if len(ratios) < len(rivals) or any(r.rounds < ENOUGH_ROUNDS for r in ratios):
+            return False
+        return all(r.narrow and (r.clear or r.high < 1.0 + 2.0 * TIE) for r in ratios)
+
+    @property
+    def decided(self) -> bool:
+        """Whether there were rounds enough to choose by."""
+        ratio = self.ratio(self.leader, self.anchor)
+        return ratio is not None and ratio.rounds >= LEAST_ROUNDS
+
+    @property
+    def winner(self) -> int:
+        """The configuration to build.
+
+        Only who is clearly faster than the default goes before it. Of those, the one that seems
+        fastest, or the lowest index that is level with it.
+        """
+        better = [i for i in self.finalists if self.default is None or self._betters(i)]
+        if not better:
+            assert self.default is not None
+            return self.default
+        best = max(sorted(better), key=self.speed)
+        return min(i for i in better if self.speed(i) * (1.0 + TIE) >= self.speed(best))
+
+    def _betters(self, index: int) -> bool:
+        return self.default is not None and self.beats(index, self.default)
+
+    @property
+    def ranking(self) -> list[int]:
+        """All finalists, the winner first, then as fast as they seem."""
+        winner = self.winner
+        rest = sorted(i for i in self.finalists if i != winner)
+        return [winner, *sorted(rest, key=self.speed, reverse=True)]
+
+    def fail(self, index: int) -> None:
+        """Take out who gave a wrong answer or none."""
+        self.finalists = [i for i in self.finalists if i != index]
+        if index == self.default:
+            self.default = None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial that worked.
+
+    Attributes
+    ----------
+    index : int
+        Its configuration.
+    costs_s : sequence of float
+        Its times, in seconds, one per repeat.
+    code : str or None
+        Digest of its code: equal for one and the same kernel.
+    """
+
+    index: int
+    costs_s: Sequence[float]
+    code: str | None = None
+
+
+def choose_finalists(
+    trials: Sequence[Tried],
+    default: int | None,
+    champion: int | None,
+    most: int,
+    beaten: Collection[int] = (),
+) -> list[int]:
+    """Return the configurations to compare: the default, the champion, and the fastest trials.
+
+    A trial counts by its fastest repeat: what disturbs one makes it slower, and the round that
+    follows tells whether it was lucky.
+
+    Parameters
+    ----------
+    trials : sequence of Tried
+    default : int or None
+        The default configuration; None if there is none.
+    champion : int or None
+        Who was chosen in an earlier comparison.
+    most : int
+        How many there may be.
+    beaten : collection of int
+        Who lost in an earlier comparison.
+
+    Returns
+    -------
+    list of int
+        Of trials that are one and the same kernel only the first named, or the lowest index.
+    """
+    known = {trial.index: trial for trial in trials}
+    found: list[int] = []
+    codes: set[str] = set()
+    fastest = sorted(trials, key=lambda trial: (min(trial.costs_s), trial.index))
+    near_s = NEAR * min(fastest[0].costs_s) if fastest else 0.0
+    near = [t.index for t in fastest if min(t.costs_s) <= near_s and t.index not in beaten]
+    for index in [default, champion, *near]:
+        if index not in known or index in found or known[index].code in codes:
+            continue
+        found.append(index)
+        codes |= {known[index].code or f"{index}"}
+        if len(found) >= most:
+            break
+    return found
