@@ -23,9 +23,24 @@ class FakeMeasurer:
         self.asked = []
         self.again = []
         self.remembered = []
+        self.compared = []
+
+    opening_s = 0.0
 
     def remember(self, result):
         self.remembered.append(result)
+
+    def compare(self, configs, seconds, seed, fresh, check):
+        """Every round gives what a measurement would."""
+        self.compared.append([config.index for config in configs])
+        return {config.index: self.timed(config.index) for config in configs}
+
+    def timed(self, index):
+        if index in self.failing:
+            error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
+            return MeasureResult(error=error, code_hash=f"{index:x}")
+        costs_s = (self.cost(index, len(self.asked)),)
+        return MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
 
     def ceiling(self):
         return None
@@ -43,12 +58,7 @@ class FakeMeasurer:
             self.asked.append(index)
             if candidate.again:
                 self.again.append(index)
-            if index in self.failing:
-                error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
-                yield candidate, MeasureResult(error=error, code_hash=f"{index:x}")
-            else:
-                costs_s = (self.cost(index, len(self.asked)),)
-                yield candidate, MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
+            yield candidate, self.timed(index)
 
 
 def run(task, store, trials, measurer=None, tuner=None, **kwargs):

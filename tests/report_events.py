@@ -1,5 +1,7 @@
 """Events of runs that never took place, for tests of what shows them."""
 
+from dataclasses import replace
+
 from autotune.measure.result import MeasureResult
 from autotune.report.job import Job
 from autotune.report.progress import Progress
@@ -50,11 +52,17 @@ def machine(ceiling_s, label="", library_s=None):
     return MachineKnown({"float32": 1e12}, 8e9, ceiling_s, label, library_s)
 
 
-def summary(**changes):
+def final(index, costs_s, over_default=None, ends=None, rank=0, comparison="c"):
+    """What a final comparison logs of a configuration."""
+    about = {"comparison": comparison, "rank": rank, "over_default": over_default, "range": ends}
+    return replace(record(index, costs_s=costs_s), final=about)
+
+
+def summary(best_costs_s=(0.49, 0.5, 0.52), **changes):
+    """What a run came to whose best took so long, one time per repeat."""
     values = {
-        "trials": 64, "measured": 64, "failures": {}, "best": record(7, 0.5),
-        "default_costs_s": (0.9, 1.0, 1.2), "ended": End.TRIALS, "elapsed_s": 75.0,
-        "best_costs_s": (0.49, 0.5, 0.52), **changes,
+        "trials": 64, "measured": 64, "failures": {}, "best": record(7, costs_s=best_costs_s),
+        "default_costs_s": (0.9, 1.0, 1.2), "ended": End.TRIALS, "elapsed_s": 75.0, **changes,
     }  # fmt: skip
     return TuneSummary(**values)
 

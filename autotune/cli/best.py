@@ -10,6 +10,9 @@ from contextlib import redirect_stdout
 from autotune.cli.output import NOTHING_FOUND, StopError, say, width
 from autotune.cli.tasks import load_logs, make_task, work_of
 
+BY_TRIALS = "no final comparison: the fastest of its trials"
+"""What a result rests on that no run has compared with the default at its end."""
+
 
 def best_command(
     template: str,
@@ -30,6 +33,7 @@ def best_command(
     """
     from autotune.builder import best_config
     from autotune.history import why_unused
+    from autotune.report.ratio import Ratio
     from autotune.report.tables import wrap
     from autotune.report.units import time_text
 
@@ -52,10 +56,16 @@ def best_command(
             "config": config.to_json(),
             "cost_s": record.cost_s,
             "gflops": work.gflops(record.cost_s),
+            "compared": not record.is_trial,
             "record": record.to_json(),
         }
         say(json.dumps(found))
         return
     say(wrap(f"{task.workload} on {task.target}", width(), "    "))
-    say(f"  {time_text(record.cost_s)}, {work.speed_text(record.cost_s)}, config {config.index}")
+    said = [time_text(record.cost_s), work.speed_text(record.cost_s), f"config {config.index}"]
+    if ratio := Ratio.of_final(record):
+        said.insert(2, ratio.sentence("the default"))
+    say(wrap(f"  {', '.join(said)}", width(), "    "))
     say(wrap(f"  {config.describe()}", width(), "    "))
+    if record.is_trial:
+        say(wrap(f"  {BY_TRIALS}", width(), "    "))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from autotune.cli.best import BY_TRIALS
 from autotune.cli.output import say
 from autotune.cli.signals import ending_signals
 from autotune.cli.tasks import load_logs, make_task, work_of
@@ -49,4 +50,6 @@ def build_command(
     else:
         cost_s = function.record.cost_s
         chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
+        if function.record.is_trial:
+            chosen += f" ({BY_TRIALS})"
     say(f"{path} and {path.with_suffix('.h')}: {task.workload} on {task.target}, {chosen}")

@@ -14,6 +14,9 @@ from collections.abc import Callable
 NOISY = 0.1
 """Noise above which a machine is called noisy: candidates a tenth apart cannot be told apart."""
 
+DISTURBED = 0.25
+"""A call of the reference kernel that is slower by this share has a neighbour."""
+
 CALLS = 4
 """Calls in a loop, which lasts about as long as a repeat of a candidate: 8 ms."""
 
@@ -71,6 +74,12 @@ class NoiseMonitor:
     def noisy(self) -> bool:
         """Whether the machine is too noisy to tell good candidates from better ones."""
         return (self.noise or 0.0) > NOISY
+
+    def is_quiet_now(self) -> bool:
+        """Time the reference kernel once; return whether that went about as fast as ever."""
+        self._call()
+        seconds = self._timed()
+        return not self._loops or seconds <= (1.0 + DISTURBED) * min(map(min, self._loops))
 
     def look(self) -> None:
         """Time the reference kernel, unless the last look is too short a while ago."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
-from autotune.measure.noise import NOISY
+from autotune.measure.noise import NOISY, NoiseMonitor
 from autotune.measure.policy import TimingPolicy
 from records import relative_spread
 
@@ -26,6 +27,9 @@ RACED_AFTER = 2
 
 RETRIES = 2
 """How often disturbed repeats are taken anew."""
+
+PAUSE_S = 0.06
+"""Seconds until then where a neighbour has disturbed them, who may be gone."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,37 @@ def time_kernel(
             again = _repeats(call, policy, incumbent_s, cold, loop)
             timed = min(timed, again, key=lambda tried: tried.spread)
     return timed
+
+
+def undisturbed_times(
+    timed: Callable[[], Timed], monitor: NoiseMonitor, sleep: Callable[[float], None] = time.sleep
+) -> Timed:
+    """Time a kernel; where the machine is noisy, at a moment when it is not, if one comes soon.
+
+    A neighbour that has a core for a while slows every repeat of whoever is timed just then, and a
+    search takes that for the candidate's fault. So the reference kernel is timed before and after,
+    and what was disturbed is timed again after a pause, `RETRIES` times at most; of all tries the
+    fastest counts.
+
+    Parameters
+    ----------
+    timed : callable
+        Times the kernel.
+    monitor : NoiseMonitor
+    sleep : callable
+        Waits for so many seconds.
+    """
+    if not monitor.noisy:
+        return timed()
+    tries: list[Timed] = []
+    for _ in range(1 + RETRIES):
+        if tries:
+            sleep(PAUSE_S)
+        before = monitor.is_quiet_now()
+        tries.append(timed())
+        if before and monitor.is_quiet_now():
+            break
+    return min(tries, key=lambda tried: statistics.median(tried.costs_s))
 
 
 def _is_disturbed(timed: Timed, incumbent_s: float | None) -> bool:

@@ -23,10 +23,10 @@ LEAST_ROUNDS = 3
 ENOUGH_ROUNDS = 5
 """With so many rounds it may be over early."""
 
-MOST_ROUNDS = 11
+MOST_ROUNDS = 15
 """More rounds than that settle nothing that these have not."""
 
-CONFIDENCE = 0.85
+CONFIDENCE = 0.8
 """How sure it is that the median of all rounds there could be lies in a range, where it can be."""
 
 NARROW = 0.05
@@ -35,7 +35,7 @@ NARROW = 0.05
 NEAR = 1.3
 """A trial whose fastest repeat is more than so many times the fastest of all is no finalist."""
 
-FAR = (1.3, 1.15)
+FAR = (2.0, 1.5)
 """After one round, and after two, who is so many times slower than the fastest is timed no more."""
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import AutotuneError
 from autotune.interrupts import restoring
+from autotune.measure.noise import NOISY
 from autotune.measure.result import Comparing, MeasureResult
 from autotune.task import Task
 from autotune.tuner.finalists import (
-    ENOUGH_ROUNDS,
     LEAST_ROUNDS,
     MOST_ROUNDS,
     Comparison,
@@ -29,8 +29,11 @@ from autotune.tuner.trials import Trials
 SHARE = 0.15
 """Share of a run that its final comparison may take."""
 
-MOST = 5
-"""Finalists, the default included, at most."""
+MOST, MOST_NOISY = 5, 8
+"""Finalists, the default included, at most; on a noisy machine trials tell less of who is fast."""
+
+PLANNED_ROUNDS = 12
+"""The time is divided by so many rounds: those that a settled order does not need are not held."""
 
 LOST = 2
 """Rounds that may be lost through no finalist's fault before the comparison ends."""
@@ -147,13 +150,18 @@ class Finals:
             for index, record in self.trials.by_index.items()
             if record.ok
         ]
-        found = choose_finalists(tried, default, champion, MOST, beaten)
+        found = choose_finalists(tried, default, champion, self._most, beaten)
         while len(found) > 2 and not self._fits(len(found)):
             found.pop()
         if len(found) == 2 and not self._fits(2):
             self.why_not = "too little time for a final comparison"
             found = []
         return Comparison(found, default if default in found else None, list(self._earlier))
+
+    @property
+    def _most(self) -> int:
+        noise = [record.noise for record in self.trials.recorded if record.noise is not None]
+        return MOST_NOISY if noise and statistics.median(noise) > NOISY else MOST
 
     def _index_of_chosen(self) -> int | None:
         chosen = self.trials.chosen
@@ -200,7 +208,7 @@ class Finals:
         A new process is worth its time if there can still be enough rounds.
         """
         least_s = count * self._shortest_s
-        share_s = self._left_s / max(1, ENOUGH_ROUNDS + 1 - held)
+        share_s = self._left_s / max(1, PLANNED_ROUNDS - held)
         fresh = held == 0 or self._fresh_s + least_s <= share_s
         begin_s = self._fresh_s if fresh else ENTER_S
         seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))

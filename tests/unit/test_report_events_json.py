@@ -11,7 +11,8 @@ from command_line import QUICK, SMALL
 
 from autotune.report.events_json import JsonDisplay
 from autotune.report.progress import Progress
-from autotune.tuner.events import End, Event, Finished, Noisy, Started
+from autotune.tuner.events import Compared, End, Event, Finished, Noisy, Started
+from autotune.tuner.finals import Round
 from tests.report_events import job, machine, record, run_events, summary
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +70,7 @@ def test_every_event_is_documented_and_every_documented_event_is_printed():
     failed = replace(record(3, error="WRONG_ANSWER"), max_error=float("inf"))
     measured = run_events([0.5, "RUN_TIMEOUT"], gain=0.01, left_s=4.0)
     events = [machine(0.25), *measured, replace(measured[-1], record=failed), Noisy(0.4)]
+    events += [Compared(Round(1, {0: 1.0, 7: 0.5}, (0, 7)))]
     events += [Finished(summary(failures={"WRONG_ANSWER": 1}))]
     lines = lines_of(events)
     assert {line["event"] for line in lines} == set(PAGE) - {"Every event", "best"}
@@ -91,7 +93,7 @@ def test_an_event_has_the_numbers_of_the_run():
 
 
 def test_what_is_not_known_is_null():
-    nothing = summary(best=None, best_costs_s=None, default_costs_s=None, ended=End.EXHAUSTED)
+    nothing = summary(best=None, default_costs_s=None, ended=End.EXHAUSTED)
     *_, started, end, _ = lines_of([Started(None, 0, None), Finished(nothing)])
     assert (started["trials"], started["best"], started["default_cost_s"]) == (None,) * 3
     assert (end["best"], end["over_default"], end["ended"]) == (None, None, "exhausted")
@@ -108,9 +110,11 @@ def test_a_real_run_prints_documented_events_and_nothing_else(call, tmp_path):
     lines = [json.loads(line) for line in done.out.splitlines()]
     for line in lines:
         assert_documented(line, line["event"], "Every event")
-    names = [line["event"] for line in lines if line["event"] not in ("machine", "noisy")]
+    sometimes = ("machine", "noisy", "compared")
+    names = [line["event"] for line in lines if line["event"] not in sometimes]
     assert names == ["job", "started", *3 * ["measured"], "finished", "end"]
     logged = [json.loads(line) for line in (tmp_path / "matmul.jsonl").read_text().splitlines()]
+    logged = [line for line in logged if "final" not in line]
     measured = [line for line in lines if line["event"] == "measured"]
     assert [line["config"] for line in measured] == [line["config"] for line in logged]
     assert [line["costs_s"] for line in measured] == [line["costs_s"] for line in logged]

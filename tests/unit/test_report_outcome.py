@@ -8,7 +8,7 @@ from autotune.report.outcome import last_line, outcome_table, remarks
 from autotune.report.ratio import Ratio
 from autotune.report.units import Work
 from autotune.tuner.events import End
-from tests.report_events import finished, record
+from tests.report_events import final, finished, record
 
 
 def test_a_ratio_is_that_of_medians_with_what_the_repeats_leave_open():
@@ -48,14 +48,32 @@ def test_the_last_line_says_how_good_and_how_much_better_than_the_default():
 
 
 def test_the_last_line_counts_the_best_by_its_times_beside_the_default():
-    line = last_line([finished(best=record(7, 0.1))], 1.0)
-    assert line.startswith("best 500 ms, ")  # not the lucky 100 ms
-    alone = last_line([finished(best=record(7, 0.1), best_costs_s=None)], 1.0)
+    chosen = final(7, (0.49, 0.5, 0.51), over_default=1.9, ends=[1.85, 1.95])
+    line = last_line([finished(best=chosen, default_costs_s=(0.9, 1.0, 5.0))], 1.0)
+    assert line.startswith("best 500 ms, 2.00 GFLOPS, 1.90x the default (1.85 to 1.95); config 7")
+    alone = last_line([finished(best=record(7, 0.1))], 1.0)
     assert alone.startswith("best 100 ms, ")
 
 
+def test_a_run_whose_default_has_won_says_so():
+    chosen = final(7, (0.49, 0.5, 0.51))
+    standing = finished(best=chosen, default_index=7)
+    assert ", which is the default; config 7;" in last_line([standing], 1.0)
+    assert remarks([standing]) == [
+        "the default is the result: timed beside it, no other was clearly faster"
+    ]
+
+
+def test_a_result_that_rests_on_trials_alone_says_so():
+    standing = finished(no_finals="too little time for a final comparison")
+    assert remarks([standing]) == [
+        "too little time for a final comparison: the times are those of trials"
+    ]
+    assert remarks([finished(no_finals="too little time", default_index=7)]) == []
+
+
 def test_the_last_line_says_what_is_missing():
-    nothing = {"best": None, "best_costs_s": None, "default_costs_s": None}
+    nothing = {"best": None, "default_costs_s": None}
     failed = finished(**nothing, ended=End.EXHAUSTED, trials=1, failures={"WRONG_ANSWER": 1})
     assert last_line([failed], 75.0) == (
         "nothing valid was found; 1 trial; 1 failed (1 wrong answer); the space holds no more; "
@@ -72,7 +90,7 @@ def test_a_best_that_is_the_default_is_compared_with_nothing():
 
 
 def test_a_run_that_found_nothing_still_shows_default_and_ceiling():
-    lines = lines_of(80, best=None, best_costs_s=None)
+    lines = lines_of(80, best=None)
     assert [line.split()[0] for line in lines] == ["time", "default", "ceiling"]
 
 
@@ -129,7 +147,7 @@ def test_a_best_that_is_faster_than_the_ceiling_is_explained():
 
 
 def several():
-    nothing = {"best": None, "best_costs_s": None, "default_costs_s": None}
+    nothing = {"best": None, "default_costs_s": None}
     return [
         finished(label="matmul-512", ceiling_s=0.25),
         finished(label="softmax", work=Work(None, 8e6), ceiling_s=1e-3, best_costs_s=(2e-3, 2e-3),

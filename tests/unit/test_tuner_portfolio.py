@@ -181,16 +181,6 @@ class Broken(Measurer):
         yield
 
 
-class Tired(Measurer):
-    """Can measure nothing a second time."""
-
-    def measure(self, inputs, still_wanted=None):
-        for candidate in inputs:
-            if candidate.again:
-                raise AutotuneError("no worker starts")
-            yield from super().measure([candidate], still_wanted)
-
-
 @pytest.fixture(scope="module")
 def tasks():
     return [Task.from_reference(f"{FAULTY}:plain", {"n": n}) for n in (64, 128)]
@@ -395,14 +385,6 @@ def test_a_workload_that_cannot_be_measured_does_not_stop_the_others(run):
     assert summaries[0].best is None
     with pytest.raises(AutotuneError, match="the reference fails"):
         run(clock, (broken, Limits(trials=9)))
-
-
-def test_what_was_found_is_told_also_if_it_cannot_be_measured_again(run, caplog):
-    clock = Clock()
-    (summary,), _ = run(clock, (Tired(clock, cost=lambda index: 9.0 - index), Limits(trials=3)))
-    assert (summary.ended, summary.best.cost_s, summary.best_costs_s) == (End.TRIALS, 7.0, None)
-    assert summary.default_costs_s == (9.0,)
-    assert "failed when measured again: no worker starts" in caplog.text
 
 
 def test_only_the_latest_workloads_keep_their_processes(run, monkeypatch):
