@@ -24,7 +24,7 @@ from autotune.measure.machine import measure_ceiling
 from autotune.measure.noise import NoiseMonitor
 from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo
-from autotune.measure.timing import Timed, time_kernel, undisturbed_times
+from autotune.measure.timing import Timed, calm_loop, time_kernel, undisturbed_times
 from autotune.measure.turns import anywhere, take_turns
 from autotune.runtime.kernel import Kernel
 from autotune.target import Target
@@ -305,9 +305,10 @@ class RunBench:
         flush = self._flush if self.policy.flush == "repeats" else None
         # Where all repeats are disturbed, those that a race would save are needed.
         policy = replace(self.policy, race=0.0) if self._monitor.noisy else self.policy
+        loop = calm_loop if self._monitor.noisy else None
         call = kernel.bind(*self._buffers.arrays)
         return undisturbed_times(
-            lambda: time_kernel(call, policy, incumbent_s, flush), self._monitor
+            lambda: time_kernel(call, policy, incumbent_s, flush, loop=loop), self._monitor
         )
 
 

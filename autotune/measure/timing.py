@@ -7,7 +7,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -21,6 +21,9 @@ Loop = Callable[[Callable[[], object], int], float]
 
 _GROWTH = 100
 """A loop grows at most by this factor at once: one call may have been far faster than the next."""
+
+SAMPLE_S = 5e-4
+"""A sample is a loop of calls that takes about so long, or one call that takes longer."""
 
 RACED_AFTER = 2
 """Repeats that a candidate gets before it may lose a race: one alone may have been disturbed."""
@@ -186,6 +189,35 @@ def timed_loop(call: Callable[[], object], number: int, clock_ns: Callable[[], i
     for _ in repeat(None, number):
         call()
     return max(clock_ns() - begin, 1) * 1e-9
+
+
+def calm_loop(
+    call: Callable[[], object],
+    number: int,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+) -> float:
+    """Return the seconds that `number` calls would take if nobody else used the machine.
+
+    They are made in pieces of half a millisecond or more; the lower quartile of their times per
+    call counts for all of them.
+    """
+    size, done = 1, 0
+    short: list[float] = []
+    samples: list[float] = []
+    while done < number:
+        size = min(size, number - done)
+        seconds = timed_loop(call, size, clock_ns)
+        done += size
+        (short if seconds < SAMPLE_S / 2 else samples).append(seconds / size)
+        size *= 1 if seconds >= SAMPLE_S / 2 else 2
+    return lower_quartile(samples or short[-1:]) * number
+
+
+def lower_quartile(samples: Sequence[float]) -> float:
+    """Return the lower quartile of some samples, of fewer than four the smallest."""
+    if len(samples) < 4:
+        return min(samples)
+    return statistics.quantiles(samples, n=4, method="inclusive")[0]
 
 
 def _longer(number: int, seconds: float, wanted_s: float) -> int:

@@ -11,10 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.measure.timing import Loop, no_collecting, timed_loop
-
-SAMPLE_S = 5e-4
-"""A sample is a loop of calls that takes about so long, or one call that takes longer."""
+from autotune.measure.timing import SAMPLE_S, Loop, lower_quartile, no_collecting, timed_loop
 
 LAPS = 8
 """Turns that each kernel gets in a round, if a turn is not too short then."""
@@ -78,13 +75,6 @@ def take_turns(
             for index in rng.permutation(list(calls)).tolist():
                 samples[index] += timer.samples(calls[index], pace_s[index], turn_s)
     return {index: lower_quartile(found) for index, found in samples.items()}
-
-
-def lower_quartile(samples: Sequence[float]) -> float:
-    """Return the lower quartile of some samples, of fewer than four the smallest."""
-    if len(samples) < 4:
-        return min(samples)
-    return statistics.quantiles(samples, n=4, method="inclusive")[0]
 
 
 class _Turn:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from autotune.measure.turns import LAPS, anywhere, lower_quartile, take_turns
+from autotune.measure.timing import calm_loop, lower_quartile
+from autotune.measure.turns import LAPS, anywhere, take_turns
 
 
 class Machine:
@@ -99,6 +100,15 @@ def test_a_policy_that_flushes_empties_the_caches_before_every_call():
     found = machine.turns(0.1, flush=lambda: flushed.append(len(machine.course)))
     assert found == pytest.approx({0: 1e-3, 1: 2e-3})
     assert len(flushed) >= 4
+
+
+@pytest.mark.parametrize("call_s", [1e-6, 2e-4, 1e-2])
+def test_a_calm_loop_says_what_calls_take_between_disturbances(call_s):
+    machine = Machine({0: call_s}, lambda now_s: now_s % 0.03 < 0.01)
+    seconds = calm_loop(machine.call(0), 100_000, lambda: round(1e9 * machine.now_s))
+    assert seconds == pytest.approx(100_000 * call_s, rel=1e-2)
+    alone = calm_loop(Machine({0: 1.0}).call(0), 1, iter([0, 2_000_000_000]).__next__)
+    assert alone == 2.0
 
 
 def test_the_lower_quartile_of_few_is_the_smallest():
