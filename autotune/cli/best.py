@@ -56,7 +56,6 @@ def best_command(
             "config": config.to_json(),
             "cost_s": record.cost_s,
             "gflops": work.gflops(record.cost_s),
-            "compared": not record.is_trial,
             "record": record.to_json(),
         }
         say(json.dumps(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from autotune.measure.crew import Worker
 from autotune.measure.desk import killed_from_outside
@@ -109,17 +110,23 @@ class Rounds:
         return {
             number: MeasureResult(
                 costs_s=(cost_s,),
-                code_hash=self._hash(number),
+                code_hash=self._built(number)["code_hash"],
                 max_error=self._entered[number],
                 noise=answer["noise"],
                 clocks=answer["clocks"],
+                kernels=self._kernels(number),
                 run_span=told.span,
             )
             for number, cost_s in zip(numbers, answer["costs_s"], strict=True)
         }
 
-    def _hash(self, number: int) -> str:
+    def _kernels(self, number: int) -> tuple[dict[str, Any], ...] | None:
+        kernels = self._built(number)["kernels"]
+        return None if kernels is None else tuple(kernels)
+
+    def _built(self, number: int) -> dict[str, Any]:
+        """Return what the builder said of a candidate."""
         told = self._jobs[number].told
         assert told is not None
         assert isinstance(told.outcome, Message)
-        return str(told.outcome.body["code_hash"])
+        return told.outcome.body

@@ -28,6 +28,9 @@ def tune(
 ) -> TuneSummary:
     """Measure until the log holds `trials` records of this workload and target, or it is enough.
 
+    At the end the finalists are compared with the default (`autotune.tuner.finals`), if there is
+    time for it: at most 15 % of the whole.
+
     Each measurement is appended to the log before the next one begins, so that a run that is
     interrupted or killed loses at most the candidate it was at. What other runs append to the log
     meanwhile counts, too, and what they are measuring is left to them.
@@ -55,7 +58,7 @@ def tune(
     goal : Goal, optional
         Stop when the best time reaches it.
     time_s : float, optional
-        Begin no measurement after so many seconds.
+        End after so many seconds; of these the last 15 % are for the final comparison.
 
     Raises
     ------
