@@ -447,10 +447,11 @@ class Session:
     def _doubt_goal(self) -> None:
         """Say so if only a lucky trial has reached the goal."""
         chosen, goal_s = self.trials.chosen, self._yardstick.goal_s
-        if self.ended is End.GOAL and chosen is not None and goal_s is not None:
-            if chosen.cost_s > goal_s:
-                goal = self.limits.goal
-                self._why = f"a trial has reached the goal {goal}; the final comparison has not"
+        if self.ended is not End.GOAL or chosen is None or goal_s is None:
+            return
+        if chosen.cost_s > goal_s:
+            goal = self.limits.goal
+            self._why = f"a trial has reached the goal {goal}; the final comparison has not"
 
     def _sum_up(self) -> None:
         """Say what was achieved: what a build goes by, and the default beside it."""

@@ -20,7 +20,7 @@ from autotune.ir.expr import Buffer, Const, Load, SizeVar
 from autotune.ir.ops import binary, cast, gcd, if_then_else, logical_not, select
 from autotune.ir.stmt import Function, Seq
 from autotune.runtime import foreign
-from autotune.runtime.arrays import ArgumentChecker
+from autotune.runtime.arrays import ArgumentChecker, address_of
 from autotune.runtime.signature import Signature, checked_extent, extent_text, extent_value
 
 
@@ -415,3 +415,12 @@ def test_what_is_no_extent_is_refused(extent: object) -> None:
     entry = {"name": "A", "dtype": "int32", "shape": [extent], "output": True}
     with pytest.raises(ValueError, match="is no extent"):
         Signature.from_json({"name": "f", "arrays": [entry], "sizes": []})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "bfloat16"])
+def test_the_address_of_an_array_is_that_of_its_first_element(dtype):
+    whole = np.zeros((4, 6), dtypes.numpy_dtype(dtype) if dtype != "complex64" else dtype)
+    for array in (whole, whole[1:], whole[:, ::2], whole[0, 3:], whole[:0], whole.reshape(2, 3, 4)):
+        assert address_of(array) == array.__array_interface__["data"][0]
+    whole.flags.writeable = False
+    assert address_of(whole) == whole.__array_interface__["data"][0]

@@ -13,6 +13,7 @@ from autotune.task import Task
 from autotune.tuner.events import Compared, End
 from autotune.tuner.finalists import ENOUGH_ROUNDS, LEAST_ROUNDS
 from autotune.tuner.finals import SHARE
+from autotune.tuner.goal import Goal
 from autotune.tuner.grid import GridTuner
 from autotune.tuner.limits import Deadline, Limits
 from autotune.tuner.portfolio import Portfolio
@@ -283,3 +284,10 @@ def test_records_of_another_machine_are_no_earlier_rounds(task, store):
     measurer = Simulated()
     run(task, store, measurer, 29)
     assert len(measurer.rounds) >= ENOUGH_ROUNDS
+
+
+def test_a_goal_that_only_a_lucky_trial_has_reached_is_not_called_reached(task, store):
+    found = run(task, store, Simulated(pace_s=20.0), goal=Goal.parse("0.75 ms"), batch=2)
+    assert found.ended is End.GOAL
+    assert found.best.cost_s > 0.75e-3
+    assert found.why == "a trial has reached the goal 0.75 ms; the final comparison has not"
