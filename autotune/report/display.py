@@ -168,7 +168,8 @@ class PlainDisplay(QuietDisplay):
                 self.note(self._line(standing))
             case Compared() if event.round.number == 1:
                 name = f"{event.job}: " if event.job else ""
-                self.note(f"{name}{len(event.round.costs_s)} configurations are compared anew")
+                count = len(event.round.costs_s)
+                self.note(f"{name}final comparison of {count} configurations")
             case Noisy():
                 self.note(f"noise: {', '.join(self._progress.noise_texts())}")
 
