@@ -46,6 +46,9 @@ MOST_GPU_BUILDERS = 8
 
 CEILING_TIMEOUT_S = 60.0
 
+STARTING_S = 1.5
+"""What processes are taken to need to start, import everything, and trace the template."""
+
 
 class LocalMeasurer:
     """Builds, checks and times candidates of one workload in worker processes.
@@ -237,8 +240,12 @@ class LocalMeasurer:
 
     @property
     def opening_s(self) -> float | None:
-        """Seconds that the last runner took to draw inputs and compute what is right."""
-        return self._workshop.opening_s
+        """Seconds that a runner needs to draw inputs and compute what is right, as the last one.
+
+        If all processes have ended, what it takes to start others comes on top.
+        """
+        known = self._workshop.opening_s
+        return known if known is None or self._workshop.runner else known + STARTING_S
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import environment
+from logged import trials_in
 
 from autotune.builder import build_task
 from autotune.measure.local import LocalMeasurer
@@ -16,7 +17,6 @@ from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.runtime import cuda
 from autotune.task import Task
-from records import RecordStore
 
 pytestmark = pytest.mark.gpu
 
@@ -74,7 +74,7 @@ def test_broadcast_add_is_tuned_and_built_from_its_records(tmp_path):
     (known, *_) = [event for event in events if event["event"] == "machine"]
     assert known["ceiling_of"] == "copy"
     assert known["copy_bytes_s"] > 1e11
-    records = RecordStore(tmp_path / "log.jsonl").load()
+    records = trials_in(tmp_path / "log.jsonl")
     assert len(records) == 16
     assert all(record.ok for record in records)
     assert all(kernel["registers"] > 0 for record in records for kernel in record.kernels)

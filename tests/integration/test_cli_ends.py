@@ -10,11 +10,11 @@ import psutil
 import pytest
 from command_line import QUICK, SMALL, environment, run_process
 from footprint import alive, wait_for
+from logged import trials_in
 from odd_templates import LINGERING, LOUD
 
 import autotune
 from autotune.cli.main import main
-from records import RecordStore
 from records.journal import Journal
 
 COMMAND = [sys.executable, "-m", "autotune"]
@@ -48,7 +48,7 @@ def test_interrupting_a_run_keeps_what_was_measured(tmp_path, how):
         _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + how
     assert re.fullmatch(r"autotune: interrupted after \d+ of 5000 trials, best .*\n", err)
-    records = RecordStore(log).load()
+    records = trials_in(log)
     measured = int(re.search(r"after (\d+)", err).group(1))
     assert len(records) == len({r.index for r in records}) == measured >= 3
     wait_for(lambda: not any(alive(child) for child in children))
@@ -61,7 +61,7 @@ def test_a_measurement_that_is_logged_but_not_shown_when_the_interrupt_comes_is_
 
     def interrupted(self, record):
         added = add(self, record)
-        if len(RecordStore(log).load()) == 3:
+        if len(trials_in(log)) == 3:
             raise KeyboardInterrupt
         return added
 
@@ -92,7 +92,7 @@ def test_a_run_whose_reader_goes_away_is_finished(tmp_path):
         os.close(reader)
         _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, b"")
-    assert len(RecordStore(log).load()) == 3
+    assert len(trials_in(log)) == 3
 
 
 def test_what_a_template_leaves_running_does_not_hold_up_or_end_a_command(tmp_path):

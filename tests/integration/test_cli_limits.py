@@ -6,8 +6,7 @@ import time
 
 import pytest
 from command_line import QUICK, SMALL
-
-from records import RecordStore
+from logged import trials_in
 
 TWO_WORKLOADS = """
 [defaults]
@@ -59,7 +58,7 @@ def test_a_file_with_one_workload_does_what_the_same_words_do(call, tmp_path):
     other = call("run", "--job", "job.yaml", cwd=tmp_path / "file")
     assert (one.code, one.err) == (other.code, other.err) == (0, "")
     assert one.out.splitlines()[:3] == other.out.splitlines()[:3]
-    logs = [RecordStore(tmp_path / name / "matmul.jsonl").load() for name in ("words", "file")]
+    logs = [trials_in(tmp_path / name / "matmul.jsonl") for name in ("words", "file")]
     for mine, theirs in zip(*logs, strict=True):
         assert (mine.index, mine.policy, mine.workload, mine.seed) == (
             theirs.index, theirs.policy, theirs.workload, theirs.seed,
@@ -76,14 +75,14 @@ def test_several_workloads_are_tuned_and_resumed_each_in_its_log(call, tmp_path)
     assert any(line.startswith("softmax(m=8, n=16") for line in lines)
     assert any(re.match(r"matmul +4/4 ", line) for line in lines)
     assert re.match(r"best of 2 of 2 workloads", lines[-1])
-    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
-    assert len(RecordStore(tmp_path / "other.jsonl").load()) == 4
+    assert len(trials_in(tmp_path / "matmul.jsonl")) == 4
+    assert len(trials_in(tmp_path / "other.jsonl")) == 4
     again = call("run", "--job", "small.toml", "--trials", 4, "--json-lines")
     assert (again.code, again.err) == (0, "")
     finished = [event for event in events_of(again) if event["event"] == "finished"]
     assert [event["job"] for event in finished] == ["matmul", "softmax"]
     assert all(event["default_costs_s"] for event in finished)
-    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 4
+    assert len(trials_in(tmp_path / "matmul.jsonl")) == 4
 
 
 def test_time_alone_goes_on_until_it_is_over(call, tmp_path):
@@ -95,7 +94,7 @@ def test_time_alone_goes_on_until_it_is_over(call, tmp_path):
     assert time.monotonic() - begin >= 2
     (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "time"
-    assert finished["trials"] == len(RecordStore(tmp_path / "matmul.jsonl").load())
+    assert finished["trials"] == len(trials_in(tmp_path / "matmul.jsonl"))
 
 
 def test_a_time_too_short_to_measure_anything_says_so_and_leaves_no_log(call, tmp_path):
@@ -111,7 +110,7 @@ def test_a_goal_ends_a_run(call, tmp_path):
     assert (done.code, done.err) == (0, "")
     (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "goal"
-    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 1
+    assert len(trials_in(tmp_path / "matmul.jsonl")) == 1
     share = ["--until", "1e-6 of ceiling", "--json-lines"]
     again = call("run", "matmul", *SMALL, *share, *QUICK)
     (finished,) = [event for event in events_of(again) if event["event"] == "finished"]
@@ -128,8 +127,8 @@ def test_a_workload_that_cannot_be_measured_leaves_the_others_their_time(call, t
     assert re.fullmatch(
         r"autotune: 1 of 3 workloads could not be measured: broken: template .*\n", done.err
     )
-    assert len(RecordStore(tmp_path / "matmul.jsonl").load()) == 2
-    assert len(RecordStore(tmp_path / "other.jsonl").load()) == 2
+    assert len(trials_in(tmp_path / "matmul.jsonl")) == 2
+    assert len(trials_in(tmp_path / "other.jsonl")) == 2
     assert not (tmp_path / "broken.jsonl").exists()
 
 

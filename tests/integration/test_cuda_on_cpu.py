@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from command_line import QUICK
+from logged import trials_in
 
 import autotune
-from records import RecordStore
 
 TEMPLATE = '''
 import numpy as np
@@ -44,7 +44,7 @@ def test_a_cuda_template_is_tuned_looked_up_built_and_loaded(call: Any, tmp_path
     done = call("run", *task, "--trials", 3, "--seed", 1, *QUICK)
     assert done.code == 0, done.err
     assert done.out.splitlines()[0] == "transpose(n=50) on cuda -on=cpu"
-    records = RecordStore(str(tmp_path / "log.jsonl")).load()
+    records = trials_in(str(tmp_path / "log.jsonl"))
     assert [record.ok for record in records] == [True] * 3
     assert {record.config["values"]["tile"] for record in records} == {4, 8, 16}
     assert {record.target for record in records} == {TARGET}

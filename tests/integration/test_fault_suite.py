@@ -19,13 +19,13 @@ from footprint import (
     wait_for,
     watching,
 )
+from logged import trials_in
 
 from autotune.errors import AutotuneError
 from autotune.measure.local import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.task import Task
-from records import RecordStore
 
 TEMPLATES = Path(__file__).parent / "faulty_templates" / "storm.py"
 TIMEOUT_S = 2.0
@@ -108,7 +108,7 @@ def tune(folder, template, trials, **settings):
     wait_for(lambda: not watch.left(), GRACE_S, "the end of all zombies")
     assert not [name for name in watch.shared if os.path.exists(name)]
     assert list((folder / "tmp").iterdir()) == []
-    return process.returncode, output, RecordStore(log).load(), watch
+    return process.returncode, output, trials_in(log), watch
 
 
 def label(record):

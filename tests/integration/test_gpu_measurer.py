@@ -10,6 +10,7 @@ import pytest
 from cuda_compiler import needs_nvrtc
 from fake_machine import COMPILER, FOLDER, FakeMachine
 from host_cuda import needs_host_compiler
+from logged import trials_in
 
 from autotune.builder import build_task
 from autotune.cli import software
@@ -21,7 +22,6 @@ from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.task import Task
-from records import RecordStore
 
 pytestmark = [
     needs_nvrtc,
@@ -92,7 +92,7 @@ def test_a_template_is_tuned_on_a_gpu_and_built_from_its_records(machine, tmp_pa
     task = ["broadcast_add", "--set", "n=64", "--target", "cuda -device=0"]
     out = autotune("run", *task, "--trials", "4", "--seed", "1")
     assert re.search(r"ceiling .* GB/s \(copy\)", out)
-    records = [r for r in RecordStore(tmp_path / "log.jsonl").load() if r.is_trial]
+    records = trials_in(tmp_path / "log.jsonl")
     assert [record.ok for record in records] == [True] * 4
     assert len(set(contexts(machine))) == len(contexts(machine)) == 1  # the runner's, nobody else's
     assert contexts(machine) == ["autotune:gpu"]
@@ -106,7 +106,7 @@ def test_a_template_is_tuned_on_a_gpu_and_built_from_its_records(machine, tmp_pa
     assert 0 < kernel["registers"] <= 255
     assert record.max_error == 0.0
     autotune("run", *task, "--trials", "4")  # nothing is left to do
-    assert sum(r.is_trial for r in RecordStore(tmp_path / "log.jsonl").load()) == 4
+    assert len(trials_in(tmp_path / "log.jsonl")) == 4
     built = build_task(Task.from_reference("broadcast_add", {"n": 64}, "cuda"), records)
     assert built.config.index == min(records, key=lambda record: record.cost_s).index
 

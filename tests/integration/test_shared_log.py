@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from footprint import assert_no_orphans, environment, new_token
-
-from records import RecordStore
+from logged import trials_in
 
 TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
 
@@ -42,7 +41,7 @@ def share_a_space(folder, runs):
         output, errors = process.communicate(timeout=240)
         assert (process.returncode, errors) == (0, ""), output
         assert_no_orphans(token)
-    records = RecordStore(folder / "log.jsonl").load()
+    records = trials_in(folder / "log.jsonl")
     assert [record.ok for record in records] == [True] * 30
     assert len({record.index for record in records}) == 30
     # At its end each run times the default and what was the best by then again.

@@ -17,8 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 from footprint import assert_no_orphans, describe, environment, marked, new_token, wait_for
+from logged import trials_in
 
-from records import RecordStore, RecordWarning
+from records import RecordWarning
 
 TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -56,7 +57,7 @@ def recorded(log):
     """Load a log whose last line may be torn; no configuration may be in it twice."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).* is torn ", RecordWarning)
-        records = RecordStore(log).load()
+        records = trials_in(log)
     indices = [record.index for record in records]
     assert len(set(indices)) == len(indices), "a resumed run repeated a measurement"
     return records

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import QUICK
-
-from records import RecordStore
+from logged import trials_in
 
 HEAD = """
 import json, time
@@ -62,7 +61,7 @@ def test_it_is_tuned_one_by_one_after_one_warning_that_names_the_line(
         warning,
     )
     assert LINES[line] in warning
-    records = RecordStore(tmp_path / "own.jsonl").load()
+    records = trials_in(tmp_path / "own.jsonl")
     assert [record.error for record in records] == [None] * len(records)
     legal = [(a, b) for a in (1, 2, 3, 4, 6, 8) for b in (1, 2, 3) if a * b <= 12]
     legal.remove((3, 1))
