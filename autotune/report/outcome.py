@@ -80,9 +80,16 @@ def _final_text(standing: Standing) -> str:
         if not standing.best_is_default:
             return ""
         return "the default is the result: timed beside it, no other was clearly faster"
-    if summary.no_finals and not standing.best_is_default:
-        return f"{summary.no_finals}: the times are those of trials"
-    return ""
+    lacking = _lacks_final(standing)
+    return f"{lacking}: the times are those of trials" if lacking else ""
+
+
+def _lacks_final(standing: Standing) -> str:
+    """Return why the result of a run is that of trials alone, if it is."""
+    summary = standing.summary
+    if summary is None or summary.best is None or not summary.best.is_trial:
+        return ""
+    return "" if standing.best_is_default else summary.no_finals
 
 
 def refusals_text(refused: Mapping[str, int]) -> str:
@@ -200,6 +207,10 @@ def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | No
             failures[code] = failures.get(code, 0) + count
     if failures:
         said.append(failures_text(failures))
+    lacking = sum(bool(_lacks_final(standing)) for standing in standings)
+    if lacking:
+        where = "" if len(standings) == 1 else f" of {lacking} of them"
+        said.append(f"no final comparison{where}")
     if len(standings) == 1 and summaries[0].ended is End.EXHAUSTED:
         said.append("the space holds no more")
     if noise is not None:

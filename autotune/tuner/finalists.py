@@ -147,9 +147,10 @@ class Comparison:
 
     @property
     def remaining(self) -> list[int]:
-        """Those still to be timed: the default, and whoever may be the fastest."""
+        """Those still to be timed: the default, the two fastest, and whoever may be the fastest."""
         leader = self.leader
-        kept = {self.anchor, leader} | {i for i in self.finalists if not self._is_out(i, leader)}
+        fastest = sorted(sorted(self.finalists), key=self.speed, reverse=True)[:2]
+        kept = {self.anchor, *fastest} | {i for i in self.finalists if not self._is_out(i, leader)}
         return [index for index in self.finalists if index in kept]
 
     def _is_out(self, index: int, leader: int) -> bool:
@@ -231,6 +232,7 @@ def choose_finalists(
     champion: int | None,
     most: int,
     beaten: Collection[int] = (),
+    near: float = NEAR,
 ) -> list[int]:
     """Return the configurations to compare: the default, the champion, and the fastest trials.
 
@@ -248,6 +250,8 @@ def choose_finalists(
         How many there may be.
     beaten : collection of int
         Who lost in an earlier comparison.
+    near : float
+        How many times slower than the fastest repeat of all a trial's may be.
 
     Returns
     -------
@@ -258,9 +262,9 @@ def choose_finalists(
     found: list[int] = []
     codes: set[str] = set()
     fastest = sorted(trials, key=lambda trial: (min(trial.costs_s), trial.index))
-    near_s = NEAR * min(fastest[0].costs_s) if fastest else 0.0
-    near = [t.index for t in fastest if min(t.costs_s) <= near_s and t.index not in beaten]
-    for index in [default, champion, *near]:
+    near_s = near * min(fastest[0].costs_s) if fastest else 0.0
+    others = [t.index for t in fastest if min(t.costs_s) <= near_s and t.index not in beaten]
+    for index in [default, champion, *others]:
         if index not in known or index in found or known[index].code in codes:
             continue
         found.append(index)

@@ -6,6 +6,7 @@ What the rounds mean is decided in `autotune.tuner.finalists`; here they are pla
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import statistics
 import time
@@ -20,6 +21,7 @@ from autotune.task import Task
 from autotune.tuner.finalists import (
     LEAST_ROUNDS,
     MOST_ROUNDS,
+    NEAR,
     Comparison,
     Tried,
     choose_finalists,
@@ -150,7 +152,8 @@ class Finals:
             for index, record in self.trials.by_index.items()
             if record.ok
         ]
-        found = choose_finalists(tried, default, champion, self._most, beaten)
+        most, near = (MOST_NOISY, math.inf) if self._noisy else (MOST, NEAR)
+        found = choose_finalists(tried, default, champion, most, beaten, near)
         while len(found) > 2 and not self._fits(len(found)):
             found.pop()
         if len(found) == 2 and not self._fits(2):
@@ -159,9 +162,10 @@ class Finals:
         return Comparison(found, default if default in found else None, list(self._earlier))
 
     @property
-    def _most(self) -> int:
+    def _noisy(self) -> bool:
+        """Whether the trials were timed on a noisy machine, so that they tell little."""
         noise = [record.noise for record in self.trials.recorded if record.noise is not None]
-        return MOST_NOISY if noise and statistics.median(noise) > NOISY else MOST
+        return bool(noise) and statistics.median(noise) > NOISY
 
     def _index_of_chosen(self) -> int | None:
         chosen = self.trials.chosen

@@ -69,6 +69,7 @@ def test_a_result_that_rests_on_trials_alone_says_so():
     assert remarks([standing]) == [
         "too little time for a final comparison: the times are those of trials"
     ]
+    assert "; 64 trials; no final comparison; " in last_line([standing], 1.0)
     assert remarks([finished(no_finals="too little time", default_index=7)]) == []
 
 

@@ -1,6 +1,7 @@
 """Who wins a final comparison, on simulated machines: quiet, drifting, and with bursts of noise."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -108,9 +109,17 @@ def test_too_few_rounds_decide_nothing():
 def test_who_is_clearly_slower_is_timed_no_more_and_the_default_always():
     comparison = of([[1.5, 1.0, 1.3, 2.5]])
     assert comparison.remaining == [0, 1, 2]  # one round may have been disturbed
-    comparison.rounds += [{0: 1.5, 1: 1.0, 2: 1.3}] * 2
+    comparison.rounds += [{0: 1.25, 1: 1.0, 2: 1.3}] * 2
     assert comparison.remaining == [0, 1]
-    assert comparison.ranking == [1, 2, 0, 3]
+    assert comparison.ranking == [1, 0, 2, 3]
+
+
+def test_a_default_that_seems_twice_as_fast_has_still_somebody_to_be_compared_with():
+    comparison = of([[1.0, 2.5, 3.0]])
+    assert comparison.remaining == [0, 1]
+    assert not comparison.decided
+    comparison.rounds += [{0: 1.0, 1: 0.5}] * 6
+    assert comparison.winner == 1
 
 
 def test_who_fails_is_out_and_a_default_that_fails_is_no_default():
@@ -158,6 +167,7 @@ def test_finalists_are_the_default_the_champion_and_those_with_the_fastest_repea
     ]  # fmt: skip
     assert choose_finalists(trials, 0, 5, 5) == [0, 5, 1, 2, 4]
     assert choose_finalists(trials, 0, None, 9) == [0, 1, 2, 4, 3]  # 5 is too slow
+    assert choose_finalists(trials, 0, None, 9, near=math.inf) == [0, 1, 2, 4, 3, 5]
     assert choose_finalists(trials, 0, None, 3, beaten=[1]) == [0, 2, 4]
     assert choose_finalists(trials, 7, 8, 2) == [1, 2]  # neither is known
     assert choose_finalists([], None, None, 5) == []
