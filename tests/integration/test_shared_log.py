@@ -9,6 +9,8 @@ import pytest
 from footprint import assert_no_orphans, environment, new_token
 from logged import trials_in
 
+from autotune.tuner.finals import MOST_NOISY
+
 TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
 
 
@@ -44,8 +46,8 @@ def share_a_space(folder, runs):
     records = trials_in(folder / "log.jsonl")
     assert [record.ok for record in records] == [True] * 30
     assert len({record.index for record in records}) == 30
-    # At its end each run times the default and what was the best by then again.
-    assert compiled_by_several(folder) <= 1 + runs
+    # At its end each run compares the default and what were the best by then.
+    assert compiled_by_several(folder) <= runs * MOST_NOISY
 
 
 @pytest.mark.parametrize("runs", [2, pytest.param(4, marks=pytest.mark.slow)])
