@@ -358,11 +358,8 @@ class Workshop:
             opened = desk.take_prepared(outcome)
             if opened is not None and desk is self._runner:
                 if self._checks:
-                    self.opening_s = opened.body["seconds"]
-                    self._take_reference(opened.body["reference"])
+                    self._take_checks(opened.body)
                 self._take_notes(opened.body["notes"])
-                for line in opened.body["checks"]:
-                    _log.info("%s", line)
             elif opened is not None and isinstance(desk, _Builder) and desk.describes:
                 self._description = opened
         elif isinstance(desk, _Builder):
@@ -373,6 +370,14 @@ class Workshop:
                 desk.lose()
             elif isinstance(outcome, Message):
                 self._take_notes(outcome.body.get("notes", ()))
+
+    def _take_checks(self, opened: Mapping[str, Any]) -> None:
+        """Take what a runner says that knows what answers are right; say it once."""
+        if self.opening_s is None:
+            for line in opened["checks"]:
+                _log.info("%s", line)
+        self.opening_s = opened["seconds"]
+        self._take_reference(opened["reference"])
 
     def _take_notes(self, notes: Iterable[str]) -> None:
         for note in notes:
