@@ -41,9 +41,10 @@ def best(
 
 
 def finals(records: Iterable[Record]) -> list[Record]:
-    """Return the records of the latest final comparison, in the order of the log."""
+    """Return the records of the latest final comparison, in the order in which they are given."""
     found = [(r.final["comparison"], r) for r in records if r.final is not None]
-    return [record for comparison, record in found if comparison == found[-1][0]]
+    latest = max(reversed(found), key=lambda pair: pair[1].timestamp, default=("", None))[0]
+    return [record for comparison, record in found if comparison == latest]
 
 
 def ranked(records: Iterable[Record]) -> list[Record]:
