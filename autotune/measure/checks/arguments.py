@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autotune.ir import dtypes
 from autotune.ir import expr as ir
 from autotune.ir.expr import Expr
 from autotune.ir.interpreter import evaluate
@@ -30,11 +31,14 @@ class InputUse:
     factors : int
         Terms of a sum in which it is multiplied with something else, 1 if there is no such sum.
         Realistic inputs are divided by the root of it, so that results stay of order 1.
+    converted : bool
+        It is an integer in a computation that converts integers to floats: it stays small.
     """
 
     limit: int | None = None
     divides: bool = False
     factors: int = 1
+    converted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the use as JSON data."""
@@ -71,10 +75,12 @@ class _Uses:
         self._limit: dict[Tensor, int] = {}
         self._divides: set[Tensor] = set()
         self._factors: dict[Tensor, int] = {}
+        self._converts = False
 
     def of(self, tensor: Tensor) -> InputUse:
         limit, divides = self._limit.get(tensor), tensor in self._divides
-        return InputUse(limit, divides, self._factors.get(tensor, 1))
+        converted = self._converts and dtypes.is_integer(tensor.dtype)
+        return InputUse(limit, divides, self._factors.get(tensor, 1), converted)
 
     def visit(self, op: ComputeOp, body: Expr) -> None:
         """Take in the expression of an element."""
@@ -86,6 +92,8 @@ class _Uses:
                     self._visit_read(node)
                 case ir.Binary(op="/" | "//" | "%", b=divisor):
                     self._divides.update(self._inputs(divisor))
+                case ir.Cast(dtype=dtype, a=a) if dtypes.is_float(dtype):
+                    self._converts |= dtypes.is_integer(a.dtype) and any(True for _ in reads(a))
                 case ir.Reduce(combiner=combiner, sources=sources) if combiner.name == "sum":
                     domains = (axis.dom for axis in op.reduce_axis)
                     terms = math.prod([_constant(dom.extent) for dom in domains if dom])

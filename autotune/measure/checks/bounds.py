@@ -52,8 +52,9 @@ class Allowance:
     Attributes
     ----------
     errors : ndarray or float
-        Absolute errors, float32 of the output's shape, or one for all; infinite for elements of
-        which nothing can be said (integers that rounding decides).
+        Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
+        one for all; infinite for elements of which nothing can be said (integers that rounding
+        decides).
     share : float
         Median of errors over the elements' scales; 0 where answers must be equal.
     """
@@ -113,7 +114,7 @@ def allowances(
     the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
     off when it computes in the accumulator's type. Where intermediate values are of a narrower
     type, SAFETY eps_mid (s + |y| + m) is added. All that is at most `LARGEST_SHARE` of the largest
-    of s, |y| and m.
+    of s, |y| and m, and at least the smallest numbers of the types.
 
     Parameters
     ----------
@@ -175,15 +176,19 @@ class _Study:
     def _observe_rounding(self, changed: Sequence[Array], precise: Sequence[Array]) -> None:
         """Take in by how much the reference is off when it computes in the accumulator's type."""
         accumulator = self._precision.accumulator
-        narrow: Sequence[Array]
-        if self._reference.takes_wide and accumulator != "float64":
-            narrow = self._reference(changed, accumulator)
+        narrow: Sequence[Array] = precise
+        if self._reference.takes_wide:
+            computed = "float32" if accumulator == "float64" else accumulator
+            narrow = self._reference(changed, computed)
+            finer = self._precision.epsilon / dtypes.epsilon(computed)
             for off, now, right in zip(self._off, narrow, precise, strict=True):
                 for part in _parts(off.size):
                     with np.errstate(all="ignore"):
-                        error = np.abs(_flat(now)[part] - _flat(right)[part])
+                        error = finer * np.abs(_flat(now)[part] - _flat(right)[part])
+                    error[np.abs(_flat(now)[part]) < _least(computed)] = 0  # it has not the range
                     np.maximum(_flat(off)[part], error, out=_flat(off)[part])
-        else:  # rounding changes inputs by as much
+        if not self._reference.takes_wide or accumulator == "float64":
+            # Rounding changes inputs by as much.
             narrow = precise = self._expected
             if any(undecided.size for undecided in self._undecided):
                 precise = self._reference(self._changed(8 * self._precision.epsilon))
@@ -224,7 +229,7 @@ class _Study:
                 return Allowance()
             errors = np.where(undecided, np.float32(np.inf), np.float32(0))
             return Allowance(errors, float(undecided.mean()))
-        errors = np.empty(right.shape, np.float32)
+        errors = np.empty(right.shape, np.float64 if dtype == "float64" else np.float32)
         shares = []
         for part in _parts(right.size):
             magnitude = np.abs(_flat(right)[part])
@@ -253,7 +258,14 @@ class _Study:
         rounded = dtypes.epsilon(dtype) + self._reference.own_precision
         errors = SAFETY * (summed + off + dtypes.least_positive(dtype)) + rounded * magnitude
         typical = np.maximum(magnitude, middle)
-        return np.minimum(errors, LARGEST_SHARE * np.maximum(typical, spread)), typical
+        most = np.minimum(LARGEST_SHARE * np.maximum(typical, spread), dtypes.max_value(dtype))
+        least = dtypes.least_positive(dtype) + _least(self._precision.accumulator)
+        return np.maximum(np.minimum(errors, most), least), typical
+
+
+def _least(dtype: str) -> float:
+    """Return the smallest normal number of a type; smaller ones have fewer bits, or become 0."""
+    return float(2 * (2 - dtypes.epsilon(dtype)) / dtypes.max_value(dtype))
 
 
 def _flat(array: Array) -> Array:
@@ -337,12 +349,20 @@ def _changed(now: Array, before: Array) -> Array:
 
 
 def _middles(values: Array) -> Array:
-    """Return for each element of a row the median of its block of neighbours."""
+    """Return for each element of a row the median of its block of neighbours, zeros left out."""
     whole = values.size // _BLOCK * _BLOCK
     found = np.empty_like(values)
     if whole:
-        blocks = np.partition(values[:whole].reshape(-1, _BLOCK), _BLOCK // 2, axis=1)
-        found[:whole].reshape(-1, _BLOCK)[:] = blocks[:, _BLOCK // 2, np.newaxis]
+        blocks = values[:whole].reshape(-1, _BLOCK)
+        found[:whole].reshape(-1, _BLOCK)[:] = _medians(blocks)
     if whole < values.size:
-        found[whole:] = np.median(values[max(0, values.size - _BLOCK) :])
+        found[whole:] = _medians(values[max(0, values.size - _BLOCK) :][np.newaxis])
     return found
+
+
+def _medians(blocks: Array) -> Array:
+    """Return the median of what is not 0 in each row of positive numbers, as a column."""
+    ordered = np.sort(blocks, axis=1)
+    zeros = (ordered == 0).sum(axis=1, keepdims=True)
+    middle = np.minimum((zeros + blocks.shape[1]) // 2, blocks.shape[1] - 1)
+    return np.take_along_axis(ordered, middle, axis=1)

@@ -61,7 +61,7 @@ class Comparison:
     expected : ndarray
         The right answer, C-contiguous.
     allowed : ndarray or float
-        Absolute error that each element may have: float32 of the same shape, or one for all.
+        Absolute error that each element may have: floats of the same shape, or one for all.
         Integers and bools must be equal, but where it is infinite.
     """
 

@@ -7,6 +7,7 @@ inputs; candidates are timed on these.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,9 @@ from autotune.measure.checks.inputs import (
     Array,
     Draw,
     InputSpec,
+    Range,
     draw_all,
+    largest_integers,
     powers_of_two,
     realistic,
     saturated,
@@ -38,8 +41,15 @@ from autotune.measure.checks.inputs import (
 )
 from autotune.measure.checks.reference import Reference, is_floating
 
-_SCALES = (1.0, 1 / 4, 1 / 16, 1 / 64)
-"""Realistic inputs are scaled by the first of these for which the bounds say something."""
+_RANGES = (
+    Range(),
+    Range(huge=False),
+    *(Range(tiny=False, huge=False, scale=scale) for scale in (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64)),
+)
+"""Realistic inputs are of the first of these for which the bounds say something."""
+
+_SIGNS = ((True, True), (False, True), (False, False))
+"""Whether there are zeros and negative values; the first of these that has no NaN is taken."""
 
 _MOST_PARTS = 8
 """Exact looks that a long sum is spread over, at most, where it cannot be exact as a whole."""
@@ -56,6 +66,15 @@ _SATURATING = frozenset({"exp", "tanh", "sigmoid"})
 
 _EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
 """Functions that round nothing."""
+
+_INTEGERS: dict[str, Draw] = {
+    "integers of all sizes": whole_range,
+    "the largest integers": largest_integers,
+}
+"""Inputs of workloads that compute integers from integers."""
+
+_HIDDEN_BITS = 3
+"""Differences of products of two differences are up to 8 times as large as those of magnitudes."""
 
 Given = Callable[[np.random.Generator], Sequence[Array]]
 """Realistic inputs that a template draws itself."""
@@ -197,7 +216,7 @@ def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) 
         raise UsageError(
             f"inputs= of the template returned {_words(found)}, but its inputs are {_words(wanted)}"
         )
-    return [np.ascontiguousarray(array) for array in arrays]
+    return [np.asarray(array, order="C") for array in arrays]
 
 
 def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
@@ -213,9 +232,7 @@ def _rounding_look(workload: Workload, reference: Reference) -> Look:
     Where there are no such inputs, it is the first look whose answer is finite, or else the last.
     """
     found: Look | None = None
-    for inputs in _realistic_inputs(workload):
-        expected = reference(inputs)
-        reference.refuse_nan(expected)
+    for inputs, expected in _realistic_inputs(workload, reference):
         rounded = _rounded(expected, workload.outputs)
         finite = all(bool(np.isfinite(array).all()) for array in rounded)
         if finite or found is None:
@@ -227,14 +244,37 @@ def _rounding_look(workload: Workload, reference: Reference) -> Look:
     return found
 
 
-def _realistic_inputs(workload: Workload) -> Iterator[list[Array]]:
-    """Yield realistic inputs: of both signs and with zeros, then smaller and less varied ones."""
+def _realistic_inputs(
+    workload: Workload, reference: Reference
+) -> Iterator[tuple[list[Array], list[Array]]]:
+    """Yield realistic inputs and what is right for them: first the most varied ones.
+
+    Where that is NaN, zeros and then negative values are left out before all other changes.
+    """
     if workload.given is not None:
-        yield given_inputs(workload.given, workload.inputs, (workload.seed, 0))
+        inputs = given_inputs(workload.given, workload.inputs, (workload.seed, 0))
+        expected = reference(inputs)
+        reference.refuse_nan(expected)
+        yield inputs, expected
         return
-    for zeros, signed in ((True, True), (False, True), (False, False)):
-        for scale in _SCALES:
-            yield workload.draw(realistic(zeros, signed, scale), 0)
+    tries = [(signs, range_) for signs in _SIGNS for range_ in _RANGES]
+    only_nan: UsageError | None = None
+    yielded = False
+    while tries:
+        (zeros, signed), range_ = tries.pop(0)
+        inputs = workload.draw(realistic(zeros, signed, range_), 0)
+        expected = reference(inputs)
+        try:
+            reference.refuse_nan(expected)
+        except UsageError as error:
+            only_nan = only_nan or error
+        else:
+            yielded = True
+            yield inputs, expected
+        if any(bool(np.isnan(array).any()) for array in expected if is_floating(array)):
+            tries.sort(key=lambda left: left[0] == (zeros, signed))
+    if not yielded and only_nan is not None:
+        raise only_nan
 
 
 def _bounded(
@@ -252,11 +292,12 @@ def _bounded(
 def _exact_looks(workload: Workload, reference: Reference) -> list[Look]:
     """Return looks whose answers must be equal: none if no inputs are known to be exact."""
     if not workload.floats:
-        inputs = workload.draw(whole_range, 2)
-        try:
-            return [_exact(workload, "integers of all sizes", inputs, reference(inputs))]
-        except UsageError:  # it is not defined for all integers
-            return []
+        found = []
+        for number, (what, draw) in enumerate(_INTEGERS.items()):
+            inputs = workload.draw(draw, 2 + number)
+            with contextlib.suppress(UsageError):  # it is not defined for all integers
+                found.append(_exact(workload, what, inputs, reference(inputs)))
+        return found
     if workload.functions is None or workload.functions <= _EXACT:
         look = _at_whole_numbers(workload, reference)
         found = _at_parts(workload, reference) if look is None else [look]
@@ -277,20 +318,22 @@ def _families(workload: Workload) -> Iterator[tuple[str, Draw]]:
     if "exp" in functions:
         ranks = [len(spec.shape) for spec in workload.inputs if spec.is_float]
         for axis in reversed(range(max(ranks, default=0))):
-            yield f"inputs whose exp is 0 or 1 along axis {axis}", saturated_along(axis)
+            for shifted in (True, False):
+                what = f"inputs whose exp is 0 or 1 along axis {axis}"
+                yield what, saturated_along(axis, shifted)
     if functions:
         yield "inputs that saturate tanh and sigmoid", saturated
 
 
 def _at_whole_numbers(workload: Workload, reference: Reference) -> Look | None:
     """Return the look at whole numbers that are as large as is exact."""
-    largest = max(1, math.isqrt(2 ** (_exact_bits(workload) - 1) // workload.precision.terms))
+    largest = 2 * max(1, math.isqrt(2 ** (_exact_bits(workload) - 1) // workload.precision.terms))
     while True:
         what = f"whole numbers up to {largest}"
         look = _exact_look(workload, reference, what, whole_numbers(largest))
         if look is not None or largest == 1:
             return look
-        largest = max(1, largest // 4)
+        largest //= 2
 
 
 def _at_parts(workload: Workload, reference: Reference) -> list[Look]:
@@ -332,21 +375,37 @@ def _exact_look(
     """Return the look at some inputs if every intermediate value is exact for them.
 
     Of sums of products of whole numbers the magnitudes add up to what the same function returns
-    for magnitudes: if the accumulator has that number, it has all partial sums in any order. The
-    reference must find the same whether it computes in the accumulator or more precisely.
+    for magnitudes: if the accumulator has that number, it has all partial sums in any order. For
+    these, and for the inputs, the reference must find the same whether it computes in the
+    accumulator or more precisely.
     """
     inputs = workload.draw(draw, 2)
-    magnitudes = [np.abs(a) if is_floating(a) else a for a in inputs]
-    expected = reference(inputs)
-    certain = magnitudes if bounded_by_magnitudes else inputs
-    wide = reference(magnitudes) if bounded_by_magnitudes else expected
-    narrow = reference(certain, _narrow(workload)) if reference.takes_wide else wide
-    pairs = zip(wide, narrow, _rounded(expected, workload.outputs), strict=True)
+    if bounded_by_magnitudes and not _has_all_bits(workload, reference, inputs):
+        return None
+    wide = reference(inputs)
+    narrow = reference(inputs, _narrow(workload)) if reference.takes_wide else wide
+    pairs = zip(wide, narrow, _rounded(wide, workload.outputs), strict=True)
     if not all(_is_exact(workload, reference, *three) for three in pairs):
         return None
-    if _hangs_on_rounding(workload, reference, inputs, expected):
+    if _hangs_on_rounding(workload, reference, inputs, wide):
         return None
-    return _exact(workload, what, inputs, expected)
+    return _exact(workload, what, inputs, wide)
+
+
+def _has_all_bits(workload: Workload, reference: Reference, inputs: list[Array]) -> bool:
+    """Whether all sums and products, in any order, are whole numbers that are exact.
+
+    A program that hides what it subtracts has three bits less for that.
+    """
+    wide = reference.magnitudes(inputs)
+    most = 2.0 ** (_exact_bits(workload) - (0 if reference.takes_wide else _HIDDEN_BITS))
+    floats = [array for array in wide if is_floating(array) and array.size]
+    if not all(max(array.max(), -array.min()) <= most for array in floats):
+        return False
+    if not reference.takes_wide:
+        return True
+    narrow = reference.magnitudes(inputs, _narrow(workload))
+    return all(map(np.array_equal, wide, narrow))
 
 
 def _is_exact(
@@ -397,6 +456,6 @@ def _rounded(precise: Sequence[Array], types: Sequence[str]) -> list[Array]:
     """Return answers in the outputs' types."""
     with np.errstate(all="ignore"):
         return [
-            np.ascontiguousarray(array.astype(dtypes.numpy_dtype(dtype)))
+            np.asarray(array, dtypes.numpy_dtype(dtype), order="C")
             for array, dtype in zip(precise, types, strict=True)
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from autotune.errors import UsageError, told
 from autotune.ir import dtypes
 from autotune.measure.checks.inputs import Array
+from autotune.measure.checks.magnitudes import magnitudes
 from autotune.runtime.signature import Parameter
 
 Function = Callable[..., Any]
@@ -78,6 +80,20 @@ class Reference:
                 self.takes_wide = False
                 return found
         return self._as_wide(self._called(inputs))
+
+    def magnitudes(self, inputs: Sequence[Array], dtype: str = WIDE) -> list[Array]:
+        """Return a bound of all sums and products on the way, if nothing else is computed.
+
+        For a reference that is not made of NumPy's functions it is what that says of magnitudes.
+        """
+        positive = [np.abs(array) if is_floating(array) else array for array in inputs]
+        if self.takes_wide:
+            found = [
+                magnitudes(_as(array, dtype)) if is_floating(array) else array for array in positive
+            ]
+            with contextlib.suppress(UsageError):
+                return self._as_wide(self._called(found))
+        return self(positive, dtype)
 
     def _as_wide(self, found: Sequence[Array]) -> list[Array]:
         return [

@@ -31,8 +31,8 @@ class DeviceComparison:
     dtype : str
         Type of its elements.
     allowed : ndarray or float
-        Absolute error that each element may have: float32 on the CPU, of the same shape, or one for
-        all. Integers and bools must be equal, but where it is infinite.
+        Absolute error that each element may have: on the CPU, of the same shape, or one for all.
+        Integers and bools must be equal, but where it is infinite.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class DeviceComparison:
         self._dtype = dtype
         self._sealed = Sealed(xp, expected)
         self._flat = self._sealed.array.reshape(-1)
-        uploaded = xp.asarray(np.asarray(allowed, np.float32).reshape(-1))
+        uploaded = xp.asarray(np.reshape(allowed, -1))
         self._errors = Sealed(xp, uploaded)
 
     @cached_property
@@ -64,7 +64,7 @@ class DeviceComparison:
         return errors if errors.size == 1 else errors[begin:end]
 
     def poison(self, output: GpuArray) -> None:
-        """Fill an output with what is a wrong answer in every element; see `accuracy.poison`."""
+        """Fill an output with what is a wrong answer in every element; see `compare.poison`."""
         if not dtypes.is_float(self._dtype):
             self._xp.invert(self._sealed.array, out=output)
             return
