@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.measure.build_bench import BuildBench
@@ -11,6 +11,29 @@ from autotune.measure.run_bench import RunBench
 from autotune.runtime.kernel import Kernel
 from autotune.runtime.llvm import LoadedBinary
 from autotune.task import Task
+
+
+class Fake:
+    """A compiled function that runs Python instead."""
+
+    def __init__(self, kernel: Callable[..., None]) -> None:
+        self.kernel = kernel
+
+    def __call__(self, *arrays: Any) -> None:
+        self.kernel(*arrays)
+
+    def bind(self, *arrays: Any) -> Callable[[], None]:
+        """Return a call with these arrays."""
+        return lambda: self.kernel(*arrays)
+
+
+class Quiet:
+    """What is known of a machine that does nothing else."""
+
+    noise, noisy = 0.0, False
+
+    def look(self) -> None:
+        """Nothing changes."""
 
 
 def run_bench(task: Task, policy: TimingPolicy, seed: int = 0) -> RunBench:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from benches import built, run_bench
+from benches import Fake, built, run_bench
 from llvm_kernels import buffer
 from vector_kernels import loop
 
@@ -59,19 +59,6 @@ def elementwise(function, reference):
 
 def increment():
     return elementwise(lambda x: x + 1, lambda a: a + np.float32(1))
-
-
-class Fake:
-    """A compiled function that runs Python instead."""
-
-    def __init__(self, kernel):
-        self.kernel = kernel
-
-    def __call__(self, *arrays):
-        self.kernel(*arrays)
-
-    def bind(self, *arrays):
-        return lambda: self.kernel(*arrays)
 
 
 class Monitor:

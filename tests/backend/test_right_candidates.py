@@ -1,0 +1,175 @@
+"""No right candidate is refused: built-in templates at random sizes, types and configurations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from benches import built, run_bench
+
+from autotune.ir import dtypes
+from autotune.measure.candidate import CandidateError
+from autotune.measure.policy import TimingPolicy
+from autotune.measure.result import MeasureErrorNo
+from autotune.task import Task
+
+ONCE = TimingPolicy(repeats=1, min_repeat_ms=0.0)
+SCANNED = ("float32", "float64", "int32", "int64")
+CONFIGURATIONS = 2
+SLOW = int(os.environ.get("AUTOTUNE_SHAPES", "200"))
+Draw = Callable[[np.random.Generator], dict[str, Any]]
+
+
+def size(rng: np.random.Generator, most: int) -> int:
+    """Return a size, small ones as often as large ones, powers of two among them."""
+    if rng.random() < 0.3:
+        return 2 ** int(rng.integers(0, most.bit_length()))
+    return round(2 ** (rng.random() * np.log2(most)))
+
+
+def _scan(rng: np.random.Generator) -> dict[str, Any]:
+    return {"m": size(rng, 400), "n": size(rng, 400)}
+
+
+def _cell(rng: np.random.Generator) -> dict[str, Any]:
+    return {
+        "steps": size(rng, 60), "batch": size(rng, 8), "units": size(rng, 128),
+        "dtype": str(rng.choice(["float32", "float64"])),
+    }
+
+
+def _conv(rng: np.random.Generator) -> dict[str, Any]:
+    kh, kw = int(rng.integers(1, 5)), int(rng.integers(1, 5))
+    return {
+        "n": int(rng.integers(1, 3)), "c": size(rng, 20), "h": kh + size(rng, 14) - 1,
+        "w": kw + size(rng, 14) - 1, "o": size(rng, 20), "kh": kh, "kw": kw,
+        "stride": int(rng.integers(1, 3)), "pad": int(rng.integers(0, 3)),
+        "dtype": str(rng.choice(dtypes.NUMBERS)),
+    }
+
+
+def _matmul(rng: np.random.Generator) -> dict[str, Any]:
+    dtype = str(rng.choice(dtypes.NUMBERS))
+    return {"m": size(rng, 80), "n": size(rng, 80), "k": size(rng, 600), "dtype": dtype}
+
+
+def _softmax(rng: np.random.Generator) -> dict[str, Any]:
+    return {"m": size(rng, 40), "n": size(rng, 2000), "dtype": str(rng.choice(dtypes.FLOATS))}
+
+
+TEMPLATES: dict[str, tuple[list[str], Draw]] = {
+    "broadcast_add": (
+        ["llvm", "cuda"],
+        lambda rng: {"n": size(rng, 300), "dtype": str(rng.choice(dtypes.NUMBERS))},
+    ),
+    "matmul": (["llvm", "cuda"], _matmul),
+    "conv2d_nchw": (["llvm"], _conv),
+    "softmax": (["llvm", "cuda"], _softmax),
+    "cumsum": (
+        ["llvm"],
+        lambda rng: {**_scan(rng), "axis": int(rng.integers(2)), "dtype": str(rng.choice(SCANNED))},
+    ),
+    "linear_recurrence": (
+        ["llvm"], lambda rng: {**_scan(rng), "dtype": str(rng.choice(SCANNED[:2]))}
+    ),
+    "rnn_cell": (["llvm", "cuda"], _cell),
+    "lstm_cell": (["llvm", "cuda"], _cell),
+    "reduce": (
+        ["cuda"],
+        lambda rng: {
+            "m": size(rng, 60), "n": size(rng, 3000), "how": str(rng.choice(["sum", "max", "min"])),
+            "dtype": str(rng.choice(dtypes.FLOATS)),
+        },
+    ),
+    "transpose": (
+        ["cuda"],
+        lambda rng: {
+            "m": size(rng, 200), "n": size(rng, 200), "dtype": str(rng.choice(dtypes.NUMBERS)),
+        },
+    ),
+}
+CASES = [(name, kind) for name, (kinds, _) in TEMPLATES.items() for kind in kinds]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
+
+
+def refused(name: str, target: str, args: dict[str, Any], rng: np.random.Generator) -> list[str]:
+    """Return what is said against some random configurations of a workload, one line each."""
+    task = Task.from_reference(name, args, target)
+    others = task.space.sample(min(CONFIGURATIONS, len(task.space)) - 1, rng)
+    indices = {task.default_index, *map(int, others)}
+    bench = run_bench(task, ONCE, seed=int(rng.integers(100)))
+    found = []
+    for index in sorted(indices):
+        values = task.space.config(index).values
+        try:
+            bench.run(built(task, values))
+        except CandidateError as error:
+            if error.code is MeasureErrorNo.WRONG_ANSWER:
+                found.append(f"{name} {target} {args} {values}: {error.message}; {bench.checks}")
+    return found
+
+
+def random_target(kind: str, rng: np.random.Generator) -> str:
+    """Return a target for this machine."""
+    return str(rng.choice(["llvm", "llvm -fast-math"])) if kind == "llvm" else "cuda -on=cpu"
+
+
+def none_refused(name: str, kind: str, count: int, first: int) -> None:
+    """Try random workloads of a template."""
+    found = []
+    for number in range(first, first + count):
+        rng = np.random.default_rng(number)
+        found += refused(name, random_target(kind, rng), TEMPLATES[name][1](rng), rng)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_no_right_candidate_of_a_template_is_refused(name: str, kind: str) -> None:
+    none_refused(name, kind, 2, 1000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_no_right_candidate_of_a_template_is_refused_at_many_sizes(name: str, kind: str) -> None:
+    none_refused(name, kind, SLOW, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(
+    ("name", "target", "args"),
+    [
+        ("rnn_cell", "llvm", {"steps": 512, "batch": 1, "units": 1024}),
+        ("lstm_cell", "llvm", {"steps": 128, "batch": 2, "units": 512}),
+        ("rnn_cell", "llvm -fast-math", {"steps": 64, "batch": 4, "units": 256}),
+        ("rnn_cell", "llvm", {"steps": 512, "batch": 2, "units": 64, "dtype": "float64"}),
+        ("lstm_cell", "llvm", {"steps": 16, "batch": 8, "units": 128}),
+        ("lstm_cell", "llvm", {"steps": 512, "batch": 1, "units": 32, "dtype": "float64"}),
+        ("cumsum", "llvm", {"m": 1, "n": 10**7, "axis": 1}),
+        ("cumsum", "llvm", {"m": 10**7, "n": 1, "axis": 0}),
+        ("cumsum", "llvm -fast-math", {"m": 10**6, "n": 10, "axis": 0}),
+        ("cumsum", "llvm", {"m": 1, "n": 10**7, "axis": 1, "dtype": "float64"}),
+        ("linear_recurrence", "llvm", {"m": 10**6, "n": 4}),
+        ("softmax", "llvm", {"m": 1, "n": 10**7}),
+        ("softmax", "llvm -fast-math", {"m": 1, "n": 10**7, "dtype": "float64"}),
+        ("softmax", "llvm", {"m": 1, "n": 10**7, "dtype": "bfloat16"}),
+        ("softmax", "llvm", {"m": 1, "n": 10**7, "dtype": "float16"}),
+        ("reduce", "cuda -on=cpu", {"m": 1, "n": 10**7}),
+        ("reduce", "cuda -on=cpu", {"m": 1, "n": 10**7, "dtype": "float16"}),
+        ("reduce", "cuda -on=cpu", {"m": 2, "n": 10**7, "dtype": "bfloat16"}),
+        ("matmul", "llvm", {"m": 4, "n": 4, "k": 10**6, "dtype": "float16"}),
+        ("matmul", "llvm -fast-math", {"m": 4, "n": 4, "k": 10**6}),
+    ],
+)
+def test_no_right_candidate_of_a_large_workload_is_refused(
+    name: str, target: str, args: dict[str, Any]
+) -> None:
+    assert not refused(name, target, args, np.random.default_rng(0))
