@@ -236,12 +236,15 @@ def workloads() -> Iterator[Workload]:
     for function in ("scale", "relu", "square"):
         for dtype, more in (("float32", SINGLE), ("float64", DOUBLE), ("bfloat16", "1e-2"),
                             ("float16", "1e-2")):
-            fine = not dtypes.is_half(dtype) or function == "relu"
+            fine = not dtypes.is_half(dtype)
+            # Half types may round intermediate values: small ones are lost among their neighbours.
+            lost = "" if fine else "out-small-0.09 in-small-0.09 in-clamped-100"
+            ranges = " ".join(way for way in RANGE.split() if way not in lost.split())
             small = "in-small-1e-3" if function != "square" and fine else ""
             always = ALWAYS.replace("tail-zero ", "") if function == "relu" else ALWAYS
             sign = "" if function == "square" else "in-positive"
             yield Workload(f"{function} {dtype}", lambda f=function, d=dtype: w.elements(f, d),
-                           f"{always} {RANGE} {more} {small} {sign}")
+                           f"{always} {ranges} {more} {small} {sign}")
     for function, more in (
         ("exp", f"{RANGE.replace('in-clamped-100', '')} in-small-1e-3 in-positive"),
         ("tanh", "in-small-0.09 in-clamped-1 in-clamped-4 in-small-1e-3 negated in-positive"),

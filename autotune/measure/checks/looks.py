@@ -194,9 +194,9 @@ def _with_intermediate(workload: Workload, reference: Reference) -> Workload:
     halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
     if not halves or workload.accumulator or workload.intermediate:
         return workload
-    inputs = next(_realistic_inputs(workload))
+    inputs, expected = next(_realistic_inputs(workload, reference))
     rng = np.random.default_rng([workload.seed, 4])
-    if not is_elementwise(reference, inputs, reference(inputs), rng):
+    if not is_elementwise(reference, inputs, expected, rng):
         return workload
     return replace(workload, intermediate=max(halves, key=dtypes.epsilon))
 
