@@ -16,7 +16,7 @@ def errors(function, *arrays, terms=1, accumulator="float32", dtype="float32", s
     shape = np.shape(function(*arrays))
     reference = Reference(function, [Parameter("Y", dtype, shape, True)], "t")
     expected = reference(arrays)
-    precision = Precision(accumulator, accumulator, terms, samples)
+    precision = Precision(accumulator, accumulator, True, terms, samples)
     rng = np.random.default_rng(1)
     (found,) = allowances(reference, arrays, expected, [dtype], precision, rng)
     return found

@@ -78,6 +78,8 @@ class Precision:
         Float type in which sums are computed.
     intermediate : str
         Float type that other intermediate values are rounded to: the accumulator's, or narrower.
+    is_declared : bool
+        Whether the template says so; otherwise each element is computed from a few inputs alone.
     terms : int
         Terms of the longest sum, as the owner says; the reference may show that it is shorter.
     samples : int
@@ -86,6 +88,7 @@ class Precision:
 
     accumulator: str
     intermediate: str
+    is_declared: bool
     terms: int
     samples: int
 
@@ -113,8 +116,8 @@ def allowances(
     eps and t, the least positive number, are those of the output's type, eps_ref of the type that
     the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
     off when it computes in the accumulator's type. Where intermediate values are of a narrower
-    type, SAFETY eps_mid (s + |y| + m) is added. All that is at most `LARGEST_SHARE` of the largest
-    of s, |y| and m, and at least the smallest numbers of the types.
+    type, SAFETY eps_mid (s + |y|) is added, and with m if that is declared. All that is at most
+    `LARGEST_SHARE` of the largest of s, |y| and m, and at least the smallest numbers of the types.
 
     Parameters
     ----------
@@ -249,12 +252,14 @@ class _Study:
         for values in (magnitude, spread, off):
             values[~np.isfinite(values)] = 0.0
         middle = _middles(magnitude)
-        np.maximum(spread, _middles(spread), out=spread)
+        own = spread
+        spread = np.maximum(spread, _middles(spread))
         np.maximum(off, _middles(off), out=off)
         growth = math.sqrt(self._terms[number])
         summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
         if self._precision.intermediate != self._precision.accumulator:
-            summed += dtypes.epsilon(self._precision.intermediate) * (spread + magnitude + middle)
+            nearby = spread + middle if self._precision.is_declared else own
+            summed += dtypes.epsilon(self._precision.intermediate) * (nearby + magnitude)
         rounded = dtypes.epsilon(dtype) + self._reference.own_precision
         errors = SAFETY * (summed + off + dtypes.least_positive(dtype)) + rounded * magnitude
         typical = np.maximum(magnitude, middle)

@@ -117,6 +117,8 @@ class Workload:
         Float types that the template declares sums and other intermediate values to have. By
         default float32 for half types, and the type itself otherwise; but what computes half types
         element by element may round each intermediate value to them.
+    is_declared : bool
+        Whether the template says so of intermediate values.
     terms : int
         Terms of the longest sum.
     work : float
@@ -134,6 +136,7 @@ class Workload:
     elements: int = 0
     accumulator: str | None = None
     intermediate: str | None = None
+    is_declared: bool = True
     terms: int = 1
     work: float = 0.0
     functions: frozenset[str] | None = None
@@ -148,7 +151,8 @@ class Workload:
         wide = max(map(dtypes.accumulator, self.floats), key=dtypes.epsilon, default="float32")
         accumulator = self.accumulator or wide
         intermediate = max(accumulator, self.intermediate or accumulator, key=dtypes.epsilon)
-        return Precision(accumulator, intermediate, max(1, self.terms), samples)
+        terms = max(1, self.terms)
+        return Precision(accumulator, intermediate, self.is_declared, terms, samples)
 
     @property
     def floats(self) -> list[str]:
@@ -198,7 +202,8 @@ def _with_intermediate(workload: Workload, reference: Reference) -> Workload:
     rng = np.random.default_rng([workload.seed, 4])
     if not is_elementwise(reference, inputs, expected, rng):
         return workload
-    return replace(workload, intermediate=max(halves, key=dtypes.epsilon))
+    widest = max(halves, key=dtypes.epsilon)
+    return replace(workload, intermediate=widest, is_declared=False)
 
 
 def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
