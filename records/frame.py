@@ -24,6 +24,10 @@ def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
     TableError
         If the file cannot be read, or does not hold these fields.
     """
+    if path.suffix not in SUFFIXES:
+        raise TableError(
+            f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        )
     try:
         open_to_read(path).close()  # nobody waits for a pipe
         raw = _read(path, fields)
@@ -45,10 +49,8 @@ def _read(path: Path, fields: Sequence[Field]) -> Any:
     if path.suffix == ".csv":
         exact: Any = {"float_precision": "round_trip"} if _version() < (3, 1) else {}
         return pd.read_csv(path, **csv_options(fields), **exact)
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    raise TableError(f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _version() -> tuple[int, ...]:

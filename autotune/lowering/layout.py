@@ -9,7 +9,7 @@ from autotune.ir.expr import Buffer, Const, Expr, Knob, Load, Read, SizeVar, Var
 from autotune.ir.itervar import IterVar, Range
 from autotune.ir.names import Names
 from autotune.ir.ops import binary, const
-from autotune.ir.poly import add, joined, to_expr, to_poly
+from autotune.ir.poly import Poly, add, joined, to_expr, to_poly
 from autotune.ir.simplify import Simplifier
 from autotune.ir.sums import INF
 from autotune.ir.visitor import Rewriter, free_vars, substitute
@@ -254,13 +254,21 @@ class Layout:
         return moved if fixed else None
 
     def _is_plain(self, places: Sequence[Expr], shape: Sequence[Expr]) -> bool:
-        """Whether indices into a step add up without negative terms, to less than its elements."""
+        """Whether indices into a step have no negative terms, so that they stay within the step.
+
+        That holds of each index, or of all together: those of fused columns add up to one number.
+        """
         flat: Expr = const(0)
         for place, length in zip(places, shape, strict=True):
             flat = binary("+", binary("*", flat, length), place)
+        return all(map(self._has_no_negative, map(to_poly, places))) or self._has_no_negative(
+            joined(to_poly(flat))
+        )
+
+    def _has_no_negative(self, poly: Poly) -> bool:
         return all(
             scale > 0 and all(self._signs.bounds(atom)[0] >= 0 for atom in atoms)
-            for atoms, scale in joined(to_poly(flat)).items()
+            for atoms, scale in poly.items()
         )
 
     def loads(self, expr: Expr) -> Expr:

@@ -199,7 +199,7 @@ def test_a_log_is_summed_up_per_workload(monkeypatch):
     assert log_summary_text(row, 80).splitlines() == [
         "t(n=4) on llvm",
         "  2 trials, 1 ok, 1 failed (1 run timeout)",
-        "  best 500 ms, config 3",
+        "  best 500 ms, config 3, of trials: no final comparison",
         "  1970-01-01 00:01:00 to 1970-01-01 00:02:00",
     ]
 
