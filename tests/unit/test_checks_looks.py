@@ -160,6 +160,15 @@ def test_inputs_of_a_template_are_used_and_must_fit():
         looks_at(np.log, [(20,)], (20,), given=lambda rng: [rng.random(20)])
 
 
+def test_candidates_are_timed_on_inputs_of_a_template_also_without_a_reference():
+    def own(rng):
+        return [np.full(20, 7.0, np.float32)]
+
+    workload = Workload([InputSpec((20,), "float32", InputUse())], ["float32"], given=own)
+    (look,) = looks(workload, None)
+    np.testing.assert_array_equal(look.inputs[0], own(None)[0])
+
+
 def test_nothing_but_nan_is_refused():
     with pytest.raises(UsageError, match="nothing but NaN"):
         looks_at(lambda a: a * np.nan, [(20,)], (20,))

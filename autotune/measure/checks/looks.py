@@ -91,9 +91,9 @@ class Look:
     inputs : list of ndarray
         C-contiguous, of the parameters' types.
     expected : list of ndarray
-        The right outputs; none if nobody says what is right.
+        The right outputs; none if there is no reference.
     allowed : list of Allowance
-        What error the elements of each output may have.
+        What error the elements of each output may have; none if there is no right output.
     """
 
     what: str
@@ -179,7 +179,7 @@ def looks(workload: Workload, reference: Reference | None) -> list[Look]:
     ----------
     workload : Workload
     reference : Reference or None
-        None if nobody says what is right: there is one look, at realistic inputs, then.
+        Computes the right outputs. Without one there is a single look, at realistic inputs.
 
     Raises
     ------
@@ -187,7 +187,8 @@ def looks(workload: Workload, reference: Reference | None) -> list[Look]:
         If the reference fails, does not fit the outputs, or says NaN everywhere.
     """
     if reference is None:
-        return [Look("realistic inputs", workload.draw(realistic(), 0))]
+        inputs = _inputs_of_template(workload)
+        return [Look("realistic inputs", inputs or workload.draw(realistic(), 0))]
     workload = _with_intermediate(workload, reference)
     rounding = _rounding_look(workload, reference)
     return [*_exact_looks(workload, reference), rounding]
@@ -224,6 +225,13 @@ def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) 
     return [np.asarray(array, order="C") for array in arrays]
 
 
+def _inputs_of_template(workload: Workload) -> list[Array] | None:
+    """Return the realistic inputs that the template draws itself, None if it draws none."""
+    if workload.given is None:
+        return None
+    return given_inputs(workload.given, workload.inputs, (workload.seed, 0))
+
+
 def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
     return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in arrays) or "nothing"
 
@@ -234,7 +242,7 @@ def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
 def _rounding_look(workload: Workload, reference: Reference) -> Look:
     """Return the look at realistic inputs whose answer is finite, and whose bounds are tight.
 
-    Where there are no such inputs, it is the first look whose answer is finite, or else the last.
+    Where there are no such inputs, it is the last look whose answer is finite, or else the first.
     """
     found: Look | None = None
     for inputs, expected in _realistic_inputs(workload, reference):
@@ -252,15 +260,15 @@ def _rounding_look(workload: Workload, reference: Reference) -> Look:
 def _realistic_inputs(
     workload: Workload, reference: Reference
 ) -> Iterator[tuple[list[Array], list[Array]]]:
-    """Yield realistic inputs and what is right for them: first the most varied ones.
+    """Yield realistic inputs and the right outputs for them: first the most varied inputs.
 
-    Where that is NaN, zeros and then negative values are left out before all other changes.
+    Where an output is NaN, zeros and then negative values are left out before all other changes.
     """
-    if workload.given is not None:
-        inputs = given_inputs(workload.given, workload.inputs, (workload.seed, 0))
-        expected = reference(inputs)
+    given = _inputs_of_template(workload)
+    if given is not None:
+        expected = reference(given)
         reference.refuse_nan(expected)
-        yield inputs, expected
+        yield given, expected
         return
     tries = [(signs, range_) for signs in _SIGNS for range_ in _RANGES]
     only_nan: UsageError | None = None
