@@ -12,7 +12,6 @@ _ENDS = {
 }
 
 
-
 def ended(told: Told, timeout_s: float) -> MeasureResult:
     """Return the result of a candidate at which a worker died or took too long."""
     stage = "build" if told.op == "build" else "run"

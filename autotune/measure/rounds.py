@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.measure.crew import Worker
-from autotune.measure.desk import killed_from_outside
+from autotune.measure.desk import Told, killed_from_outside
 from autotune.measure.endings import ended
 from autotune.measure.protocol import Message
 from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
@@ -71,11 +71,10 @@ class Rounds:
         The second is whether it is not known whose fault a failure is.
         """
         assert job.told is not None
-        built, number = job.told.outcome, job.candidate.config.index
-        if not isinstance(built, Message):
-            return ended(job.told, self._timeout_s), False
-        if "error" in built.body:
-            return MeasureResult(error=MeasureError.from_json(built.body["error"])), False
+        number = job.candidate.config.index
+        failure = _failure(job.told, self._timeout_s)
+        if failure is not None:
+            return MeasureResult(error=failure), False
         if self._runner is not None and self._runner is not self._workshop.runner:
             self._runner = None  # it has died
         if self._runner is None:
@@ -85,27 +84,29 @@ class Rounds:
         told = self._workshop.enter(job)
         if killed_from_outside(told.outcome):
             return None, True
+        failure = _failure(told, self._timeout_s)
         if not isinstance(told.outcome, Message):
-            return ended(told, self._timeout_s), False
+            return MeasureResult(error=failure), False
         self._runner = self._workshop.runner
-        answer = told.outcome.body
-        if "error" in answer:
-            error = MeasureError.from_json(answer["error"])
-            return MeasureResult(error=error, max_error=answer["max_error"]), False
-        self._entered[number] = answer["max_error"]
+        max_error = told.outcome.body["max_error"]
+        if failure is not None:
+            return MeasureResult(error=failure, max_error=max_error), False
+        self._entered[number] = max_error
         return None, False
 
     def _round(self, numbers: list[int], seconds: float, seed: int) -> dict[int, MeasureResult]:
         if set(numbers) - self._entered.keys():
             return {}  # a candidate has taken with it a process that others had entered
+        timeout_s = LONGER * seconds + self._timeout_s
         told = self._workshop.round(
-            {"numbers": numbers, "seconds": seconds, "seed": seed},
-            LONGER * seconds + self._timeout_s,
+            {"numbers": numbers, "seconds": seconds, "seed": seed}, timeout_s
         )
-        if not isinstance(told.outcome, Message) or "error" in told.outcome.body:
+        failure = _failure(told, timeout_s)
+        if failure is not None:
             self._runner = None
-            _log.warning("a round of the final comparison is lost: %s", told.outcome)
+            _log.warning("a round of the final comparison is lost: %s", failure.message)
             return {}
+        assert isinstance(told.outcome, Message)
         answer = told.outcome.body
         return {
             number: MeasureResult(
@@ -130,3 +131,11 @@ class Rounds:
         assert told is not None
         assert isinstance(told.outcome, Message)
         return told.outcome.body
+
+
+def _failure(told: Told, timeout_s: float) -> MeasureError | None:
+    """Return how something that a worker was asked has failed, None if it has not."""
+    if not isinstance(told.outcome, Message):
+        return ended(told, timeout_s).error
+    error = told.outcome.body.get("error")
+    return None if error is None else MeasureError.from_json(error)
