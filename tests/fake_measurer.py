@@ -21,7 +21,6 @@ class FakeMeasurer:
         self.interrupt_at = interrupt_at
         self.cost = cost
         self.asked = []
-        self.again = []
         self.remembered = []
         self.compared = []
 
@@ -56,8 +55,6 @@ class FakeMeasurer:
             if len(self.asked) == self.interrupt_at:
                 raise KeyboardInterrupt
             self.asked.append(index)
-            if candidate.again:
-                self.again.append(index)
             yield candidate, self.timed(index)
 
 

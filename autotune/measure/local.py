@@ -307,7 +307,7 @@ class LocalMeasurer:
 
     def _job(self, candidate: MeasureInput) -> Job:
         """Return a job for a candidate: the one that was foreseen, if there is one."""
-        foreseen = None if candidate.again else self._foreseen.pop(candidate.config.index, None)
+        foreseen = self._foreseen.pop(candidate.config.index, None)
         if foreseen is None:
             return Job(candidate)
         foreseen.candidate = candidate
@@ -322,7 +322,7 @@ class LocalMeasurer:
         assert job.told is not None
         if not isinstance(job.told.outcome, Message) or "error" in job.told.outcome.body:
             return False
-        return job.candidate.again or job.told.outcome.body["code_hash"] not in self._results
+        return job.told.outcome.body["code_hash"] not in self._results
 
     def _built(self, jobs: deque[Job], rest: Iterator[MeasureInput]) -> bool:
         """See to it that the first job is built, and others with it; False if there is none."""
@@ -347,7 +347,7 @@ class LocalMeasurer:
         if "error" in answer:
             return MeasureResult(error=MeasureError.from_json(answer["error"]), build_span=span)
         known = self._results.get(answer["code_hash"])
-        if known is not None and not job.candidate.again:
+        if known is not None:
             return known.as_reused(answer["seconds"], span)
         built = {
             "code_hash": answer["code_hash"],
@@ -356,8 +356,7 @@ class LocalMeasurer:
             "kernels": None if answer["kernels"] is None else tuple(answer["kernels"]),
         }
         result = replace(self._run(job, beside), **built)
-        if not job.candidate.again:
-            self.remember(result)
+        self.remember(result)
         return result
 
     def _run(self, job: Job, beside: Sequence[Job]) -> MeasureResult:

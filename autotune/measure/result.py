@@ -77,14 +77,10 @@ class MeasureInput:
     incumbent_s : float or None
         Seconds that the fastest candidate so far takes, which a policy with racing holds this one
         against; None: it is timed to the end.
-    again : bool
-        Whether it is measured even if the same kernel has been: to the end, and anew where its
-        repeats differ much, as if it held its own against an infinitely slow incumbent.
     """
 
     config: Config
     incumbent_s: float | None = None
-    again: bool = False
 
 
 StillWanted = Callable[[MeasureInput], bool]

@@ -63,7 +63,7 @@ class Rounds:
         return results | self._round(numbers, seconds, seed) if numbers else results
 
     def _job(self, config: Config) -> Job:
-        return self._jobs.setdefault(config.index, Job(MeasureInput(config, again=True)))
+        return self._jobs.setdefault(config.index, Job(MeasureInput(config), again=True))
 
     def _enter(self, job: Job) -> tuple[MeasureResult | None, bool]:
         """Let a candidate be loaded and called, unless it is; return how it failed, if it did.

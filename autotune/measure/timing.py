@@ -77,7 +77,6 @@ def time_kernel(
     policy : TimingPolicy
     incumbent_s : float, optional
         Seconds per call of the fastest candidate so far; without it nothing is raced or retried.
-        Infinite: whatever is disturbed is retried, and nothing raced.
     flush : callable, optional
         Empties the caches; a policy that flushes needs it.
     clock_ns : callable

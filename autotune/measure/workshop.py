@@ -67,6 +67,8 @@ class Job:
     Attributes
     ----------
     candidate : MeasureInput
+    again : bool
+        Whether it is compiled even if its code hash is known: it is to be timed once more.
     told : Told or None
         What its builder said of it, or how that ended.
     taken : bool
@@ -79,6 +81,7 @@ class Job:
     """
 
     candidate: MeasureInput
+    again: bool = False
     told: Told | None = None
     taken: bool = False
     suspect: bool = False
@@ -203,9 +206,7 @@ class Workshop:
         body, payload = job.told.outcome
         if not self._checks:
             self.renew_runner(check=True)
-        # What is measured again is timed to the end, whatever the incumbent.
-        incumbent_s = math.inf if job.candidate.again else job.candidate.incumbent_s
-        request = {"binary": body["binary"], "incumbent_s": incumbent_s}
+        request = {"binary": body["binary"], "incumbent_s": job.candidate.incumbent_s}
         job.errand = self._send("run", request, self._timeout_s, payload, beside)
 
     def run(self, job: Job, beside: Sequence[Job] = ()) -> Told:
@@ -346,7 +347,7 @@ class Workshop:
         candidate = job.candidate
         request = {
             "config": candidate.config.to_json(),
-            "again": candidate.again,
+            "again": job.again,
             "known": self._known[builder.knows :],
         }
         builder.knows = len(self._known)

@@ -86,13 +86,13 @@ def test_what_nobody_wants_any_more_is_not_run():
     assert later.ok
 
 
-def test_a_candidate_can_be_measured_again():
+def test_a_kernel_that_is_known_is_not_measured_again_but_compared():
     args = {"naps": "0"}
     (asked,) = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", QUICK) as measurer:
         ((_, first),) = measurer.measure([asked])
         ((_, known),) = measurer.measure([asked])
-        ((_, again),) = measurer.measure([MeasureInput(asked.config, again=True)])
+        again = measurer.compare([asked.config], 0.05, 0, fresh=True, check=True)[0]
         ((_, still),) = measurer.measure([asked])
     assert (first.reused, known.reused, again.reused, still.reused) == (False, True, False, True)
     assert known.costs_s == still.costs_s == first.costs_s

@@ -158,9 +158,8 @@ class Measurer:
         for candidate in list(inputs):
             if still_wanted is not None and not still_wanted(candidate):
                 continue
-            if not candidate.again:
-                self.asked.append(candidate.config.index)
-                self.incumbents.append(candidate.incumbent_s)
+            self.asked.append(candidate.config.index)
+            self.incumbents.append(candidate.incumbent_s)
             self.clock.now += self.pace_s
             costs_s = (self.cost(candidate.config.index),)
             noise = self.noise.get(len(self.asked))
