@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from records.record import Record, to_plain, workload_key
+from records.record import Record, config_key, to_plain, workload_key
 
 
 def select(
@@ -41,9 +41,13 @@ def best(
 
 
 def finals(records: Iterable[Record]) -> list[Record]:
-    """Return the records of the latest final comparison, in the order in which they are given."""
+    """Return the records of the latest final comparison, in the order in which they are given.
+
+    One of which there are only failures has chosen nothing and does not count.
+    """
     found = [(r.final["comparison"], r) for r in records if r.final is not None]
-    latest = max(reversed(found), key=lambda pair: pair[1].timestamp, default=("", None))[0]
+    timed = [pair for pair in reversed(found) if pair[1].ok]
+    latest = max(timed, key=lambda pair: pair[1].timestamp, default=("", None))[0]
     return [record for comparison, record in found if comparison == latest]
 
 
@@ -52,13 +56,23 @@ def ranked(records: Iterable[Record]) -> list[Record]:
 
     What the latest final comparison has compared comes in its order. The trials follow by their
     median cost, the first of equals first: the luckiest of many measurements is better than the
-    truth, so that they count only where there was no comparison, or none of it can be used.
+    truth, so that they count only where there was no comparison, or none of it can be used. A
+    configuration that failed in the latest comparison that it was in is left out.
     """
     found = list(records)
     compared = sorted(finals(found), key=lambda record: (record.final or {})["rank"])
     timed = [record for record in found if record.is_trial and record.ok]
     by_cost = sorted(timed, key=lambda record: record.cost_s)
-    return [record for record in compared if record.ok] + by_cost
+    failed = _failed_in_finals(found)
+    return [r for r in [*compared, *by_cost] if r.ok and config_key(r) not in failed]
+
+
+def _failed_in_finals(records: Iterable[Record]) -> set[str]:
+    """Return the configurations that failed in the latest final comparison that they were in."""
+    in_finals = [record for record in records if not record.is_trial]
+    by_time = sorted(in_finals, key=lambda record: record.timestamp)
+    latest = {config_key(record): record for record in by_time}
+    return {config for config, record in latest.items() if not record.ok}
 
 
 def measured_indices(

@@ -163,6 +163,8 @@ class Comparison:
     @property
     def settled(self) -> bool:
         """Whether more rounds would hardly change the order, or the range of the ratio."""
+        if len(self.finalists) < 2:
+            return True
         leader = self.leader
         rivals = [index for index in self.remaining if index != leader]
         ratios = [ratio for i in rivals if (ratio := self.ratio(leader, i)) is not None]
@@ -173,7 +175,7 @@ class Comparison:
     @property
     def decided(self) -> bool:
         """Whether there were rounds enough to choose by."""
-        ratio = self.ratio(self.leader, self.anchor)
+        ratio = self.ratio(self.leader, self.anchor) if self.finalists else None
         return ratio is not None and ratio.rounds >= LEAST_ROUNDS
 
     @property

@@ -126,7 +126,7 @@ class Finals:
         self._fresh_s = FRESH_S + (self._measurer.opening_s or 0.0)
         self._earlier = earlier_rounds(self.trials)
         self._comparison = comparison = self._finalists()
-        if len(comparison.finalists) < 2 or comparison.settled:
+        if comparison.settled:
             return
         try:
             restoring(self._conclude, self._hold)
@@ -224,7 +224,7 @@ class Finals:
         """Hold a round; return the costs, and take out who failed."""
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
-        check = number == 0 or opening_s < seconds / 4
+        check = not self._results or opening_s < seconds / 4
         begin = self.clock()
         results = self._measurer.compare(configs, seconds, self.seed + number, fresh, check)
         if fresh:
@@ -249,19 +249,23 @@ class Finals:
     # -- what it came to -------------------------------------------------------------------
 
     def _conclude(self) -> None:
-        """Log the comparison, if it decides anything."""
+        """Log the comparison, if it decides anything, and who has failed in any case."""
         comparison = self._comparison
-        if not comparison.finalists or not comparison.decided:
-            self.why_not = self.why_not or "the final comparison was too short to decide anything"
-            return
-        ranking = comparison.ranking
-        together = {i: _together(results) for i, results in self._results.items()}
-        together |= self._failed
+        ranks: dict[int, int] = {}
+        if self._results and comparison.decided:
+            ranks = {index: rank for rank, index in enumerate(comparison.ranking)}
+        elif self._failed and comparison.settled:
+            self.why_not = "too few finalists worked in the final comparison"
+        else:
+            self.why_not = "the final comparison was too short to decide anything"
+        # Rank 0 is that of the configuration which is chosen, also where none is.
+        ranks |= {i: rank for rank, i in enumerate(sorted(self._failed), max(1, len(ranks)))}
+        together = {i: _together(results) for i, results in self._results.items()} | self._failed
         name = secrets.token_hex(8)
         self.trials.add_finals(
             [
                 (index, together[index], {"comparison": name, "rank": rank, **self._ratio(index)})
-                for rank, index in enumerate([*ranking, *sorted(self._failed)])
+                for index, rank in ranks.items()
                 if index in together
             ]
         )

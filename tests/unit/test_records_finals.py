@@ -28,6 +28,16 @@ def test_who_failed_in_a_comparison_is_not_chosen():
     assert best([record(1, 0.1), failed, other]) == other
 
 
+def test_who_failed_in_its_latest_comparison_is_not_chosen_by_its_trial_either():
+    failed = replace(record(1), final=final(1, (1.0,), rank=1, comparison="b").final, timestamp=2.0)
+    trials = [record(1, 0.1), record(2, 0.2)]
+    assert best([*trials, failed]) == trials[1]
+    earlier = [final(3, (0.3,), comparison="a"), final(1, (0.4,), rank=1, comparison="a")]
+    assert ranked([*trials, *earlier, failed]) == [earlier[0], trials[1]]
+    later = replace(final(1, (0.4,), comparison="c"), timestamp=3.0)
+    assert best([*trials, *earlier, failed, later]) == later
+
+
 def test_a_summary_counts_trials_alone():
     (row,) = summary([record(1, 0.1), record(2), final(1, (0.3, 0.3))])
     assert (row.trials, row.ok, row.best_cost_s, row.compared) == (2, 1, 0.3, True)

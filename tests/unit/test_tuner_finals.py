@@ -231,6 +231,48 @@ def test_without_its_default_a_comparison_still_has_a_winner(task, store):
     assert found.best.final["over_default"] is None
 
 
+def test_a_lucky_trial_that_fails_beside_the_default_is_not_built(task, store):
+    def spoil(number, found):
+        return found | {LUCKY: failure()} if LUCKY in found else found
+
+    found = run(task, store, Simulated(pace_s=10.0, spoil=spoil), 2)
+    assert found.best.index == 0
+    assert best_config(task, store.load())[1].index == 0
+    (failed,) = logged_finals(store)
+    assert (failed.index, failed.final["rank"]) == (LUCKY, 1)
+    assert found.no_finals == "too few finalists worked in the final comparison"
+
+
+def test_where_all_finalists_fail_the_run_still_ends(task, store):
+    measurer = Simulated(spoil=lambda number, found: dict.fromkeys(found, failure()))
+    found = run(task, store, measurer)
+    assert len(measurer.rounds) == 1
+    failed = {record.index for record in logged_finals(store)}
+    assert failed == set(measurer.rounds[0][0])
+    assert found.best.is_trial
+    assert found.best.index not in failed
+    assert found.no_finals == "too few finalists worked in the final comparison"
+
+
+def test_a_rival_that_fails_leaves_what_an_earlier_run_has_chosen(task, store):
+    first = run(task, store, Simulated(), 20)
+
+    def spoil(number, found):
+        return found | {25: failure()} if 25 in found else found
+
+    measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=spoil)
+    found = run(task, store, measurer, 29)
+    assert len(measurer.rounds) == 1  # the others were compared before
+    assert best_config(task, store.load())[0] == found.best == first.best
+    assert logged_finals(store)[-1].index == 25
+
+
+def test_answers_are_checked_until_a_round_was_held(task, store):
+    measurer = Simulated(spoil=lambda number, found: {} if number < 3 else found)
+    run(task, store, measurer)
+    assert [check for _, _, check in measurer.rounds[:3]] == [True] * 3
+
+
 def test_rounds_that_are_lost_through_nobodys_fault_end_the_comparison(task, store):
     measurer = Simulated(spoil=lambda number, found: {})
     found = run(task, store, measurer)
