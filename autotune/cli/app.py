@@ -175,7 +175,7 @@ def best(
     target: TargetText = "llvm",
     as_json: Json = False,
 ) -> None:
-    """Print the fastest configuration that logs hold."""
+    """Print the configuration that logs have shown to be best."""
     from autotune.cli.best import best_command
 
     best_command(template, set_ or [], shape or [], target, log, as_json)
@@ -253,7 +253,7 @@ def build(
         str | None, typer.Option(metavar="NAME", help="Name of the function.  [TEMPLATE]")
     ] = None,
 ) -> None:
-    """Compile the fastest configuration into a shared library.
+    """Compile the best configuration into a shared library.
 
     A C header stands beside it. Python calls it with autotune.load(FILE), which needs no compiler.
     """

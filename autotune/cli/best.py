@@ -1,4 +1,4 @@
-"""`autotune best`: the fastest configuration that logs hold for a workload."""
+"""`autotune best`: the configuration of a workload that logs have shown to be best."""
 
 from __future__ import annotations
 

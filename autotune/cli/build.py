@@ -1,4 +1,4 @@
-"""`autotune build`: the fastest configuration as a shared library with a C header."""
+"""`autotune build`: the best configuration as a shared library with a C header."""
 
 from __future__ import annotations
 

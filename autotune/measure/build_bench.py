@@ -62,7 +62,7 @@ class BuildBench:
         -------
         Subject
         Binary or None
-            The program without a schedule, which says what is right if the template has no
+            The program without a schedule, which computes the right answers if the template has no
             reference; None if it has, or if that would take too long.
         """
         task = self.task

@@ -240,9 +240,9 @@ class LocalMeasurer:
 
     @property
     def opening_s(self) -> float | None:
-        """Seconds that a runner needs to draw inputs and compute what is right, as the last one.
+        """Seconds that the last runner took to draw inputs and compute the right answers.
 
-        If all processes have ended, what it takes to start others comes on top.
+        If all processes have ended, the time to start others is added. None if not known.
         """
         known = self._workshop.opening_s
         return known if known is None or self._workshop.runner else known + STARTING_S
@@ -260,9 +260,7 @@ class LocalMeasurer:
             If no worker gets as far as the first candidate.
         """
         try:
-            return self._rounds.compare(
-                configs, seconds, seed, fresh and not self._on_gpu, check or self._on_gpu
-            )
+            return self._rounds.compare(configs, seconds, seed, fresh and not self._on_gpu, check)
         except BaseException:
             self.close()  # as in `measure`
             raise

@@ -193,7 +193,7 @@ class Comparing(Protocol):
 
     @property
     def opening_s(self) -> float | None:
-        """Seconds that a process took to draw inputs and compute what is right; None if unknown."""
+        """Seconds that a new process takes to compute the right answers; None if unknown."""
         ...
 
     def compare(
@@ -209,10 +209,10 @@ class Comparing(Protocol):
         seed : int
             Of the order, and of the places of the arrays.
         fresh : bool
-            Whether in a process that has run nothing yet; else in that of the round before.
+            Whether the round is in a new process; otherwise it is in that of the round before.
         check : bool
-            Whether that knows what answers are right, and checks those of candidates it has not
-            seen. The device of a GPU is owned by one process, which always does.
+            Whether a new process computes the right answers and checks each candidate once. The
+            one process that owns a GPU always does, and is kept.
 
         Returns
         -------

@@ -155,7 +155,7 @@ class RunBench:
     reference : callable or None
         Function of the input arrays that returns the right answer.
     unscheduled : Kernel or None
-        The program without a schedule; says what is right if there is no reference.
+        The program without a schedule; computes the right answers if there is no reference.
     policy : TimingPolicy
     seed : int
         Seed of the inputs.

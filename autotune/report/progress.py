@@ -93,7 +93,7 @@ class Standing:
 
     @property
     def best_is_default(self) -> bool:
-        """Whether the fastest configuration is the default one."""
+        """Whether the best configuration is the default one."""
         return self.best is not None and self.best.index == self.job.default_index
 
     @property

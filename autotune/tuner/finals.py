@@ -114,8 +114,8 @@ class Finals:
     def hold(self) -> None:
         """Time the finalists until their order is settled or the budget is spent; log that.
 
-        An interrupt leaves what was decided until then. Whatever else happens to a round, the
-        search has found what it has found: it is told in a warning.
+        An interrupt ends the comparison, and what is decided until then is logged. If no worker
+        can hold a round, a warning says so, and the search keeps its result.
         """
         if not isinstance(self.measurer, Comparing):
             return

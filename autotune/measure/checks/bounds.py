@@ -33,7 +33,7 @@ _BLOCK = 16
 """Neighbours whose middle value stands for an element's, where its own is smaller by chance."""
 
 _FEW = 4
-"""Terms of which nobody asks whether there are so many."""
+"""A sum is taken to have so many terms without asking the reference, unless it has fewer."""
 
 _ROUNDED = 2
 """How often the reference computes in the accumulator's type."""

@@ -24,7 +24,7 @@ class Prepared:
     Attributes
     ----------
     reference : str
-        Who says what is right: "given" by the template, "unscheduled" program, or "none".
+        What answers are checked with: "given" by the template, "unscheduled" program, or "none".
     looks : list of Look
         Exact ones first; the last is the one whose inputs candidates are timed on.
     words : list of str
@@ -105,9 +105,10 @@ def _workload(subject: Subject, given: Given | None, seed: int) -> Workload:
 
 def _words(subject: Subject, found: Sequence[Look]) -> list[str]:
     names = [p.name for p in subject.signature.parameters if p.is_output]
-    exact = ", ".join(look.what for look in found[:-1]) or "no inputs"
+    exact = ", ".join(look.what for look in found[:-1])
+    equal = f"must be equal at {exact}; " if exact else "cannot be compared exactly; "
     return [
-        f"{name} must be equal at {exact}; at {found[-1].what} an element may typically be off by "
+        f"{name} {equal}at {found[-1].what} an element may typically be off by "
         f"{allowed.share:.2g} of itself"
         for name, allowed in zip(names, found[-1].allowed, strict=False)
     ]

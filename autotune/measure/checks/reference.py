@@ -1,4 +1,4 @@
-"""What a kernel should compute, as a template's reference says it, in one precision or another."""
+"""The right answers: calls of a template's reference, in float64 or in a narrower type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE = "float64"
 
 
 class Reference:
-    """A function that says what is right, and how precisely it can be asked.
+    """A function that computes the right answers, in a wide type where it takes one.
 
     Parameters
     ----------

@@ -119,7 +119,8 @@ class GpuRunBench:
     reference : callable or None
         Function of the input arrays that returns the right answer: CuPy's arrays, or NumPy's.
     unscheduled : Kernel or None
-        The program without a schedule, for the CPU; says what is right if there is no reference.
+        The program without a schedule, for the CPU; computes the right answers if there is no
+        reference.
     policy : TimingPolicy
     seed : int
         Seed of the inputs.
@@ -187,7 +188,7 @@ class GpuRunBench:
             f"GiB: {' '.join(told(error).split())}"
         )
 
-    # -- what is right ---------------------------------------------------------------------
+    # -- the reference ---------------------------------------------------------------------
 
     def _on_device(self, *inputs: Host) -> list[Host] | None:
         """Return what the reference makes of CuPy's arrays; None if it is for NumPy's alone."""
@@ -206,7 +207,7 @@ class GpuRunBench:
         return None
 
     def _asked(self, *inputs: Host) -> Any:
-        """Return what the reference says, computed on the GPU if it can be."""
+        """Return the right answers of the reference, computed on the GPU if that is possible."""
         assert self._reference is not None
         found = self._on_device(*inputs)
         return self._reference(*inputs) if found is None else found
@@ -322,11 +323,11 @@ class GpuRunBench:
         seed : int
             Of the order.
         """
-        self._monitor.look()
         stopwatch = self._device.stopwatch
         flush = stopwatch.flush if self.policy.flush == "repeats" else None
         rng = np.random.default_rng(seed)
         with self._blaming():
+            self._monitor.look()
             calls = {number: self._bound(program)[-1] for number, program in programs.items()}
             costs_s = take_turns(
                 calls, seconds, rng, stopwatch.seconds, flush, stopwatch.new_kernel
