@@ -80,8 +80,10 @@ class Record:
     final : mapping, optional
         Says that these are the times of a comparison at the end of a run, one cost per round, and
         not those of a trial: "comparison", a text that all records of one comparison share; "rank",
-        0 for the one that it chose; "over_default", how many times as fast as the default
-        configuration it was, and "range", two numbers around that, or None where there is no ratio.
+        0 for the one that it chose; "rounds", the numbers of the rounds that the costs are of,
+        counted from 1 (without it: 1, 2, ...); "over_default", how many times as fast as the
+        default configuration it was, and "range", two numbers around that, or None where there is
+        no ratio.
 
     Raises
     ------
@@ -268,11 +270,18 @@ def _check(record: Record) -> None:
         if getattr(record, name) is not None:
             _expect(name, getattr(record, name), list)
     if record.final is not None:
-        _check_final(record.final)
+        _check_final(record.final, len(record.costs_s or ()))
 
 
-def _check_final(final: Any) -> None:
+def _check_final(final: Any, costs: int) -> None:
     _expect_dict("final", final)
+    rounds = final.get("rounds")
+    if rounds is not None:
+        _expect("final.rounds", rounds, list)
+        for number in rounds:
+            _expect("final.rounds", number, int)
+        if len(rounds) != costs:
+            raise RecordError(f"final.rounds must be one for each of {costs} costs")
     _expect("final.comparison", final.get("comparison"), str)
     _expect("final.rank", final.get("rank"), int)
     if final.get("over_default") is not None:

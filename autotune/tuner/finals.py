@@ -121,7 +121,7 @@ class Finals:
             return
         self._begin = self.clock()
         self._measurer = self.measurer
-        self._results: dict[int, list[MeasureResult]] = {}
+        self._results: dict[int, dict[int, MeasureResult]] = {}  # of each finalist, by round
         self._failed: dict[int, MeasureResult] = {}
         self._fresh_s = FRESH_S + (self._measurer.opening_s or 0.0)
         self._earlier = earlier_rounds(self.trials)
@@ -242,8 +242,9 @@ class Finals:
                 self._comparison.fail(index)
         found = {i: result.cost_s for i, result in results.items() if result.cost_s is not None}
         if len(found) == len(indices):
+            held = 1 + len(self._comparison.rounds) - len(self._earlier)
             for index, result in results.items():
-                self._results.setdefault(index, []).append(result)
+                self._results.setdefault(index, {})[held] = result
         return found
 
     # -- what it came to -------------------------------------------------------------------
@@ -260,40 +261,36 @@ class Finals:
             self.why_not = "the final comparison was too short to decide anything"
         # Rank 0 is that of the configuration which is chosen, also where none is.
         ranks |= {i: rank for rank, i in enumerate(sorted(self._failed), max(1, len(ranks)))}
-        together = {i: _together(results) for i, results in self._results.items()} | self._failed
         name = secrets.token_hex(8)
-        self.trials.add_finals(
-            [
-                (index, together[index], {"comparison": name, "rank": rank, **self._ratio(index)})
-                for index, rank in ranks.items()
-                if index in together
-            ]
-        )
+        found = []
+        for index, rank in ranks.items():
+            about: dict[str, object] = {"comparison": name, "rank": rank, **self._ratio(index)}
+            if index in self._failed:
+                found.append((index, self._failed[index], about))
+            elif index in self._results:
+                results = self._results[index]
+                about["rounds"] = [*results]
+                found.append((index, _together([*results.values()]), about))
+        self.trials.add_finals(found)
 
     def _ratio(self, index: int) -> dict[str, object]:
         ratio = self._comparison.over_default(index)
-        if ratio is None or index not in self._comparison.finalists:
+        if ratio is None or index in self._failed:
             return {"over_default": None, "range": None}
         return {"over_default": ratio.value, "range": [ratio.low, ratio.high]}
 
 
 def earlier_rounds(trials: Trials) -> list[Mapping[int, float]]:
-    """Return the rounds of earlier comparisons that were timed as they would be now.
-
-    A record holds the cost of each round until its configuration was out, the first one first.
-    """
-    comparisons: dict[str, dict[int, tuple[float, ...]]] = {}
+    """Return the rounds of earlier comparisons that were timed as they would be now."""
+    comparisons: dict[str, dict[int, dict[int, float]]] = {}
     for index, record in trials.finals:
         if record.ok and record.final is not None and trials.comparable(record):
+            rounds = comparisons.setdefault(record.final["comparison"], {})
             costs_s = record.costs_s or ()
-            comparisons.setdefault(record.final["comparison"], {})[index] = costs_s
-    found: list[Mapping[int, float]] = []
-    for costs in comparisons.values():
-        found += [
-            {i: all_s[number] for i, all_s in costs.items() if len(all_s) > number}
-            for number in range(max(map(len, costs.values())))
-        ]
-    return found
+            numbers = record.final.get("rounds") or range(1, len(costs_s) + 1)
+            for number, cost_s in zip(numbers, costs_s, strict=True):
+                rounds.setdefault(number, {})[index] = cost_s
+    return [rounds[number] for rounds in comparisons.values() for number in sorted(rounds)]
 
 
 def _together(results: list[MeasureResult]) -> MeasureResult:

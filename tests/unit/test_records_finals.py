@@ -59,6 +59,9 @@ def test_a_final_record_survives_its_line_and_old_lines_have_none():
         {"comparison": "c", "rank": 0, "over_default": 1.0},
         {"comparison": "c", "rank": 0, "over_default": 1.0, "range": [1.0]},
         {"comparison": "c", "rank": 0, "over_default": "x", "range": [1.0, 2.0]},
+        {"comparison": "c", "rank": 0, "rounds": [1, 2]},
+        {"comparison": "c", "rank": 0, "rounds": 1},
+        {"comparison": "c", "rank": 0, "rounds": ["1"]},
     ],
 )  # fmt: skip
 def test_what_is_no_comparison_is_refused(about):

@@ -1,6 +1,7 @@
 """The end of a run: finalists are compared within their time, and what that says is the result."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.task import Task
 from autotune.tuner.events import Compared, End
 from autotune.tuner.finalists import ENOUGH_ROUNDS, LEAST_ROUNDS
-from autotune.tuner.finals import SHARE
+from autotune.tuner.finals import SHARE, earlier_rounds
 from autotune.tuner.goal import Goal
 from autotune.tuner.grid import GridTuner
 from autotune.tuner.limits import Deadline, Limits
 from autotune.tuner.portfolio import Portfolio
 from autotune.tuner.session import Session
+from autotune.tuner.trials import Trials
 from records import RecordStore, best, summary
 
 FAULTY = Path(__file__).parents[1] / "integration" / "faulty_templates" / "faulty.py"
@@ -203,6 +205,20 @@ def test_a_run_that_goes_on_remembers_earlier_rounds(task, store):
     assert {0, FASTER, 25} <= rounds  # the default, and the champion so far
     assert LUCKY not in rounds  # it has lost already
     assert best_config(task, store.load())[0] == found.best != first.best
+
+
+def test_a_run_that_goes_on_knows_in_which_rounds_each_finalist_was_timed(task, store):
+    def spoil(number, found):  # both seem far behind at first, and one of them comes back
+        slow = {1: {LUCKY: 3e-3, FASTER: 3e-3}, 2: {LUCKY: 9e-3}}.get(number, {})
+        return found | {i: MeasureResult(costs_s=(s,)) for i, s in slow.items() if i in found}
+
+    events = []
+    run(task, store, Simulated(spoil=spoil), 20, events=events)
+    told = [dict(event.round.costs_s) for event in events if isinstance(event, Compared)]
+    assert any(FASTER in later and FASTER not in costs for costs, later in pairwise(told))
+    trials = Trials(task, store, TimingPolicy(), 0)
+    trials.news()
+    assert earlier_rounds(trials) == told
 
 
 def test_a_short_run_that_goes_on_does_not_undo_what_was_found(task, store):
