@@ -25,6 +25,7 @@ class FakeMeasurer:
         self.compared = []
 
     opening_s = 0.0
+    starting_s = 0.0
 
     def remember(self, result):
         self.remembered.append(result)

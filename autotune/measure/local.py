@@ -240,12 +240,13 @@ class LocalMeasurer:
 
     @property
     def opening_s(self) -> float | None:
-        """Seconds that the last runner took to draw inputs and compute the right answers.
+        """Seconds that the last runner took to draw inputs and compute the right answers."""
+        return self._workshop.opening_s
 
-        If all processes have ended, the time to start others is added. None if not known.
-        """
-        known = self._workshop.opening_s
-        return known if known is None or self._workshop.runner else known + STARTING_S
+    @property
+    def starting_s(self) -> float:
+        """Seconds to start processes, if all have ended."""
+        return 0.0 if self._workshop.runner else STARTING_S
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool

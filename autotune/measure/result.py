@@ -196,6 +196,11 @@ class Comparing(Protocol):
         """Seconds that a new process takes to compute the right answers; None if unknown."""
         ...
 
+    @property
+    def starting_s(self) -> float:
+        """Seconds that it takes to start processes, where none are left; else 0."""
+        ...
+
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> Mapping[int, MeasureResult]:

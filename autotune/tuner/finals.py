@@ -46,6 +46,9 @@ SHORTEST_S, LONGEST_S = 0.02, 0.3
 FRESH_S = 0.1
 """What a new process is taken to need to begin, besides the arrays, before there was one."""
 
+CHECKING = 8
+"""Computing right answers takes at least so many times as long as drawing the inputs alone."""
+
 ENTER_S = 0.02
 """What one finalist is taken to need to be loaded and called."""
 
@@ -123,7 +126,11 @@ class Finals:
         self._measurer = self.measurer
         self._results: dict[int, dict[int, MeasureResult]] = {}  # of each finalist, by round
         self._failed: dict[int, MeasureResult] = {}
-        self._fresh_s = FRESH_S + (self._measurer.opening_s or 0.0)
+        opening_s = self._measurer.opening_s or 0.0
+        # What is compared was checked before: it is checked once more if there is time for it.
+        self._checks = opening_s <= self.budget_s / 3
+        drawing_s = opening_s if self._checks else opening_s / CHECKING
+        self._fresh_s = FRESH_S + self._measurer.starting_s + drawing_s
         self._earlier = earlier_rounds(self.trials)
         self._comparison = comparison = self._finalists()
         if comparison.settled:
@@ -224,7 +231,7 @@ class Finals:
         """Hold a round; return the costs, and take out who failed."""
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
-        check = not self._results or opening_s < seconds / 4
+        check = (self._checks and not self._results) or opening_s < seconds / 4
         begin = self.clock()
         results = self._measurer.compare(configs, seconds, self.seed + number, fresh, check)
         if fresh:

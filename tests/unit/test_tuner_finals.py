@@ -37,7 +37,7 @@ class Simulated:
 
     def __init__(self, opening_s=0.2, truth=TRUTH, pace_s=1.0, spoil=lambda number, costs: costs):
         self.now = 0.0
-        self.opening_s = opening_s
+        self.opening_s, self.starting_s = opening_s, 0.0
         self.truth = truth
         self.pace_s = pace_s
         self.spoil = spoil
