@@ -12,13 +12,20 @@ import autotune
 from records import RecordStore
 
 
+def chosen(log):
+    """What a final comparison chose, if there was time for one; else the fastest trial."""
+    records = RecordStore(log).load()
+    winners = [r for r in records if not r.is_trial and r.final["rank"] == 0]
+    return winners[-1] if winners else min(records, key=lambda r: r.cost_s)
+
+
 def test_best_has_the_keys_that_scripts_rely_on(call, tuned):
     log, _ = tuned
     done = call("best", "matmul", *SMALL, "--log", log, "--json")
     assert done.code == 0
     found = json.loads(done.out)
     assert set(found) == {"workload", "target", "config", "cost_s", "gflops", "record"}
-    fastest = min(RecordStore(log).load(), key=lambda r: r.cost_s)
+    fastest = chosen(log)
     assert found["record"] == fastest.to_json()
     assert found["config"] == fastest.config
     assert found["cost_s"] == fastest.cost_s
@@ -36,7 +43,7 @@ def test_best_without_a_matching_record_is_exit_code_3(call, tuned):
 
 def test_a_build_uses_what_the_command_logged(tuned):
     f = autotune.build("matmul", {"m": 16, "n": 16, "k": 16}, records=tuned[0])
-    assert f.record == min(RecordStore(tuned[0]).load(), key=lambda r: r.cost_s)
+    assert f.record == chosen(tuned[0])
     a, b = np.random.default_rng(0).random((2, 16, 16), dtype=np.float32)
     c = np.empty((16, 16), np.float32)
     f(a, b, c)
@@ -89,7 +96,7 @@ def test_show_steps_lists_the_schedule_of_a_configuration(call):
 
 
 def test_show_ir_and_source_show_the_configuration_that_is_asked_for(call, tuned):
-    one, other = (r.index for r in RecordStore(tuned[0]).load()[:2])
+    one, other = [r.index for r in RecordStore(tuned[0]).load() if r.is_trial][:2]
     for view, part in (("--ir", "produce C {"), ("--source", "define")):
         texts = [call("show", "matmul", *SMALL, view, "--config", i).out for i in (one, other)]
         assert all(part in text for text in texts)

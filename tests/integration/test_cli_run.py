@@ -30,7 +30,7 @@ def test_a_run_logs_its_trials_beside_it_and_ends_in_one_summary_line(tuned):
     assert done.err == ""
     assert "\x1b" not in done.out
     assert max(map(len, lines[:-1])) <= 80
-    records = RecordStore(log).load()
+    records = [r for r in RecordStore(log).load() if r.is_trial]
     assert [r.ok for r in records] == [True] * 4
     assert {r.seed for r in records} == {1}
     assert len({r.index for r in records}) == 4
@@ -52,7 +52,7 @@ def test_a_second_run_measures_nothing_twice_and_a_larger_one_continues(call, tu
 
 
 def test_a_run_learns_from_the_log_of_another_size(call, tuned, tmp_path):
-    records = [r.to_json() for r in RecordStore(tuned[0]).load()]
+    records = [r.to_json() for r in RecordStore(tuned[0]).load() if r.is_trial]
     for record in records:
         record["workload"]["args"]["m"] = 32
     log = tmp_path / "other.jsonl"
@@ -75,7 +75,7 @@ def test_an_edited_template_is_measured_anew_and_one_line_says_so(call, tmp_path
         "autotune: warning: 2 records of wrong(n=64) were measured with an earlier version of this "
         "template and are not used\n"
     )
-    assert len(RecordStore(tmp_path / "log.jsonl").load()) == 4
+    assert len([r for r in RecordStore(tmp_path / "log.jsonl").load() if r.is_trial]) == 4
 
 
 def test_a_reference_that_is_killed_leaves_an_empty_log_and_one_line(call, tmp_path):
