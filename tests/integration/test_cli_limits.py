@@ -91,7 +91,8 @@ def test_time_alone_goes_on_until_it_is_over(call, tmp_path):
     begin = time.monotonic()
     done = call(*words, "--time", "2s", "--json-lines")
     assert (done.code, done.err) == (0, "")
-    assert time.monotonic() - begin >= 2
+    # The final comparison has the last 15 %, and may need less.
+    assert time.monotonic() - begin >= 0.85 * 2
     (finished,) = [event for event in events_of(done) if event["event"] == "finished"]
     assert finished["ended"] == "time"
     assert finished["trials"] == len(trials_in(tmp_path / "matmul.jsonl"))
