@@ -201,14 +201,25 @@ def neighbour(there: bool) -> Iterator[None]:
         process.wait()
 
 
+@contextlib.contextmanager
+def logs_in(folder: Path | None) -> Iterator[Path]:
+    """Give the folder of the logs, one that is removed afterwards if none is named."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
+
+
 def planted(options: argparse.Namespace) -> list[Row]:
     """Count how often the planted configuration is chosen."""
     template = f"{Path(__file__).parent / 'planted.py'}:planted"
     rng, found, seconds = random.Random(options.seed), 0, []
-    with neighbour(options.beside), tempfile.TemporaryDirectory() as folder:
+    with neighbour(options.beside), logs_in(options.logs) as folder:
         for number in range(options.runs):
             args = {"n": options.n, "place": rng.randrange(1, 48)}
-            log = Path(folder) / f"{number}.jsonl"
+            log = folder / f"{number}.jsonl"
             spent = tune(template, args, log, number + 1, options.trials, options.target)
             seconds.append(spent)
             task = Task.from_reference(template, args, options.target)
@@ -256,6 +267,7 @@ def main() -> None:
     two.add_argument("--trials", type=int, default=64)
     two.add_argument("--n", type=int, default=4096, help="elements")
     two.add_argument("--target", default="llvm", help='such as "llvm -threads=1"')
+    two.add_argument("--logs", type=Path, help="folder in which the logs are kept")
     two.add_argument("--seed", type=int, default=0, help="of where it is planted")
     args = options.parse_args()
     rows = follow(args) if args.part == "follow" else planted(args)

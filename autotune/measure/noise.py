@@ -6,6 +6,8 @@ that does not know takes it for their fault.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
 from collections import deque
@@ -28,6 +30,65 @@ LOOKS = 8
 
 INTERVAL_S = 2.0
 """Seconds between looks, which so take a hundredth of the time."""
+
+
+WAITING = 0.05
+"""Share of its time that a kernel's threads wait for a processor, all together, if a neighbour
+disturbs it."""
+
+
+def run_queue_wait_s() -> float | None:
+    """Return how long this process's threads have been ready to run without running, in seconds.
+
+    It is the sum over threads of the second number of Linux's ``/proc/self/task/*/schedstat``; None
+    where there is no such file.
+    """
+    waited_ns = 0
+    try:
+        threads = os.listdir("/proc/self/task")
+    except OSError:
+        return None
+    for thread in threads:
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            with open(f"/proc/self/task/{thread}/schedstat", "rb") as file:
+                waited_ns += int(file.read().split()[1])
+            continue
+        if not os.path.exists("/proc/self/schedstat"):
+            return None
+    return waited_ns * 1e-9
+
+
+class WaitingShare:
+    """What share of a stretch of time threads of this process have waited for a processor.
+
+    Others then had the processors: how noisy the machine was *during* that stretch, where
+    `NoiseMonitor` tells how noisy it is most of the time.
+
+    Parameters
+    ----------
+    waited_s : callable, optional
+        Like `run_queue_wait_s`.
+    clock : callable, optional
+        Monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        waited_s: Callable[[], float | None] = run_queue_wait_s,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._waited_s = waited_s
+        self._clock = clock
+        self._begin = clock()
+        self._before_s = waited_s()
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether they have waited for a large share of the time; False if that is not known."""
+        after_s = self._waited_s()
+        if self._before_s is None or after_s is None:
+            return False
+        return after_s - self._before_s > WAITING * (self._clock() - self._begin)
 
 
 class NoiseMonitor:

@@ -303,13 +303,15 @@ class RunBench:
 
     def _time(self, kernel: Kernel, incumbent_s: float | None) -> Timed:
         flush = self._flush if self.policy.flush == "repeats" else None
-        # Where all repeats are disturbed, those that a race would save are needed.
-        policy = replace(self.policy, race=0.0) if self._monitor.noisy else self.policy
-        loop = calm_loop if self._monitor.noisy else None
         call = kernel.bind(*self._buffers.arrays)
-        return undisturbed_times(
-            lambda: time_kernel(call, policy, incumbent_s, flush, loop=loop), self._monitor
-        )
+
+        def timed(noisy: bool) -> Timed:
+            # Where all repeats are disturbed, those that a race would save are needed.
+            policy = replace(self.policy, race=0.0) if noisy else self.policy
+            loop = calm_loop if noisy else None
+            return time_kernel(call, policy, incumbent_s, flush, loop=loop)
+
+        return undisturbed_times(timed, self._monitor, incumbent_s)
 
 
 def reference_call(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
-from autotune.measure.noise import NOISY, NoiseMonitor
+from autotune.measure.noise import NOISY, NoiseMonitor, WaitingShare
 from autotune.measure.policy import TimingPolicy
 from records import relative_spread
 
@@ -30,6 +30,11 @@ RACED_AFTER = 2
 
 RETRIES = 2
 """How often disturbed repeats are taken anew."""
+
+HOPELESS = 8.0
+"""A candidate that is so many times slower than the incumbent is slow, whoever uses the machine. On
+two cores a neighbour on one of them was seen to make short kernels up to six times slower: their
+threads wait for each other, and for time slices."""
 
 PAUSE_S = 0.06
 """Seconds until then where a neighbour has disturbed them, who may be gone."""
@@ -100,34 +105,54 @@ def time_kernel(
 
 
 def undisturbed_times(
-    timed: Callable[[], Timed], monitor: NoiseMonitor, sleep: Callable[[float], None] = time.sleep
+    timed: Callable[[bool], Timed],
+    monitor: NoiseMonitor,
+    incumbent_s: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    waiting_share: Callable[[], WaitingShare] = WaitingShare,
 ) -> Timed:
-    """Time a kernel; where the machine is noisy, at a moment when it is not, if one comes soon.
+    """Time a kernel at a moment when nobody else uses the machine, if one comes soon.
 
     A neighbour that has a core for a while slows every repeat of whoever is timed just then, and a
-    search takes that for the candidate's fault. So the reference kernel is timed before and after,
-    and what was disturbed is timed again after a pause, `RETRIES` times at most; of all tries the
-    fastest counts.
+    search takes that for the candidate's fault. So a candidate that may be among the fastest, but
+    was not, is timed again after a pause if its threads had to wait for a processor, or if the
+    reference kernel takes longer than it should right afterwards, where the machine is noisy also
+    before: `RETRIES` times at most. Of all tries the fastest counts.
 
     Parameters
     ----------
     timed : callable
-        Times the kernel.
+        Times the kernel; told whether the machine is noisy.
     monitor : NoiseMonitor
+    incumbent_s : float, optional
+        Seconds per call of the fastest candidate so far.
     sleep : callable
         Waits for so many seconds.
+    waiting_share : callable
+        Begins to count how long threads wait for a processor.
     """
-    if not monitor.noisy:
-        return timed()
     tries: list[Timed] = []
+    noisy = monitor.noisy
     for _ in range(1 + RETRIES):
         if tries:
             sleep(PAUSE_S)
-        before = monitor.is_quiet_now()
-        tries.append(timed())
-        if before and monitor.is_quiet_now():
+        before = not noisy or monitor.is_quiet_now()
+        waiting = waiting_share()
+        tries.append(timed(noisy))
+        if _is_certain(tries[-1], incumbent_s):
             break
+        if before and not waiting.disturbed and monitor.is_quiet_now():
+            break
+        noisy = True
     return min(tries, key=lambda tried: statistics.median(tried.costs_s))
+
+
+def _is_certain(timed: Timed, incumbent_s: float | None) -> bool:
+    """Whether a candidate is the fastest, or so slow that no neighbour can be the reason."""
+    if incumbent_s is None:
+        return False
+    fastest_s = min(timed.costs_s)
+    return fastest_s <= incumbent_s or fastest_s > HOPELESS * incumbent_s
 
 
 def _is_disturbed(timed: Timed, incumbent_s: float | None) -> bool:

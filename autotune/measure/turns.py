@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from autotune.measure.noise import WaitingShare
 from autotune.measure.timing import SAMPLE_S, Loop, lower_quartile, no_collecting, timed_loop
 
-LAPS = 8
+LAPS = 32
 """Turns that each kernel gets in a round, if a turn is not too short then."""
 
-SHORTEST_TURN_S = 4e-3
+SHORTEST_TURN_S = 2e-3
 """A turn lasts so long at least: the first of its calls find the caches and threads as another
 kernel has left them."""
 
@@ -37,12 +38,19 @@ def take_turns(
     flush: Call | None = None,
     begin: Call = lambda: None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
+    waiting_share: Callable[[], WaitingShare] = WaitingShare,
 ) -> dict[int, float]:
     """Time kernels in turns; return the seconds per call of each.
 
-    In each lap every kernel has a turn, in random order. The first third of a turn is not counted.
-    Of what is left a kernel's cost is the lower quartile of loops of half a millisecond, which
-    neighbours do not move as long as they leave it a third of the time, in pieces of that length.
+    In each lap every kernel has a turn, in random order. The first third of a turn is not counted;
+    of the rest the lower quartile of loops of half a millisecond counts. A turn in which the
+    kernel's threads had to wait for a processor does not count if there is another; kernels of
+    which most turns were such have up to as many turns again.
+
+    The speed of a machine wanders by some percent within a tenth of a second, for all kernels
+    alike. So a kernel's cost is what is left of its turns when what they have in common with the
+    other turns of the same lap is taken out, by a median polish (Tukey, 1977) of their logarithms;
+    the lower quartile of the laps is added again.
 
     Parameters
     ----------
@@ -61,20 +69,54 @@ def take_turns(
         Called when a turn begins.
     clock_ns : callable
         Monotonic time in nanoseconds.
+    waiting_share : callable
+        Begins to count how long threads wait for a processor.
     """
     loop = loop or partial(timed_loop, clock_ns=clock_ns)
     share_s = seconds / len(calls)
     turn_s = max(share_s / LAPS, SHORTEST_TURN_S)
-    samples: dict[int, list[float]] = {index: [] for index in calls}
+    calm: dict[int, dict[int, float]] = {index: {} for index in calls}
+    disturbed: dict[int, dict[int, float]] = {index: {} for index in calls}
     with no_collecting():
         timer = _Turn(loop, flush, begin, clock_ns)
         pace_s = {index: timer.call_s(call) for index, call in calls.items()}
         mean_s = statistics.fmean(pace_s.values())
         least = 1 if mean_s > SLOW_S else 2
-        for _ in range(max(least, math.floor(share_s / max(turn_s, 1.5 * mean_s)))):
-            for index in rng.permutation(list(calls)).tolist():
-                samples[index] += timer.samples(calls[index], pace_s[index], turn_s)
-    return {index: lower_quartile(found) for index, found in samples.items()}
+        laps = max(least, math.floor(share_s / max(turn_s, 1.5 * mean_s)))
+        for lap in range(2 * laps):
+            wanted = [i for i in calls if lap < laps or 2 * len(calm[i]) < laps]
+            for index in rng.permutation(wanted).tolist():
+                waiting = waiting_share()
+                found = lower_quartile(timer.samples(calls[index], pace_s[index], turn_s))
+                (disturbed if waiting.disturbed else calm)[index][lap] = found
+    return polished({index: calm[index] or disturbed[index] for index in calls})
+
+
+POLISHES = 4
+"""Passes of the median polish: each moves what is left by less than the one before."""
+
+
+def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
+    """Return the cost of each kernel without what was peculiar to a lap.
+
+    Parameters
+    ----------
+    turns : mapping of int to mapping of int to float
+        Seconds of each kernel in each lap in which it has a turn that counts; it has one at least.
+    """
+    laps = sorted({lap for found in turns.values() for lap in found})
+    left = np.full((len(turns), len(laps)), np.nan)
+    for row, found in enumerate(turns.values()):
+        for lap, seconds in found.items():
+            left[row, laps.index(lap)] = math.log(seconds)
+    of_kernels, of_laps = np.zeros((len(turns), 1)), np.zeros((1, len(laps)))
+    for _ in range(POLISHES):
+        change = np.nanmedian(left, axis=1, keepdims=True)
+        left, of_kernels = left - change, of_kernels + change
+        change = np.nanmedian(left, axis=0, keepdims=True)
+        left, of_laps = left - change, of_laps + change
+    of_all = np.quantile(of_laps, 0.25)
+    return {index: math.exp(of_all + of_kernels[row, 0]) for row, index in enumerate(turns)}
 
 
 class _Turn:

@@ -38,6 +38,9 @@ NEAR = 1.3
 FAR = (2.0, 1.5)
 """After one round, and after two, who is so many times slower than the fastest is timed no more."""
 
+FEW = 5
+"""So many finalists are left by successive halving (Jamieson and Talwalkar, 2016)."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -158,7 +161,13 @@ class Comparison:
         if ratio is None:
             return False
         early = ratio.rounds <= len(FAR) and ratio.value > FAR[ratio.rounds - 1]
-        return ratio.clear or early
+        return ratio.clear or early or self._is_halved_away(index, ratio.rounds)
+
+    def _is_halved_away(self, index: int, rounds: int) -> bool:
+        """Whether it is not among the faster half, quarter ... that each round leaves."""
+        speed = self.speed(index)
+        faster = sum(self.speed(other) > speed for other in self.finalists)
+        return faster >= max(FEW, len(self.finalists) >> rounds)
 
     @property
     def settled(self) -> bool:

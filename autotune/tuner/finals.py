@@ -19,6 +19,7 @@ from autotune.measure.noise import NOISY
 from autotune.measure.result import Comparing, MeasureResult
 from autotune.task import Task
 from autotune.tuner.finalists import (
+    FEW,
     LEAST_ROUNDS,
     MOST_ROUNDS,
     NEAR,
@@ -31,8 +32,9 @@ from autotune.tuner.trials import Trials
 SHARE = 0.15
 """Share of a run that its final comparison may take."""
 
-MOST, MOST_NOISY = 5, 8
-"""Finalists, the default included, at most; on a noisy machine trials tell less of who is fast."""
+MOST = 16
+"""Finalists, the default included, at most. A trial is short, and the machine was slower at some
+trials than at others: the fastest configuration may have been the tenth of the trials."""
 
 PLANNED_ROUNDS = 12
 """The time is divided by so many rounds: those that a settled order does not need are not held."""
@@ -43,13 +45,16 @@ LOST = 2
 SHORTEST_S, LONGEST_S = 0.02, 0.3
 """Seconds that each finalist is timed for in a round, at least and at most."""
 
+MANY_S = 0.008
+"""Seconds that each is timed for at least while they are many, of whom half are to be left."""
+
 FRESH_S = 0.1
 """What a new process is taken to need to begin, besides the arrays, before there was one."""
 
 CHECKING = 8
 """Computing right answers takes at least so many times as long as drawing the inputs alone."""
 
-ENTER_S = 0.02
+ENTER_S = 0.01
 """What one finalist is taken to need to be loaded and called."""
 
 CAREFUL = 1.2
@@ -159,8 +164,8 @@ class Finals:
             for index, record in self.trials.by_index.items()
             if record.ok
         ]
-        most, near = (MOST_NOISY, math.inf) if self._noisy else (MOST, NEAR)
-        found = choose_finalists(tried, default, champion, most, beaten, near)
+        near = math.inf if self._noisy else NEAR
+        found = choose_finalists(tried, default, champion, MOST, beaten, near)
         while len(found) > 2 and not self._fits(len(found)):
             found.pop()
         if len(found) == 2 and not self._fits(2):
@@ -181,17 +186,17 @@ class Finals:
     def _fits(self, count: int) -> bool:
         """Whether there is time for as many rounds of so many finalists as decide anything."""
         enter_s = count * (ENTER_S + self._call_s)
-        rounds_s = LEAST_ROUNDS * count * self._shortest_s
+        left = [max(min(count, FEW), count >> number) for number in range(LEAST_ROUNDS)]
+        rounds_s = sum(self._least_s(number) for number in left)
         return CAREFUL * (self._fresh_s + enter_s + rounds_s) <= self.budget_s
 
     @property
     def _call_s(self) -> float:
         return self.trials.best_s or 0.0
 
-    @property
-    def _shortest_s(self) -> float:
-        """Seconds that a finalist must be timed for: a slow one is called twice."""
-        return max(SHORTEST_S, 2.5 * self._call_s)
+    def _least_s(self, count: int) -> float:
+        """Seconds that a round of so many finalists takes at least: a slow one is called twice."""
+        return count * max(MANY_S if count > FEW else SHORTEST_S, 2.5 * self._call_s)
 
     # -- rounds ----------------------------------------------------------------------------
 
@@ -218,7 +223,7 @@ class Finals:
 
         A new process is worth its time if there can still be enough rounds.
         """
-        least_s = count * self._shortest_s
+        least_s = self._least_s(count)
         share_s = self._left_s / max(1, PLANNED_ROUNDS - held)
         fresh = held == 0 or self._fresh_s + least_s <= share_s
         begin_s = self._fresh_s if fresh else ENTER_S

@@ -4,7 +4,17 @@ import random
 
 import pytest
 
-from autotune.measure.noise import CALLS, INTERVAL_S, LOOKS, LOOPS, NOISY, NoiseMonitor
+from autotune.measure.noise import (
+    CALLS,
+    INTERVAL_S,
+    LOOKS,
+    LOOPS,
+    NOISY,
+    WAITING,
+    NoiseMonitor,
+    WaitingShare,
+    run_queue_wait_s,
+)
 
 
 class Machine:
@@ -78,3 +88,19 @@ def test_a_machine_that_becomes_slower_is_noisy_until_the_new_speed_is_the_usual
         machine.now += INTERVAL_S
     assert max(noises) > NOISY
     assert noises[-1] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("waited_s", "disturbed"), [(0.0, False), (0.5, False), (1.5, True)])
+def test_threads_that_wait_for_a_large_share_of_the_time_are_disturbed(waited_s, disturbed):
+    times, waits = iter([10.0, 11.0]), iter([3.0, 3.0 + WAITING * waited_s])
+    share = WaitingShare(lambda: next(waits), lambda: next(times))
+    assert share.disturbed is disturbed
+
+
+def test_where_nothing_is_known_of_waiting_nobody_is_called_disturbed():
+    assert not WaitingShare(lambda: None, lambda: 0.0).disturbed
+
+
+def test_the_time_that_threads_have_waited_is_some_seconds_or_not_known():
+    waited_s = run_queue_wait_s()
+    assert waited_s is None or waited_s >= 0.0

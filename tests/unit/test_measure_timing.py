@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from autotune.measure.policy import TimingPolicy
-from autotune.measure.timing import Timed, time_kernel
+from autotune.measure.timing import HOPELESS, RETRIES, Timed, time_kernel, undisturbed_times
 
 
 class Kernel:
@@ -151,3 +151,55 @@ def test_a_single_repeat_is_never_taken_for_disturbed():
     kernel = Kernel(0.01, 0.02)
     assert timed(kernel, 0.02, repeats=1) == Timed((0.01,))
     assert kernel.calls == 1
+
+
+class Monitor:
+    """What the reference kernel says, one answer after the other; at first that all is quiet."""
+
+    def __init__(self, *quiet, noisy=False):
+        self.quiet = list(quiet)
+        self.noisy = noisy
+
+    def is_quiet_now(self):
+        return self.quiet.pop(0) if self.quiet else True
+
+
+def undisturbed(costs_s, monitor, incumbent_s, waits=()):
+    """Return the cost that counts, how many tries there were, and whether each was a calm one."""
+    costs, waits, told, slept = list(costs_s), list(waits), [], []
+
+    def timed(noisy):
+        told.append(noisy)
+        return Timed((costs.pop(0),))
+
+    class Waiting:
+        def __init__(self):
+            self.disturbed = waits.pop(0) if waits else False
+
+    found = undisturbed_times(timed, monitor, incumbent_s, slept.append, Waiting)
+    assert len(slept) == len(told) - 1
+    return found.costs_s[0], told
+
+
+def test_a_candidate_whose_threads_had_to_wait_is_timed_again():
+    found = undisturbed([5.0, 0.9, 0.8], Monitor(), 1.0, waits=[True, False])
+    assert found == (0.9, [False, True])
+
+
+def test_a_candidate_beside_a_slow_reference_kernel_is_timed_again():
+    assert undisturbed([1.9, 1.1], Monitor(False, True, True), 1.0) == (1.1, [False, True])
+
+
+def test_of_tries_that_were_all_disturbed_the_fastest_counts():
+    waits = [True] * (1 + RETRIES)
+    assert undisturbed([3.0, 2.0, 4.0], Monitor(), 1.0, waits) == (2.0, [False, True, True])
+
+
+@pytest.mark.parametrize("cost_s", [0.9, 1.1 * HOPELESS])
+def test_a_new_best_and_a_hopeless_candidate_are_not_timed_again(cost_s):
+    assert undisturbed([cost_s], Monitor(False), 1.0, waits=[True]) == (cost_s, [False])
+
+
+def test_on_a_noisy_machine_the_reference_kernel_is_timed_before_a_candidate_too():
+    found = undisturbed([1.5, 1.4], Monitor(False, True, True, noisy=True), 1.0)
+    assert found == (1.4, [True, True])

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from autotune.measure.timing import calm_loop, lower_quartile
-from autotune.measure.turns import LAPS, anywhere, take_turns
+from autotune.measure.turns import LAPS, anywhere, polished, take_turns
+
+
+class Nobody:
+    """Threads that never wait for a processor."""
+
+    disturbed = False
 
 
 class Machine:
@@ -27,10 +33,8 @@ class Machine:
 
     def turns(self, seconds, seed=0, **more):
         calls = {index: self.call(index) for index in self.times_s}
-        return take_turns(
-            calls, seconds, np.random.default_rng(seed), clock_ns=lambda: round(1e9 * self.now_s),
-            **more,
-        )  # fmt: skip
+        settings = {"clock_ns": lambda: round(1e9 * self.now_s), "waiting_share": Nobody, **more}
+        return take_turns(calls, seconds, np.random.default_rng(seed), **settings)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-4, 1e-2, 0.3])
@@ -72,6 +76,48 @@ def test_a_neighbour_a_third_of_the_time_moves_no_ratio(period_s):
     assert costs[0] / costs[1] == pytest.approx(1 / 0.9, rel=0.01)
 
 
+def test_turns_in_which_threads_had_to_wait_do_not_count_and_are_taken_again():
+    def neighbour(now_s):
+        return now_s % 0.3 < 0.2
+
+    times = {3: 1e-3, 5: 0.9e-3}
+    machine = Machine(times, neighbour)
+
+    class Waiting:
+        def __init__(self):
+            self.begin_s = machine.now_s
+
+        @property
+        def disturbed(self):
+            return neighbour(self.begin_s) or neighbour(machine.now_s)
+
+    found = machine.turns(0.6, waiting_share=Waiting)
+    assert found == pytest.approx(times, rel=1e-2)
+    assert machine.now_s < 2 * 0.6 * 2
+
+
+def test_where_threads_wait_all_the_time_their_turns_count():
+    machine = Machine({3: 1e-3, 5: 0.5e-3}, lambda now_s: True)
+    waiting = type("Waiting", (), {"disturbed": True})
+    found = machine.turns(0.1, waiting_share=waiting)
+    assert found[3] / found[5] == pytest.approx(2.0)
+
+
+def test_a_machine_whose_speed_wanders_from_lap_to_lap_moves_no_ratio():
+    rng = np.random.default_rng(5)
+    speeds = np.exp(rng.normal(0.0, 0.1, 12))
+    times = {2: 1.0, 4: 0.9, 7: 1.1}
+    turns = {
+        index: {lap: time * speeds[lap] for lap in range(12) if (lap + index) % 3 or index == 4}
+        for index, time in times.items()
+    }
+    turns[2][5] *= 3.0  # somebody else had the machine just then
+    found = polished(turns)
+    assert found[4] / found[2] == pytest.approx(0.9, rel=1e-2)
+    assert found[7] / found[2] == pytest.approx(1.1, rel=1e-2)
+    assert np.quantile(speeds, 0.2) < found[2] < np.quantile(speeds, 0.5)
+
+
 def test_the_first_calls_of_a_turn_find_the_caches_of_another_and_do_not_count():
     machine = Machine({0: 1e-4, 1: 1e-4})
     latest = []
@@ -89,8 +135,9 @@ def test_the_first_calls_of_a_turn_find_the_caches_of_another_and_do_not_count()
 
     calls = {index: cold(index) for index in (0, 1)}
     found = take_turns(
-        calls, 0.3, np.random.default_rng(0), clock_ns=lambda: round(1e9 * machine.now_s)
-    )
+        calls, 0.3, np.random.default_rng(0), clock_ns=lambda: round(1e9 * machine.now_s),
+        waiting_share=Nobody,
+    )  # fmt: skip
     assert found == pytest.approx({0: 1e-4, 1: 1e-4})
 
 

@@ -9,6 +9,7 @@ import pytest
 from autotune.tuner.finalists import (
     CONFIDENCE,
     ENOUGH_ROUNDS,
+    FEW,
     LEAST_ROUNDS,
     MOST_ROUNDS,
     Comparison,
@@ -112,6 +113,16 @@ def test_who_is_clearly_slower_is_timed_no_more_and_the_default_always():
     comparison.rounds += [{0: 1.25, 1: 1.0, 2: 1.3}] * 2
     assert comparison.remaining == [0, 1]
     assert comparison.ranking == [1, 0, 2, 3]
+
+
+def test_each_round_leaves_the_faster_half_of_many_and_whoever_is_new():
+    times = {index: 1.0 + 0.001 * index for index in range(16)}
+    comparison = Comparison([*times], 0, [times])
+    assert comparison.remaining == [*range(8)]
+    comparison.rounds.append({index: times[index] for index in range(8)})
+    assert comparison.remaining == [*range(FEW)]
+    comparison.finalists.append(99)  # of a later run: nothing is known of it yet
+    assert 99 in comparison.remaining
 
 
 def test_a_default_that_seems_twice_as_fast_has_still_somebody_to_be_compared_with():
