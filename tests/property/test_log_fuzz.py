@@ -42,6 +42,13 @@ def good(task: Task, count: int) -> list[dict]:
     for index in range(count):
         failed = {"code": "WRONG_ANSWER", "stage": "check", "message": "off"}
         timed = {"costs_s": [1e-3 * (1 + index), 2e-3, 3e-3], "noise": 0.1, "max_error": 1e-6}
+        final = {
+            "comparison": "0123456789abcdef",
+            "rank": index % 5,
+            "over_default": 1.1,
+            "range": [1.05, 1.2],
+            "rounds": [1, 2, 3],
+        }
         record = Record(
             workload=task.workload.to_json(),
             target="llvm",
@@ -57,6 +64,7 @@ def good(task: Task, count: int) -> list[dict]:
             kernels=[{"name": "k", "registers": 32, "shared_bytes": 0}],
             clocks={"sm_mhz": 1980, "memory_mhz": 2600},
             steps=task.steps_of(index),
+            final=final if index % 3 == 0 else None,
             **({"error": failed} if index % 7 == 3 else timed),
         )
         found.append(record.to_json())
