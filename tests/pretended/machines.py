@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from types import ModuleType
 from typing import Any
 
@@ -131,9 +131,27 @@ MACHINES = {
 }
 
 
+def machine_named(names: str) -> Machine:
+    """Return a machine; of several names, joined by "+", one with what is pretended by each.
+
+    Raises
+    ------
+    KeyError
+        If there is none of such a name.
+    """
+    machines = [MACHINES[name] for name in names.split("+")]
+    found = machines[0]
+    for other in machines[1:]:
+        facts = {fact.name: getattr(other, fact.name) for fact in fields(Machine)}
+        changed = {name: fact for name, fact in facts.items() if fact not in (None, (), {})}
+        changed["variables"] = {**found.variables, **other.variables}
+        found = replace(found, **changed)
+    return replace(found, about="; ".join(machine.about for machine in machines))
+
+
 def pretend(name: str) -> None:
     """Let this process see a machine: each module that asks for a fact of it is told another."""
-    machine = MACHINES[name]
+    machine = machine_named(name)
     sys.meta_path.insert(
         0,
         _Patches(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import ROOT, environment
-from pretended.machines import MACHINES, VARIABLE
+from pretended.machines import MACHINES, VARIABLE, machine_named
 
 from autotune import host
 
@@ -66,9 +66,9 @@ def on(machine: str, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [*MACHINES, "long-name+64-cores+container"])
 def test_processes_of_a_pretended_machine_and_their_children_see_it(name: str) -> None:
-    machine = MACHINES[name]
+    machine = machine_named(name)
     done = on(name, sys.executable, "-c", IN_A_CHILD)
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
