@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from te_reference import Reference, random_array
 
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Knob
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Function
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 

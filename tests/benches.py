@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.policy import TimingPolicy
-from autotune.measure.run_bench import RunBench
-from autotune.runtime.kernel import Kernel
-from autotune.runtime.llvm import LoadedBinary
-from autotune.task import Task
+from autotune.measure.devices.cpu.cpu_bench import RunBench
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cpu.compiled_kernel import Kernel
+from autotune.runtime.cpu.llvm_compiler import LoadedBinary
+from autotune.task.task import Task
 
 
 class Fake:

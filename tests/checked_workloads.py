@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from autotune import te
 from autotune.ir import dtypes
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.template import template
 
 Array = npt.NDArray[Any]

@@ -50,13 +50,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture
 def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
     """Return a function that puts something in CuPy's place; no test knows another's GPUs."""
-    from autotune.runtime import cuda
+    from autotune.runtime.cuda import cupy_driver
 
-    known = (cuda.arch_of, cuda.limits_of)
+    known = (cupy_driver.arch_of, cupy_driver.limits_of)
 
     def pretend(made: Any) -> None:
-        monkeypatch.setattr(cuda, "cupy", lambda: made)
-        monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+        monkeypatch.setattr(cupy_driver, "cupy", lambda: made)
+        monkeypatch.setattr(cupy_driver, "driver_version", lambda: (12, 9))
         for cached in known:
             cached.cache_clear()
 

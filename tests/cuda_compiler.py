@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.errors import TargetError
-from autotune.runtime.toolkit import load_toolkit
+from autotune.runtime.cuda.cuda_toolkit import load_toolkit
 
 
 def _missing() -> str:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from host_cuda import COMPILER, FOLDER
 
-from autotune.codegen.cuda import CUDASource
+from autotune.codegen.cuda.cuda_source import CUDASource
 from autotune.ir import dtypes
+from autotune.ir.evaluate.interpreter import evaluate
+from autotune.ir.evaluate.stmt_to_python import poison
 from autotune.ir.expr import Buffer, Expr, SizeVar
-from autotune.ir.function_source import poison
-from autotune.ir.interpreter import evaluate
 
 _LAUNCH = """
 struct Any {{ void* p; template <typename T> operator T*() const {{ return (T*)p; }} }};

@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.runtime.toolkit import load_toolkit
+from autotune.runtime.cuda.cuda_toolkit import load_toolkit
 
 FOLDER = Path(__file__).parent / "fake_gpu"
 ROOT = Path(__file__).parents[1]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.loop import tune
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.tuner.run.tuning_loop import tune
+from autotune.tuner.search.grid import GridTuner
 
 
 class FakeMeasurer:

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from autotune.runtime.threads import quota_cpus
+from autotune.system.available_cpus import quota_cpus
 
 MARK = "AUTOTUNE_TEST_TOKEN"
 GRACE_S = 5.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from autotune.ir.evaluate.interpreter import scalar_function
 from autotune.ir.expr import Binary, Broadcast, Call, Expr, Load, Ramp, Select, Var
-from autotune.ir.interpreter import scalar_function
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, Function, If, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, stmt_exprs, walk_expr
-from autotune.lowering.facts import conjuncts
+from autotune.lowering.guards.facts import conjuncts
 
 #: A guard in a list: its text, and the loops around it.
 Guard = str

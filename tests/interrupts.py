@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from autotune.interrupts import raise_interrupt
+from autotune.system.interrupts import raise_interrupt
 
 _CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
 

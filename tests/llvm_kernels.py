@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir import ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import (
     For,
     Function,
@@ -18,9 +18,9 @@ from autotune.ir.stmt import (
     Stmt,
     Store,
 )
-from autotune.lowering.vectorize import vectorize
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import CompiledFunction, compile_function
+from autotune.lowering.vector.vectorize import vectorize
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 Array = npt.NDArray[Any]
 SERIAL, PARALLEL = LoopKind.SERIAL, LoopKind.PARALLEL

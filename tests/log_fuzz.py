@@ -23,15 +23,15 @@ from fake_measurer import FakeMeasurer, run
 from autotune import dataset
 from autotune.builder import best_config
 from autotune.errors import AutotuneError
-from autotune.measure.replay import recordings
-from autotune.report.summary import log_summary_text
-from autotune.task import Task
+from autotune.measure.recorded_measurer import recordings
+from autotune.report.log_summary import log_summary_text
+from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.replay import replay
-from autotune.tuner.transfer import TransferPrior
+from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.replay.replay_tuner import replay
 from records import Journal, Record, RecordError, RecordStore, RecordWarning, summary
-from records.errors import NewerSchemaError
 from records.formats import parse_any, read_any, stream_any
+from records.record_errors import NewerSchemaError
 from search_spaces import SpaceError
 
 TOLD = (AutotuneError, RecordError, SpaceError)

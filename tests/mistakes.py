@@ -9,7 +9,7 @@ import pytest
 
 from autotune import te
 from autotune.errors import AutotuneError, IRError, ScheduleError
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 

@@ -6,8 +6,8 @@ from autotune.measure.result import MeasureResult
 from autotune.report.job import Job
 from autotune.report.progress import Progress
 from autotune.report.units import Work
-from autotune.tuner.events import End, Finished, MachineKnown, Measured, Started, TuneSummary
-from autotune.workload import Workload
+from autotune.task.workload import Workload
+from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Started, TuneSummary
 from records import Record
 
 WORK = Work(1e9, 8e6)

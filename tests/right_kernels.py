@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wrong_operators import products, serial_sums
 from wrong_ways import Kernel, as_computed, write
 
-from autotune.task import Task
+from autotune.task.task import Task
 
 Array = npt.NDArray[Any]
 

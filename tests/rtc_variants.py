@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autotune.rtc.elementwise import REQUESTS, Request, unary
-from autotune.rtc.vectors import VectorPlan, most_lanes
+from autotune.rtc.vector_plan import VectorPlan, most_lanes
 
 NINE = (
     "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool",

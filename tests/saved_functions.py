@@ -10,7 +10,7 @@ import numpy as np
 import autotune
 from autotune import te
 from autotune.builder import BuiltFunction
-from autotune.task import Task
+from autotune.task.task import Task
 
 Array = np.ndarray[Any, Any]
 

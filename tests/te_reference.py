@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy_operations import NUMPY
 
+from autotune.ir.axes import IterVar
 from autotune.ir.dtypes import numpy_dtype
 from autotune.ir.expr import (
     Binary,
@@ -27,7 +28,6 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
-from autotune.ir.itervar import IterVar
 from autotune.te.tensor import ComputeOp, Tensor
 
 _FUNCTIONS: dict[str, Any] = {

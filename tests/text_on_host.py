@@ -14,8 +14,8 @@ from host_cuda import COMPILER, FOLDER
 
 from autotune.ir import dtypes
 from autotune.ir.stmt import Function
-from autotune.rtc.raw import raw_source
-from autotune.runtime.gpu_program import GpuSource
+from autotune.rtc.raw_launches import raw_source
+from autotune.runtime.cuda.gpu_program import GpuSource
 
 ENDS = {1: "all threads wait", 2: "threads go on for ever", 3: "an access was not aligned"}
 

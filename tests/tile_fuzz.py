@@ -20,10 +20,10 @@ import numpy as np
 from autotune.errors import TileError, UsageError
 from autotune.ir import dtypes
 from autotune.tile import Function, Program, bind, check, evaluate, gradient, parse, to_code
-from autotune.tile.operations import operations
-from autotune.tile.printer import expr_code
-from autotune.tile.program import Contract
-from autotune.tile.size_inputs import size_inputs
+from autotune.tile.binding.bound_program import Contract
+from autotune.tile.binding.operation_counts import operations
+from autotune.tile.check.size_inputs import size_inputs
+from autotune.tile.syntax.unparser import expr_code
 
 SEEDS = (
     "function (A[M, L], B[L, N]) -> (C) {\n    C[i, j: M, N] = +(A[i, k] * B[k, j]);\n}\n",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.task import Task
-from autotune.templates.tiled import arguments_of, tile_template
+from autotune.operators.tile_template import arguments_of, tile_template
+from autotune.task.task import Task
 from autotune.tile import Function, bind, gradient, parse
-from autotune.tile.program import TensorType
+from autotune.tile.binding.bound_program import TensorType
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import floats
 

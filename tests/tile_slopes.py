@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autotune.tile import Function, evaluate, gradient, parse, to_code
-from autotune.tile.size_inputs import size_inputs
+from autotune.tile.check.size_inputs import size_inputs
 from tests.tile_tools import bound, tensors
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autotune.tile import Function, Program, bind, evaluate, parse
-from autotune.tile.size_inputs import size_inputs
+from autotune.tile.check.size_inputs import size_inputs
 
 
 def bound(code: str | Function, *arrays: Any) -> Program:

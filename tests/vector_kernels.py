@@ -15,14 +15,14 @@ import numpy.typing as npt
 from llvm_kernels import i32
 
 from autotune.ir import dtypes, ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Expr, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import For, Function, LoopKind, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
-from autotune.lowering.vectorize import vectorize
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import CompiledFunction, compile_function
+from autotune.lowering.vector.vectorize import vectorize
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 Array = npt.NDArray[Any]
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")

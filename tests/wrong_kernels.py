@@ -33,7 +33,7 @@ from wrong_operators import (
 from wrong_ways import WAYS, Kernel, right_function, rounded_to, write
 
 from autotune.ir import dtypes
-from autotune.task import Task
+from autotune.task.task import Task
 
 
 @dataclass(frozen=True)

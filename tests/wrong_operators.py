@@ -10,7 +10,7 @@ import numpy as np
 from wrong_ways import Array, Kernel, as_computed, write
 
 from autotune.ir import dtypes
-from autotune.templates.conv2d import reference as convolution
+from autotune.operators.conv2d import reference as convolution
 
 # -- written out ---------------------------------------------------------------------------
 

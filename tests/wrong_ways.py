@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir import dtypes
-from autotune.task import Task
+from autotune.task.task import Task
 
 Array = npt.NDArray[Any]
 Kernel = Callable[..., None]

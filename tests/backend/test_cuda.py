@@ -15,17 +15,17 @@ from host_cuda import needs_host_compiler
 from te_reference import Reference, random_array
 
 from autotune import te
-from autotune.codegen.cuda import CUDASource, emit
-from autotune.ir.interpreter import interpret
+from autotune.codegen.cuda.cuda_source import CUDASource, emit
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Function
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.nvrtc import compile_cubin
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.te.tensor import PlaceholderOp, Tensor
 from benchmarks import structures
 

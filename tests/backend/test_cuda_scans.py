@@ -13,7 +13,7 @@ from text_on_host import HostError, TextOnHost
 
 from autotune.builder import gpu_source
 from autotune.errors import UsageError
-from autotune.task import Task
+from autotune.task.task import Task
 
 ARCH = "sm_90"
 ROWS = ("look-back", "phases", "alone")

@@ -16,7 +16,7 @@ from rtc_texts import ELEMENTWISE, parameters
 
 from autotune import rtc
 from autotune.errors import CompileError, TargetError, UsageError
-from autotune.runtime import cuda
+from autotune.runtime.cuda import cupy_driver
 from tests.cuda_compiler import needs_nvrtc
 from tests.host_cuda import needs_host_compiler
 
@@ -84,8 +84,8 @@ def test_a_kernel_of_vectors_compiles_without_a_gpu(types: tuple[str, str], star
 
 
 def test_without_a_driver_it_says_what_runs_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "driver_version", lambda: None)
-    cuda.cupy.cache_clear()
+    monkeypatch.setattr(cupy_driver, "driver_version", lambda: None)
+    cupy_driver.cupy.cache_clear()
     with pytest.raises(TargetError, match="there is no driver for CUDA") as caught:
         rtc.VectorizedKernelRTCLauncher("", "f", "", 4, 8, 1, None, None, [], [object()])
     assert "on=cpu" not in str(caught.value)

@@ -10,10 +10,10 @@ import pytest
 import autotune
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
+from autotune.operators.tile_template import default_schedule
 from autotune.target import Target
-from autotune.templates.tiled import default_schedule
-from autotune.tile.plain import plain_schedule
-from autotune.tile.to_te import to_te
+from autotune.tile.schedules.default_schedule import plain_schedule
+from autotune.tile.to_te.program_to_te import to_te
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import bound, floats, run
 

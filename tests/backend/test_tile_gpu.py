@@ -18,12 +18,12 @@ from fake_machine import COMPILER, FakeMachine
 
 from autotune import tile
 from autotune.builder import BuiltFunction
-from autotune.codegen.cuda import emit
-from autotune.runtime.nvrtc import compile_cubin
-from autotune.task import Task
+from autotune.codegen.cuda.cuda_source import emit
+from autotune.runtime.cuda.nvrtc import compile_cubin
+from autotune.task.task import Task
 from autotune.tile import Function
-from autotune.tile.gpu_plan import plan
-from autotune.tile.to_te import to_te
+from autotune.tile.schedules.gpu_plan import plan
+from autotune.tile.to_te.program_to_te import to_te
 from tests.tile_gpu_cases import CASES, gpu_task, gradient_of
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import bound, floats

@@ -13,7 +13,7 @@ import autotune
 from autotune import te
 from autotune.errors import TileError
 from autotune.tile import Program, bind, evaluate, parse
-from autotune.tile.to_te import to_te
+from autotune.tile.to_te.program_to_te import to_te
 from tests.property.tile_contractions import random_case
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import bound, floats

@@ -14,11 +14,11 @@ from gpu_cases import Case, broadcast_add, matmul, relu_tail, row_sums, softmax,
 from te_reference import Reference, random_array
 
 import autotune
-from autotune.codegen.cuda import emit
+from autotune.codegen.cuda.cuda_source import emit
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.nvrtc import compile_cubin
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.te.tensor import PlaceholderOp
 
 CASES: dict[str, Callable[[], Case]] = {

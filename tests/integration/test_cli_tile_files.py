@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.cli.bench_measure import _baseline
-from autotune.task import Task
+from autotune.cli.commands.bench_measurements import _baseline
+from autotune.task.task import Task
 from tests.command_line import QUICK
 
 CODE = """function (A[M, N], X, S) -> (O, Most) {

@@ -22,10 +22,10 @@ from footprint import (
 from logged import trials_in
 
 from autotune.errors import AutotuneError
-from autotune.measure.local import LocalMeasurer
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
+from autotune.task.task import Task
 
 TEMPLATES = Path(__file__).parent / "faulty_templates" / "storm.py"
 TIMEOUT_S = 2.0

@@ -17,7 +17,7 @@ from cuda_compiler import needs_nvrtc
 from fake_gpu import cupy as fake_cupy
 from fake_machine import COMPILER, FakeMachine
 
-from autotune.task import Task
+from autotune.task.task import Task
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -9,7 +9,7 @@ import pytest
 from footprint import assert_no_orphans, environment, new_token
 from logged import trials_in
 
-from autotune.tuner.finals import MOST_NOISY
+from autotune.tuner.run.final_comparison import MOST_NOISY
 
 TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
 

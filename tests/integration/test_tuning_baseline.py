@@ -3,8 +3,8 @@
 from fake_measurer import FakeMeasurer, run
 
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.random import RandomTuner
+from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.random import RandomTuner
 from records import RecordStore
 
 

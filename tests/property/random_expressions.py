@@ -16,8 +16,8 @@ import numpy.typing as npt
 from numpy_operations import NUMPY
 
 from autotune.ir import dtypes, ops
+from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Not, Select, Var
-from autotune.ir.simplify import Simplifier
 
 Array = npt.NDArray[Any]
 Ranges = Mapping[Var, tuple[int, int]]

@@ -10,7 +10,7 @@ from random_scans import RandomScan
 from te_schedules import STEPS, Scheduled, Scheduler
 
 from autotune import te
-from autotune.ir.itervar import AxisKind, IterVar
+from autotune.ir.axes import AxisKind, IterVar
 from autotune.schedule.stage import Attach, Stage
 
 

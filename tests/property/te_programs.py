@@ -12,8 +12,8 @@ from te_reference import Reference, _Grid
 
 from autotune import te
 from autotune.ir import dtypes
+from autotune.ir.axes import IterVar
 from autotune.ir.expr import Expr, Reduce, SizeVar
-from autotune.ir.itervar import IterVar
 from autotune.te.tensor import Tensor
 
 Draw = Callable[[Any], Any]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from te_programs import Program
 
 from autotune import te
+from autotune.ir.axes import AxisKind, IterVar
 from autotune.ir.expr import Knob
-from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.stmt import LoopKind
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage

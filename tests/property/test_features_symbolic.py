@@ -16,11 +16,11 @@ from te_schedules import scheduled
 
 from autotune import te
 from autotune.errors import AutotuneError
+from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.ir.expr import Call, Knob, Select
 from autotune.ir.stmt import Function, Store
 from autotune.ir.visitor import walk, walk_expr
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from features import LoopNest, candidate
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))

@@ -9,7 +9,7 @@ import pytest
 from guards import Guards
 
 from autotune.ir.verify import verify
-from autotune.task import Task
+from autotune.task.task import Task
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"m": 13, "n": 37, "k": 10}),

@@ -18,9 +18,9 @@ from te_programs import programs
 from te_schedules import scheduled
 
 from autotune import te
+from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.feature import get_itervar_feature
-from autotune.lowering.autotvm08 import autotvm08_loops
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from log_fuzz import Damage, Readers
 
-from autotune.task import Task
+from autotune.task.task import Task
 from records import Record
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))

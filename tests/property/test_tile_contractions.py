@@ -10,8 +10,8 @@ import pytest
 
 from autotune.errors import TileError
 from autotune.tile import bind, evaluate, parse
-from autotune.tile.contracted import contracted
-from autotune.tile.program import Contract
+from autotune.tile.binding.bound_program import Contract
+from autotune.tile.evaluation.evaluate_contraction import contracted
 from tests.property.tile_contractions import Case, random_case
 
 

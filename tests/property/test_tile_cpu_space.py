@@ -9,9 +9,9 @@ import pytest
 
 from autotune import tile
 from autotune.builder import BuiltFunction
-from autotune.task import Task
-from autotune.templates.tiled import arguments_of, tile_template
-from autotune.tile.program import TensorType
+from autotune.operators.tile_template import arguments_of, tile_template
+from autotune.task.task import Task
+from autotune.tile.binding.bound_program import TensorType
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import floats
 

@@ -19,8 +19,8 @@ from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Load, SizeVar
 from autotune.ir.ops import binary, cast, gcd, if_then_else, logical_not, select
 from autotune.ir.stmt import Function, Seq
-from autotune.runtime import foreign
-from autotune.runtime.arrays import ArgumentChecker, address_of
+from autotune.runtime import foreign_arrays
+from autotune.runtime.argument_checks import ArgumentChecker, address_of
 from autotune.runtime.signature import Signature, checked_extent, extent_text, extent_value
 
 
@@ -109,7 +109,7 @@ class HandMade:
         self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         held = {"data": array.ctypes.data, "device_type": 1, "ndim": array.ndim, "code": 4}
         held |= {"bits": 16, "lanes": 1, "shape": self.shape, **fields}
-        self.managed = foreign._Versioned(major=major, tensor=foreign.Tensor(**held))
+        self.managed = foreign_arrays._Versioned(major=major, tensor=foreign_arrays.Tensor(**held))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from autotune import te
+from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.feature import get_itervar_feature
-from autotune.lowering.autotvm08 import autotvm08_loops
 
 
 def loops(tensors: list[Any], s: Any = None) -> str:

@@ -11,7 +11,7 @@ import pytest
 import autotune
 from autotune import te
 from autotune.errors import UsageError
-from autotune.task import Task
+from autotune.task.task import Task
 from records import Record, RecordError, RecordStore, RecordWarning
 
 SIZES = {"m": 8, "n": 16, "k": 4}

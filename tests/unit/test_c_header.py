@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autotune.ir import dtypes
-from autotune.runtime.c_header import c_name, header
+from autotune.runtime.cpu.c_header import c_name, header
 from autotune.runtime.signature import Parameter, Signature
 
 #: Names that are no good for C, sizes in every form, every dtype.

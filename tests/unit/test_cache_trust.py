@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.codegen.elf.objects import defines
-from autotune.runtime import cache as cache_module
-from autotune.runtime import llvm as runtime
-from autotune.runtime.cache import ObjectCache, cache_key
+from autotune.codegen.elf.object_reader import defines
+from autotune.runtime import object_cache as cache_module
+from autotune.runtime.cpu import llvm_compiler as runtime
+from autotune.runtime.object_cache import ObjectCache, cache_key
 
 KEY = cache_key("a kernel")
 DATA = b"machine code"

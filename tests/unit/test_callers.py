@@ -12,7 +12,7 @@ import pytest
 import autotune
 from autotune import tile
 from autotune.builder import build_task
-from autotune.task import Task
+from autotune.task.task import Task
 
 ONES = np.ones(4, "float32")
 

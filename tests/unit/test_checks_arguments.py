@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from autotune import te
-from autotune.measure.checks.arguments import InputUse, input_uses
+from autotune.measure.checks.input_uses import InputUse, input_uses
 
 
 def uses(inputs, *results):

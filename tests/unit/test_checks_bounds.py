@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.ir import dtypes
-from autotune.measure.checks.bounds import LARGEST_SHARE, Precision, allowances
+from autotune.measure.checks.error_bounds import LARGEST_SHARE, Precision, allowances
 from autotune.measure.checks.reference import Reference
 from autotune.runtime.signature import Parameter
 

@@ -7,7 +7,7 @@ import pytest
 from random_values import draw
 
 from autotune.ir import dtypes
-from autotune.measure.checks.compare import Comparison, poison
+from autotune.measure.checks.compare_outputs import Comparison, poison
 
 DTYPES = dtypes.ALL
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.ir import dtypes
-from autotune.measure.checks.arguments import InputUse
-from autotune.measure.checks.inputs import (
+from autotune.measure.checks.check_inputs import (
     InputSpec,
     Range,
     draw_all,
@@ -19,6 +18,7 @@ from autotune.measure.checks.inputs import (
     whole_numbers,
     whole_range,
 )
+from autotune.measure.checks.input_uses import InputUse
 
 SHAPE = (40, 200)
 DRAWS = {

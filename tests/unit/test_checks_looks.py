@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import UsageError
-from autotune.measure.checks.arguments import InputUse
-from autotune.measure.checks.inputs import InputSpec
-from autotune.measure.checks.looks import Workload, looks
+from autotune.measure.checks.check_cases import Workload, looks
+from autotune.measure.checks.check_inputs import InputSpec
+from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.reference import Reference
 from autotune.runtime.signature import Parameter
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from autotune.cli.main import main
-from autotune.folders import cache_folder, config_folder
 from autotune.report.units import age_text, size_text
-from autotune.runtime.cache import ObjectCache, cache_key
+from autotune.runtime.object_cache import ObjectCache, cache_key
+from autotune.system.folders import cache_folder, config_folder
 
 
 @pytest.fixture

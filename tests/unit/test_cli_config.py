@@ -23,9 +23,12 @@ def config(tmp_path, monkeypatch):
 def called(monkeypatch):
     """Collect what `autotune best` is called with, and the options of `autotune replay run`."""
     calls = []
-    monkeypatch.setattr("autotune.cli.best.best_command", lambda *words: calls.append(words))
     monkeypatch.setattr(
-        "autotune.cli.replay.replay_run_command", lambda file, options: calls.append(options)
+        "autotune.cli.commands.best.best_command", lambda *words: calls.append(words)
+    )
+    monkeypatch.setattr(
+        "autotune.cli.commands.replay.replay_run_command",
+        lambda file, options: calls.append(options),
     )
     return calls
 

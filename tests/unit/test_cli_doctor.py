@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from footprint import wait_for
 
-from autotune.cli import doctor, machine, software
-from autotune.cli.check import Check, Finding
+from autotune.cli.commands import doctor
+from autotune.cli.doctor import machine_checks, software_checks
+from autotune.cli.doctor.finding import Check, Finding
+from autotune.cli.doctor.probe import Outcome, try_out
 from autotune.cli.main import main
-from autotune.cli.tryout import Outcome, try_out
 from autotune.errors import AutotuneError, TargetError
-from autotune.measure.local import LocalMeasurer
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.runtime import toolkit
+from autotune.runtime.cuda import cuda_toolkit
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +70,7 @@ def test_a_step_that_hangs_is_given_up(fakes, tmp_path, monkeypatch):
 
 def outcomes_with(**changes: Outcome) -> dict[str, Outcome]:
     """Outcomes on a machine where everything is there, but for the changes."""
-    good = dict.fromkeys(software.STEPS, Outcome({"version": "99.0"}))
+    good = dict.fromkeys(software_checks.STEPS, Outcome({"version": "99.0"}))
     device = {"name": "GPU 1", "arch": "sm_90", "bytes": 2**36}
     good["driver"] = Outcome({"version": "12.4", "devices": [device]})
     good["llvm"] = Outcome({"version": "20.1", "cpu": "znver4"})
@@ -80,7 +81,7 @@ def test_a_library_that_is_missing_or_broken_is_told_with_what_it_costs_and_the_
     gone = Outcome(error="ModuleNotFoundError: No module named 'xgboost'")
     broken = Outcome(error="ImportError: libLLVM.so: file too short")
     plots = Outcome(error="ModuleNotFoundError: No module named 'matplotlib'")
-    check = software.libraries(
+    check = software_checks.libraries(
         outcomes_with(import_xgboost=gone, import_llvmlite=broken, import_matplotlib=plots)
     )
     assert check.findings == (
@@ -99,12 +100,12 @@ def test_a_library_that_is_missing_or_broken_is_told_with_what_it_costs_and_the_
         ),
     )
     assert not {"xgboost", "llvmlite", "matplotlib"} & check.facts.keys()
-    assert software.libraries(outcomes_with()).findings == ()
+    assert software_checks.libraries(outcomes_with()).findings == ()
 
 
 def test_a_library_that_is_too_old_is_told(monkeypatch):
-    monkeypatch.setattr(software, "_version", lambda package: "3.1.9")
-    found = {f.what.split(":")[0] for f in software.libraries(outcomes_with()).findings}
+    monkeypatch.setattr(software_checks, "_version", lambda package: "3.1.9")
+    found = {f.what.split(":")[0] for f in software_checks.libraries(outcomes_with()).findings}
     assert "xgboost 3.1.9 is older than 3.2" in found
     assert not any(what.startswith("numpy") for what in found)
 
@@ -113,13 +114,13 @@ def test_the_libraries_are_those_that_the_package_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = {*project["dependencies"], *extras["report"], *extras["export"]}
-    listed = [f"{library.package}>={library.least}" for library in software.LIBRARIES]
+    listed = [f"{library.package}>={library.least}" for library in software_checks.LIBRARIES]
     assert len(set(listed)) == len(listed)
     assert set(listed) <= declared
 
 
 def test_a_gpu_is_told_with_what_its_software_is():
-    check = software.cuda(outcomes_with())
+    check = software_checks.cuda(outcomes_with())
     assert check.text == (
         "kernels compile and run; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, "
         "GPU 1 (sm_90)"
@@ -130,25 +131,27 @@ def test_a_gpu_is_told_with_what_its_software_is():
 def test_a_gpu_that_is_absent_is_no_finding():
     absent = Outcome(error="OSError: libcuda.so.1: cannot open shared object file")
     missing = Outcome(error="ModuleNotFoundError: No module named 'cupy'")
-    check = software.cuda(
+    check = software_checks.cuda(
         outcomes_with(driver=absent, import_cupy=missing, nvrtc=missing, cupy=missing)
     )
     assert check.text == "kernels do not compile; no GPU"
     assert [finding.problem for finding in check.findings] == [False]  # of the compiler, below
     no_driver = Outcome(error="CUDARuntimeError: cudaErrorInsufficientDriver")
-    check = software.cuda(outcomes_with(driver=absent, cupy=no_driver))
+    check = software_checks.cuda(outcomes_with(driver=absent, cupy=no_driver))
     assert check.text == "kernels compile; CuPy 99.0, NVRTC 99.0, no GPU"
     assert check.findings == ()
     assert (check.facts["compiles"], check.facts["works"]) == (True, False)
 
 
 def test_without_nvrtc_it_says_why_nothing_compiles_and_what_to_install(monkeypatch):
-    monkeypatch.setattr(toolkit, "candidates", lambda: iter([toolkit.Toolkit("libno.so.1", None)]))
-    toolkit.load_toolkit.cache_clear()
+    monkeypatch.setattr(
+        cuda_toolkit, "candidates", lambda: iter([cuda_toolkit.Toolkit("libno.so.1", None)])
+    )
+    cuda_toolkit.load_toolkit.cache_clear()
     with pytest.raises(TargetError) as error:
-        toolkit.load_toolkit()
-    toolkit.load_toolkit.cache_clear()
-    check = software.cuda(outcomes_with(nvrtc=Outcome(error=f"TargetError: {error.value}")))
+        cuda_toolkit.load_toolkit()
+    cuda_toolkit.load_toolkit.cache_clear()
+    check = software_checks.cuda(outcomes_with(nvrtc=Outcome(error=f"TargetError: {error.value}")))
     assert [(f.what, f.remedy, f.problem) for f in check.findings] == [
         (
             "kernels for GPUs cannot be compiled, not even on a machine without one: NVIDIA's "
@@ -158,22 +161,26 @@ def test_without_nvrtc_it_says_why_nothing_compiles_and_what_to_install(monkeypa
         )
     ]
     unusable = Outcome(error="TargetError: NVIDIA's runtime compiler NVRTC cannot be loaded (/a: "
-                       f"cannot open shared object file): {toolkit.REMEDY}")  # fmt: skip
-    (finding,) = software.cuda(outcomes_with(nvrtc=unusable)).findings
+                       f"cannot open shared object file): {cuda_toolkit.REMEDY}")  # fmt: skip
+    (finding,) = software_checks.cuda(outcomes_with(nvrtc=unusable)).findings
     assert finding.what.endswith("cannot be loaded (/a: cannot open shared object file)")
 
 
 def test_a_driver_or_a_compiler_that_crashes_is_told():
-    crashed = software.cuda(outcomes_with(driver=Outcome(error="killed by SIGSEGV")))
+    crashed = software_checks.cuda(outcomes_with(driver=Outcome(error="killed by SIGSEGV")))
     assert [f.what for f in crashed.findings] == [
         "a driver for CUDA is installed and does not work: killed by SIGSEGV"
     ]
-    lost = software.cuda(outcomes_with(cupy=Outcome(error="CUDARuntimeError: device lost")))
+    lost = software_checks.cuda(outcomes_with(cupy=Outcome(error="CUDARuntimeError: device lost")))
     assert not lost.facts["works"]
     assert [f.what for f in lost.findings] == [
         "CuPy on the GPU is installed and does not work: CUDARuntimeError: device lost"
     ]
-    assert software.llvm(outcomes_with(llvm=Outcome(error="killed by SIGILL"))).findings[0].problem
+    assert (
+        software_checks.llvm(outcomes_with(llvm=Outcome(error="killed by SIGILL")))
+        .findings[0]
+        .problem
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,16 +194,16 @@ def test_free_memory_is_the_machines_or_the_control_groups(tmp_path, limit, used
         (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
         (tmp_path / "sys/fs/cgroup/memory.max").write_text(limit)
         (tmp_path / "sys/fs/cgroup/memory.current").write_text(used)
-    assert machine.available_memory(str(tmp_path)) == free
-    assert machine.available_memory(str(tmp_path / "nowhere")) is None
+    assert machine_checks.available_memory(str(tmp_path)) == free
+    assert machine_checks.available_memory(str(tmp_path / "nowhere")) is None
 
 
 def test_too_little_memory_or_room_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(machine, "available_memory", lambda: 2**20)
-    assert "only 1.00 MiB of memory" in machine.memory().findings[0].what
-    monkeypatch.setattr(machine, "_room", lambda folder: 2**20)
-    assert machine.folders().findings == tuple(
+    monkeypatch.setattr(machine_checks, "available_memory", lambda: 2**20)
+    assert "only 1.00 MiB of memory" in machine_checks.memory().findings[0].what
+    monkeypatch.setattr(machine_checks, "_room", lambda folder: 2**20)
+    assert machine_checks.folders().findings == tuple(
         Finding(f"there is only 1.00 MiB of room for {what}", f"free some, or {other}")
         for what, other in (
             ("cache", "name another folder by AUTOTUNE_CACHE_DIR"),
@@ -211,14 +218,14 @@ def test_a_working_folder_that_was_deleted_is_a_problem(monkeypatch, tmp_path):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    (finding,) = machine.folders().findings
+    (finding,) = machine_checks.folders().findings
     assert finding.what == "there is no place for files here"
 
 
 def test_variables_that_mean_nothing_are_noted(monkeypatch):
     monkeypatch.setenv("AUTOTUNE_CACHEDIR", "/somewhere")
     monkeypatch.setenv("AUTOTUNE_CONFIG_DIR", "/nowhere")
-    (finding,) = machine.settings(None).findings
+    (finding,) = machine_checks.settings(None).findings
     assert finding == Finding(
         "the variable AUTOTUNE_CACHEDIR means nothing", "set AUTOTUNE_CACHE_DIR", False
     )
@@ -232,14 +239,14 @@ def test_a_self_test_that_fails_is_a_problem_with_its_message(monkeypatch):
             yield one, MeasureResult(error=error)
 
     monkeypatch.setattr(LocalMeasurer, "measure", measure)
-    (finding,) = machine.self_test().findings
+    (finding,) = machine_checks.self_test().findings
     assert finding.what == "the self-test failed, check: off by 3"
 
     def refuse(self, inputs):
         raise AutotuneError("no process starts")
 
     monkeypatch.setattr(LocalMeasurer, "measure", refuse)
-    (finding,) = machine.self_test().findings
+    (finding,) = machine_checks.self_test().findings
     assert finding.what == "the self-test failed: no process starts"
 
 
@@ -286,7 +293,7 @@ def called(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_the_processor_is_told_with_its_cpus(cpus, told, monkeypatch):
     facts = {"name": "[X]", "cores": cpus, "threads": cpus, "vector_bytes": 32}
     monkeypatch.setattr("autotune.measure.environment.device", lambda target: facts)
-    assert machine.processor().text.startswith(f"[X], 256-bit vectors; {told}")
+    assert machine_checks.processor().text.startswith(f"[X], 256-bit vectors; {told}")
 
 
 def test_it_looks_at_this_machine_and_measures_a_kernel(tmp_path):

@@ -42,7 +42,7 @@ def console_script():
     [
         ("autotune.cli.main", "import"),
         ("autotune.cli.main", "destructor"),
-        ("records.errors", "import"),
+        ("records.record_errors", "import"),
         ("typer", "destructor"),
     ],
 )

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.output import say
-from autotune.report.display import View, make_display
-from autotune.report.live import Block
-from autotune.report.panel import Piece, Tone
-from autotune.report.printable import printable
+from autotune.cli.terminal.output import say
+from autotune.report.display.live_region import Block
+from autotune.report.display.panel import Piece, Tone
+from autotune.report.display.run_display import View, make_display
+from autotune.report.display.terminal_escapes import printable
 from autotune.report.progress import Progress
 from records import Record, RecordStore
 

@@ -7,15 +7,15 @@ import pytest
 import typer
 
 from autotune.cli.app import app
-from autotune.cli.jobs import run_options
 from autotune.cli.main import main
-from autotune.cli.options import TRIALS, WORKLOAD, duration
-from autotune.cli.plans import labels
+from autotune.cli.options.job_files import run_options
+from autotune.cli.options.run_options import TRIALS, WORKLOAD, duration
+from autotune.cli.options.run_plans import labels
 from autotune.errors import UsageError
-from autotune.measure.policy import TimingPolicy
-from autotune.task import Task
-from autotune.tuner.goal import Goal
-from autotune.tuner.limits import BATCH, Limits
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
+from autotune.tuner.run.goal import Goal
+from autotune.tuner.run.limits import BATCH, Limits
 
 ROOT = Path(__file__).parents[2]
 

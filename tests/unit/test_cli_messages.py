@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.messages import LIBRARIES
+from autotune.cli.terminal.diagnostics import LIBRARIES
 from autotune.errors import UsageError
 
 
@@ -32,7 +32,7 @@ def logs_while_listing(monkeypatch):
         logging.getLogger("autotune.x").warning("careful")
         logging.getLogger("stranger").info("of no interest")
 
-    monkeypatch.setattr("autotune.cli.templates.templates_command", command)
+    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", command)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_verbose_tells_where_a_mistake_was_met(monkeypatch, capsys):
     def fail(*_):
         raise UsageError("not so")
 
-    monkeypatch.setattr("autotune.cli.templates.templates_command", fail)
+    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", fail)
     assert main(["templates", "-v"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "autotune: not so"
@@ -74,7 +74,7 @@ def test_what_the_system_refuses_is_one_line_and_exit_code_2(monkeypatch, capsys
     def fail(*_):
         raise PermissionError(13, "Permission denied", "/some/file")
 
-    monkeypatch.setattr("autotune.cli.templates.templates_command", fail)
+    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", fail)
     assert main(["templates"]) == 2
     assert capsys.readouterr().err == (
         "autotune: the system refuses to go on: Permission denied: /some/file\n"

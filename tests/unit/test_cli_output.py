@@ -8,17 +8,17 @@ import warnings
 
 import pytest
 
-from autotune.cli.messages import Messages
-from autotune.cli.output import complain, one_line, say, width
-from autotune.cli.show import show_command
-from autotune.cli.tasks import closest, parse_settings
+from autotune.cli.commands.show import show_command
+from autotune.cli.options.task_arguments import closest, parse_settings
+from autotune.cli.terminal.diagnostics import Messages
+from autotune.cli.terminal.output import complain, one_line, say, width
 from autotune.errors import UsageError
-from autotune.report.spaces import legal_lines, space_text
-from autotune.report.summary import log_summary_text
-from autotune.report.tables import Column, cells_of, fitted, table, wrap, wrap_clauses
+from autotune.report.log_summary import log_summary_text
+from autotune.report.space_text import legal_lines, space_text
+from autotune.report.text_tables import Column, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
 from records import summary
-from records.errors import RecordWarning
+from records.record_errors import RecordWarning
 from search_spaces import ChoiceKnob, Constraint, Space, SplitKnob
 from tests.report_events import record
 

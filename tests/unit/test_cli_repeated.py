@@ -8,9 +8,9 @@ import pytest
 import typer
 
 from autotune.cli.app import app
-from autotune.cli.lists import Command
 from autotune.cli.main import main
-from autotune.task import Task
+from autotune.cli.options.multi_value_options import Command
+from autotune.task.task import Task
 from records import Record, RecordStore
 
 SIZE = {"m": 8, "n": 8, "k": 8, "dtype": "float32"}

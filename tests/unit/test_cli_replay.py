@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from autotune.cli.lists import expand_lists
 from autotune.cli.main import main
+from autotune.cli.options.multi_value_options import expand_lists
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 
-from autotune.runtime.threads import available_cpus
+from autotune.system.available_cpus import available_cpus
 
 LOADED = """
 import os
-from autotune.cli.threads import load_numpy_for_one_thread
+from autotune.cli.numpy_threads import load_numpy_for_one_thread
 load_numpy_for_one_thread()
 import numpy
 a = numpy.ones((600, 600))

@@ -12,9 +12,9 @@ import pytest
 
 from autotune.errors import IRError
 from autotune.ir import ops
-from autotune.ir.columns import ColumnProgram
+from autotune.ir.algebra.intervals import interval
+from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Knob, Load, Not, Select, Var
-from autotune.ir.intervals import interval
 
 X, Y = Knob("x", 0, 100), Knob("y", 1, 7)
 ROWS = 50
@@ -89,7 +89,7 @@ def test_the_chunk_size_does_not_change_results(chunk: int) -> None:
 
 
 def test_common_subexpressions_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autotune.ir import column_ops
+    from autotune.ir.evaluate import column_ops
 
     calls = []
 
@@ -249,7 +249,7 @@ def test_bounds_of_an_expression(expr: Expr, bounds: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("op", ["+", "-", "*", "//", "%", "min", "max", "==", "!=", "<", "<="])
 def test_bounds_hold_on_every_small_domain(op: str) -> None:
-    from autotune.ir.interpreter import evaluate
+    from autotune.ir.evaluate.interpreter import evaluate
 
     ranges = [(low, high) for low in range(-3, 4) for high in range(low, 4)]
     a, b = Var("a"), Var("b")

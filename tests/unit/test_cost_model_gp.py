@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from autotune.cost_model.gp import (
+from autotune.cost_model.gaussian_process import (
     CHUNK,
     SMOOTHNESS,
     GaussianProcess,
@@ -13,7 +13,7 @@ from autotune.cost_model.gp import (
     Posterior,
     inverse_of_lower,
 )
-from autotune.cost_model.normal import cumulative, density, expected_improvement
+from autotune.cost_model.normal_distribution import cumulative, density, expected_improvement
 
 
 def process(trends: int = 0) -> GaussianProcess:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autotune.cost_model.metrics import (
+from autotune.cost_model.ranking_metrics import (
     average_ranks,
     rank_correlation,
     recall_at_k,

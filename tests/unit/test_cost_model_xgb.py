@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from autotune.cost_model.metrics import rank_correlation, recall_at_k
-from autotune.cost_model.xgb import XGBCostModel, XGBSettings
+from autotune.cost_model.ranking_metrics import rank_correlation, recall_at_k
+from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.errors import AutotuneError
 
 
@@ -98,7 +98,7 @@ def test_training_data_that_makes_no_sense_is_refused(rows: int, throughput: lis
 
 def test_importing_tuners_and_models_does_not_load_xgboost():
     code = (
-        "import sys, autotune.tuner.factory, autotune.cost_model.xgb as home\n"
+        "import sys, autotune.tuner.factory, autotune.cost_model.xgboost_model as home\n"
         "home.XGBCostModel()\n"
         "assert not {'xgboost', 'pandas', 'scipy'} & set(sys.modules)\n"
     )
@@ -107,7 +107,7 @@ def test_importing_tuners_and_models_does_not_load_xgboost():
 
 def test_xgboost_is_loaded_without_scikit_learn_and_works():
     code = (
-        "import sys; import numpy as np; from autotune.cost_model.xgb import *\n"
+        "import sys; import numpy as np; from autotune.cost_model.xgboost_model import *\n"
         "load_alone(); assert 'sklearn' not in sys.modules\n"
         "model = XGBCostModel(); rows = np.arange(8, dtype=np.float32)[:, None]\n"
         "model.fit(rows, np.arange(8.0)); assert np.argmax(model.predict(rows)) == 7\n"

@@ -11,10 +11,10 @@ import autotune
 from autotune import te
 from autotune.errors import InstantiationError, LoweringError
 from autotune.ir.printer import stmt_text
-from autotune.runtime.gpu_program import kernel_source
+from autotune.runtime.cuda.gpu_program import kernel_source
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.te.tensor import Tensor
 
 STRUCTURES = Path(__file__).parents[2] / "benchmarks" / "structures.py"

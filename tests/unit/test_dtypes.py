@@ -15,10 +15,10 @@ import pytest
 from autotune import te
 from autotune.errors import IRError
 from autotune.ir import dtypes, ops
+from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Var
-from autotune.ir.interpreter import evaluate, interpret
-from autotune.ir.intervals import interval
-from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Store
 from tests.dtype_values import Array, assert_same, converted, edges, pairs
 

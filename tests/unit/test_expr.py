@@ -10,6 +10,8 @@ import pytest
 
 from autotune.errors import IRError
 from autotune.ir import ops
+from autotune.ir.axes import AxisKind, IterVar
+from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import (
     Binary,
     Broadcast,
@@ -25,8 +27,6 @@ from autotune.ir.expr import (
     Select,
     Var,
 )
-from autotune.ir.interpreter import evaluate
-from autotune.ir.itervar import AxisKind, IterVar
 from autotune.ir.visitor import free_vars, substitute, walk_expr
 
 X, J = Var("i"), Var("j")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from autotune.errors import CodegenError
+from autotune.extract.feature_kernel import ROWS
+from autotune.extract.space_features import CHUNK
+from autotune.extract.structure_features import MANY, StructureColumns
+from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.feature import TaskFeatures, get_flatten_name
-from autotune.ir.column_ops import LIMIT
-from autotune.lowering.feature_kernel import ROWS
-from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
-from autotune.space_features import CHUNK
-from autotune.structure_columns import MANY, StructureColumns
-from autotune.task import Task
+from autotune.ir.evaluate.column_ops import LIMIT
+from autotune.task.task import Task
 from features import flatten_rows, itervar_rows
 
 TARGET = "llvm -mcpu=x86-64-v4"  # the same spaces on every machine; no candidate is compiled
@@ -103,9 +103,9 @@ def test_compiled_features_are_those_evaluated_on_arrays(
     rng = np.random.default_rng(1)
     indices = rng.choice(task.space.feasible_indices(), ROWS + 500)
     expected = source.matrix(indices)
-    monkeypatch.setattr("autotune.structure_columns.MANY", 2)
+    monkeypatch.setattr("autotune.extract.structure_features.MANY", 2)
     what = "MOST_OPERATIONS" if limit is None else "LIMIT"
-    monkeypatch.setattr(f"autotune.lowering.feature_lanes.{what}", limit or 100)
+    monkeypatch.setattr(f"autotune.extract.candidate_vectors.{what}", limit or 100)
     features = TaskFeatures(task)
     filled, fill = [], StructureColumns._fill_from_arrays
     monkeypatch.setattr(
@@ -129,8 +129,8 @@ def test_features_are_evaluated_on_arrays_where_compiling_fails(error, monkeypat
 
     task, source = features_of("broadcast_add")
     indices = task.space.sample(50, np.random.default_rng(1))
-    monkeypatch.setattr("autotune.structure_columns.MANY", 2)
-    monkeypatch.setattr("autotune.runtime.llvm.compile_function", fails)
+    monkeypatch.setattr("autotune.extract.structure_features.MANY", 2)
+    monkeypatch.setattr("autotune.runtime.cpu.llvm_compiler.compile_function", fails)
     features = TaskFeatures(task)
     features.prepare(100)
     assert np.array_equal(features.matrix(indices), source.matrix(indices))

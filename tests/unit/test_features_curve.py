@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from autotune import te
+from autotune.extract.to_loop_nest import LoopNestPlan
 from autotune.feature import get_curve_feature, get_curve_name, get_knob_feature
-from autotune.lowering.to_loop_nest import LoopNestPlan
-from autotune.task import Task
+from autotune.task.task import Task
 from features import (
     ANNOTATIONS,
     CURVE_NAMES,

@@ -11,18 +11,18 @@ from random_values import draw
 
 from autotune.ir import dtypes
 from autotune.measure.candidate import CandidateError, Subject
-from autotune.measure.ceiling import Ceiling
-from autotune.measure.checks.compare import Comparison, poison
-from autotune.measure.gpu import accuracy as gpu_accuracy
-from autotune.measure.gpu import bench as bench_module
-from autotune.measure.gpu import machine as machine_module
-from autotune.measure.gpu import timing
-from autotune.measure.gpu.accuracy import DeviceComparison
-from autotune.measure.gpu.bench import GpuRunBench
-from autotune.measure.gpu.buffers import DeviceBuffers, on_host, stored_as
-from autotune.measure.gpu.timing import Stopwatch
-from autotune.measure.policy import TimingPolicy
-from autotune.runtime.gpu_program import GpuProgram
+from autotune.measure.checks.compare_outputs import Comparison, poison
+from autotune.measure.devices.cuda import cuda_bench as bench_module
+from autotune.measure.devices.cuda import cuda_roofline as machine_module
+from autotune.measure.devices.cuda import device_comparison as gpu_accuracy
+from autotune.measure.devices.cuda import event_timing
+from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
+from autotune.measure.devices.cuda.device_buffers import DeviceBuffers, on_host, stored_as
+from autotune.measure.devices.cuda.device_comparison import DeviceComparison
+from autotune.measure.devices.cuda.event_timing import Stopwatch
+from autotune.measure.roofline import Ceiling
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cuda.gpu_program import GpuProgram
 from autotune.runtime.signature import Parameter, Signature
 from autotune.target import Target
 
@@ -94,7 +94,7 @@ class Clock:
         self.watch = Stopwatch(fake_cupy, fake_cupy.cuda.Stream(), 1 << 16)
         self.fill_s, self.watch._fill_s = 4e-5, 4e-5
         self.watch.flush = self.flush
-        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.host_s)
+        monkeypatch.setattr(event_timing.time, "perf_counter", lambda: self.host_s)
 
     def flush(self) -> None:
         self.done.append("flush")
@@ -125,9 +125,9 @@ def test_short_kernels_are_queued_up_in_groups_behind_other_work(monkeypatch):
     groups = clock.groups()
     assert sum(calls for _, calls in groups) == 1000
     for flushes, calls in groups:
-        assert calls <= timing.QUEUED
+        assert calls <= event_timing.QUEUED
         busy_s, launching_s = flushes * clock.fill_s, calls * clock.launch_s
-        assert launching_s - calls * clock.call_s <= busy_s <= 2 * timing.AHEAD_S
+        assert launching_s - calls * clock.call_s <= busy_s <= 2 * event_timing.AHEAD_S
 
 
 def test_long_kernels_are_given_all_at_once_behind_one_flush(monkeypatch):
@@ -345,7 +345,7 @@ def test_what_a_gpu_can_do_is_measured_by_kernels_of_ours(bench_of, monkeypatch)
     device = machine_module.Device.take(Target("cuda"))
     launched = []
     monkeypatch.setattr(
-        machine_module.cuda, "LoadedKernel",
+        machine_module.cupy_driver, "LoadedKernel",
         lambda cubin, name, number: SimpleNamespace(
             bound=lambda grid, block, shared, stream, values: lambda: (
                 launched.append((name, grid[0], block[0])), fake_cupy.cuda.machine.spend(1e-4)

@@ -9,8 +9,8 @@ import autotune
 from autotune import te
 from autotune.builder import BuiltFunction
 from autotune.errors import ArgumentError, LaunchError, SaveError, TargetError
-from autotune.runtime import cuda, gpu_program
-from autotune.runtime.gpu_program import GpuProgram
+from autotune.runtime.cuda import cupy_driver, gpu_program
+from autotune.runtime.cuda.gpu_program import GpuProgram
 from tests.cuda_compiler import needs_nvrtc
 from tests.fake_cuda import OnGpu, passed
 
@@ -62,8 +62,8 @@ def test_a_schedule_is_compiled_for_a_gpu_that_is_not_there(double):
 
 
 def test_without_a_driver_a_call_is_refused_in_one_line(double, monkeypatch):
-    monkeypatch.setattr(cuda, "driver_version", lambda: None)
-    cuda.cupy.cache_clear()
+    monkeypatch.setattr(cupy_driver, "driver_version", lambda: None)
+    cupy_driver.cupy.cache_clear()
     with pytest.raises(TargetError, match="there is no driver for CUDA") as caught:
         double(np.zeros(4, "f4"), np.zeros(4, "f4"))
     assert "\n" not in str(caught.value)
@@ -138,7 +138,7 @@ def test_code_for_another_architecture_is_refused(fake):
     ],
 )  # fmt: skip
 def test_newer_gpus_of_one_major_version_run_code_of_older_ones(compiled, there, runs):
-    assert cuda.runs_on(compiled, there) is runs
+    assert cupy_driver.runs_on(compiled, there) is runs
 
 
 @needs_nvrtc

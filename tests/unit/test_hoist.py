@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.ir import ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.verify import verify
-from autotune.lowering.hoist import hoist_guards
+from autotune.lowering.guards.hoist_guards import hoist_guards
 
 OUT = Buffer("out", "int32", (const(24),))
 DATA = Buffer("data", "int32", (const(24),))

@@ -12,7 +12,7 @@ import pytest
 from command_line import ROOT, environment
 from pretended.machines import MACHINES, VARIABLE
 
-from autotune import host
+from autotune.system import host
 
 X86 = "processor\t: 0\nmodel name\t: A: B (R)\nflags\t\t: fpu avx2\n\nprocessor\t: 1\nflags: x\n"
 ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n\nprocessor\t: 1\n"

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from autotune import te
+from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Const, Knob
-from autotune.ir.simplify import Simplifier
 from autotune.schedule.schedule import Schedule
-from autotune.trace.identity import digest, schedule_lines
+from autotune.trace.fingerprint import digest, schedule_lines
 
 
 def mark(schedule: Schedule) -> str:

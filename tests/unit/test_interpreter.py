@@ -12,6 +12,7 @@ import pytest
 
 from autotune.errors import IRError
 from autotune.ir import dtypes, ops
+from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import (
     Binary,
     Broadcast,
@@ -27,7 +28,6 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
-from autotune.ir.interpreter import evaluate, interpret
 from autotune.ir.stmt import (
     Allocate,
     For,

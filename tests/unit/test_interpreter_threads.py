@@ -29,8 +29,8 @@ from thread_kernels import (
 )
 
 from autotune.errors import IRError
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate, Arrive, Barrier, CopyAhead, If, Stmt, seq
 from autotune.ir.verify import verify
 

@@ -11,16 +11,21 @@ from te_reference import Reference, random_array
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Allocate, Barrier, For, Function, LoopKind, Seq, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, walk
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels, finalising_kernels, split_kernels, workspace
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.gpu.finalise_kernels import (
+    finalise_kernels,
+    finalising_kernels,
+    split_kernels,
+    workspace,
+)
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.te.tensor import PlaceholderOp, Tensor
 from benchmarks import structures
 

@@ -11,7 +11,7 @@ import pytest
 from autotune.ir import ops
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.visitor import substitute, walk_expr
-from autotune.lowering.lane_guards import asked_once
+from autotune.lowering.vector.lane_guards import asked_once
 
 LANES = 4
 v, x, step = Var("v"), Var("x"), Var("step")

@@ -10,16 +10,16 @@ from agreement import assert_computes, assert_gives, lowered, numbers
 
 from autotune import te
 from autotune.errors import IRError, LoweringError
+from autotune.ir.algebra.polynomials import rejoined, to_poly
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Knob, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import const
-from autotune.ir.poly import rejoined, to_poly
-from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, If, LoopKind, Seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import free_vars, stmt_exprs, walk
 from autotune.lowering.finalise import analyse
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.te.tensor import Tensor
 
 

@@ -9,15 +9,15 @@ import pytest
 from agreement import assert_gives, lowered, numbers
 
 from autotune import te
+from autotune.ir.algebra.polynomials import normal
+from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import Var
-from autotune.ir.interpreter import evaluate
 from autotune.ir.ops import const
-from autotune.ir.poly import normal
 from autotune.ir.stmt import Allocate
 from autotune.ir.visitor import all_loads, free_vars, walk
-from autotune.lowering.regions import Relaxer, as_index
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.nest.regions import Relaxer, as_index
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 
 def test_an_int64_index_is_bounded_like_an_int32_one() -> None:

@@ -10,7 +10,7 @@ from mistakes import Program, assert_refused, lower_schedule_of, refused
 import autotune
 from autotune import te
 from autotune.errors import AutotuneError, LoweringError
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 MISTAKES = [
     refused(

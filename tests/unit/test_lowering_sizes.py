@@ -9,12 +9,12 @@ import pytest
 from agreement import assert_computes, assert_gives, lowered, numbers
 
 from autotune import te
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Const, Knob
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate, Store
 from autotune.ir.visitor import walk
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

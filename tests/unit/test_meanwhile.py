@@ -7,9 +7,9 @@ import pytest
 from footprint import wait_for
 from interrupts import interrupted_at_each_moment
 
-from autotune import interrupts
-from autotune.tuner import meanwhile
-from autotune.tuner.meanwhile import Meanwhile
+from autotune.system import interrupts
+from autotune.tuner.run import background
+from autotune.tuner.run.background import Meanwhile
 
 
 @pytest.mark.parametrize(("error", "waits"), [(ValueError, True), (KeyboardInterrupt, False)])
@@ -60,7 +60,7 @@ def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
             thinking.begin()
             thinking.wait()
 
-    modules = [meanwhile, interrupts, contextlib, threading]
+    modules = [background, interrupts, contextlib, threading]
     count = sum(1 for _ in interrupted_at_each_moment(wait, modules))
     assert count > 10
     wait_for(lambda: len(ended) == len(begun), 10.0)

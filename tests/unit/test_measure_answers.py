@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.measure.answers import misfit
+from autotune.measure.pool.response_checks import misfit
 
 TIMES = {"seconds": 0.5, "span": [1.0, 1.5]}
 ERROR = {

@@ -15,20 +15,20 @@ from autotune.errors import InstantiationError, UsageError
 from autotune.ir.expr import Load
 from autotune.ir.stmt import Function, LoopKind, Store
 from autotune.measure import build_bench
-from autotune.measure import run_bench as run_bench_module
-from autotune.measure.buffers import ZONE
 from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import Built, CandidateError, Subject, describe
+from autotune.measure.checks.guard_zones import ZONE
 from autotune.measure.checks.reference import Reference
-from autotune.measure.noise import NOISY
-from autotune.measure.policy import TimingPolicy
-from autotune.measure.program import Program, float_operations
+from autotune.measure.checks.unscheduled_program import Program, float_operations
+from autotune.measure.devices.cpu import cpu_bench as run_bench_module
+from autotune.measure.noise_monitor import NOISY
 from autotune.measure.result import MeasureErrorNo
-from autotune.runtime.binary import Binary
-from autotune.runtime.llvm import compile_function
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cpu.binary import Binary
+from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.signature import Parameter
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.template import template
 
 AMPLE_MS = 1e6  # a busy machine takes no repeat away

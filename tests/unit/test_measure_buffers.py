@@ -8,7 +8,7 @@ import pytest
 from random_values import draw
 
 from autotune.ir import dtypes
-from autotune.measure.buffers import ZONE, Buffers, sealed
+from autotune.measure.checks.guard_zones import ZONE, Buffers, sealed
 from autotune.runtime.signature import Parameter
 
 
@@ -102,7 +102,7 @@ def test_a_sealed_copy_is_equal_and_refuses_to_be_written_to(dtype, shape):
 
 def test_who_writes_to_a_sealed_copy_by_its_address_is_killed():
     code = (
-        "import ctypes, numpy as np; from autotune.measure.buffers import sealed;"
+        "import ctypes, numpy as np; from autotune.measure.checks.guard_zones import sealed;"
         "ctypes.memset(sealed(np.ones(4)).ctypes.data, 0, 1)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

@@ -5,11 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from autotune.measure import kernels, machine
-from autotune.measure.ceiling import Ceiling
+from autotune.measure.devices.cpu import benchmark_kernels, cpu_roofline
+from autotune.measure.devices.cpu.benchmark_kernels import (
+    CHAINS,
+    copy_function,
+    copying,
+    multiply_add_function,
+)
+from autotune.measure.devices.cpu.cpu_roofline import fastest, measure_ceiling
 from autotune.measure.environment import cache_bytes
-from autotune.measure.kernels import CHAINS, copy_function, copying, multiply_add_function
-from autotune.measure.machine import fastest, measure_ceiling
+from autotune.measure.roofline import Ceiling
 from autotune.target import Target
 
 TARGET = Target("llvm", {"threads": "2"})
@@ -87,14 +92,16 @@ def test_about_as_many_bytes_are_copied_as_the_work_touches(touched):
 
 def test_the_caches_are_emptied_by_copying_more_than_they_hold(monkeypatch):
     moved = []
-    monkeypatch.setattr(kernels, "cache_bytes", lambda: 10_000)
-    monkeypatch.setattr(kernels, "copying", lambda *args: (lambda: None, moved.append(args)))
-    kernels.emptying_caches(TARGET)
+    monkeypatch.setattr(benchmark_kernels, "cache_bytes", lambda: 10_000)
+    monkeypatch.setattr(
+        benchmark_kernels, "copying", lambda *args: (lambda: None, moved.append(args))
+    )
+    benchmark_kernels.emptying_caches(TARGET)
     assert moved == [(TARGET, 40_000)]
 
 
 def test_a_ceiling_is_measured_for_the_types_that_have_one(monkeypatch):
-    monkeypatch.setattr(machine, "_STEPS", 64)
+    monkeypatch.setattr(cpu_roofline, "_STEPS", 64)
     kinds = ("int8", "bfloat16", "float16", "float64")
     found = measure_ceiling(TARGET, kinds, touched_bytes=1e4, seconds=0.0)
     assert sorted(found.peak_flops) == ["bfloat16", "float16", "float64"]

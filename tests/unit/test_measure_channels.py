@@ -11,16 +11,16 @@ import time
 import pytest
 
 from autotune.measure.candidate import CandidateError
-from autotune.measure.crew import Crew, Worker, WorkerDiedError, WorkerTimeoutError
-from autotune.measure.protocol import (
+from autotune.measure.pool.messages import (
     Channel,
     ChannelClosedError,
     GarbledMessageError,
     Message,
     channels,
 )
+from autotune.measure.pool.worker import answer
+from autotune.measure.pool.worker_pool import Crew, Worker, WorkerDiedError, WorkerTimeoutError
 from autotune.measure.result import MeasureErrorNo
-from autotune.measure.serve import answer
 
 
 @pytest.fixture

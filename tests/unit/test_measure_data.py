@@ -8,8 +8,8 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.measure import environment
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.measure.timing_policy import TimingPolicy
 from autotune.target import Target
 
 ERROR = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "too slow")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from autotune.measure.noise import (
+from autotune.measure.noise_monitor import (
     CALLS,
     INTERVAL_S,
     LOOKS,

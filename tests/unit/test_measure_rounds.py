@@ -2,10 +2,10 @@
 
 import pytest
 
-from autotune.measure.crew import WorkerDiedError, WorkerTimeoutError
-from autotune.measure.desk import Told
-from autotune.measure.protocol import Message
-from autotune.measure.rounds import Rounds
+from autotune.measure.comparison_rounds import Rounds
+from autotune.measure.pool.messages import Message
+from autotune.measure.pool.worker_pool import WorkerDiedError, WorkerTimeoutError
+from autotune.measure.pool.worker_slot import Told
 
 BUILT = Told("build", Message({"code_hash": "aa", "binary": None, "kernels": None}), (0.0, 1.0))
 ENTERED = Told("enter", Message({"max_error": 0.0}), (1.0, 2.0))

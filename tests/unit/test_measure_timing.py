@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.timing import HOPELESS, RETRIES, Timed, time_kernel, undisturbed_times
+from autotune.measure.timing_policy import TimingPolicy
 
 
 class Kernel:

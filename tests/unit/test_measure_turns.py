@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from autotune.measure.interleaved_timing import LAPS, anywhere, polished, take_turns
 from autotune.measure.timing import calm_loop, lower_quartile
-from autotune.measure.turns import LAPS, anywhere, polished, take_turns
 
 
 class Nobody:

@@ -10,16 +10,16 @@ from agreement import assert_computes
 
 from autotune import te
 from autotune.ir import ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
-from autotune.lowering import partition as module
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.partition import Sizes, partition, shorten
+from autotune.lowering.guards import loop_partition as module
+from autotune.lowering.guards.loop_partition import Sizes, partition, shorten
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 N = SizeVar("n")

@@ -8,12 +8,12 @@ import sys
 import psutil
 import pytest
 
-from autotune import processes
+from autotune.system import processes
 
 FLEEING = """
 import os, signal, sys, time
 from functools import partial
-from autotune.processes import keep, set_name
+from autotune.system.processes import keep, set_name
 
 def flee(lifeline):
     os.close(lifeline)

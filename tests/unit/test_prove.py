@@ -8,15 +8,15 @@ from guards import Guards
 
 from autotune import te
 from autotune.ir import ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Knob, Load, SizeVar, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import const, likely
 from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.prove import Prover
+from autotune.lowering.guards.prove_guards import Prover
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 X, Y = Var("x"), Var("y")
 N = SizeVar("n")

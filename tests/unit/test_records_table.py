@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from records.errors import TableError
 from records.frame import read_frame
+from records.record_errors import TableError
 from records.table import SUFFIXES, Field, as_text, csv_options, new_table
 
 FIELDS = [

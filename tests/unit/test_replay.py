@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import UsageError
-from autotune.measure.replay import Recording, ReplayMeasurer, recordings
+from autotune.measure.recorded_measurer import Recording, ReplayMeasurer, recordings
 from autotune.measure.result import MeasureInput
-from autotune.report.replay import (
+from autotune.report.replay_scores import (
     comparison_json,
     curve_over_seconds,
     mean_score,
@@ -18,10 +18,10 @@ from autotune.report.replay import (
     shares,
 )
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.compare import ReplayJob, distinct, run_jobs
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.patience import Patience
-from autotune.tuner.replay import Trace, replay
+from autotune.tuner.replay.compare_tuners import ReplayJob, distinct, run_jobs
+from autotune.tuner.replay.replay_tuner import Trace, replay
+from autotune.tuner.run.stop_rule import Patience
 from records import Record
 from search_spaces import ChoiceKnob, Constraint, ListedSpace, Space, SpaceError
 

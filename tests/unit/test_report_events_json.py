@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 from command_line import QUICK, SMALL
 
-from autotune.report.events_json import JsonDisplay
+from autotune.report.display.events_json import JsonDisplay
 from autotune.report.progress import Progress
-from autotune.tuner.events import Compared, End, Event, Finished, Noisy, Started
-from autotune.tuner.finals import Round
+from autotune.tuner.run.events import Compared, End, Event, Finished, Noisy, Started
+from autotune.tuner.run.final_comparison import Round
 from tests.report_events import job, machine, record, run_events, summary
 
 ROOT = Path(__file__).parents[2]

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 import pyte
 import pytest
 
-from autotune.report.display import BETWEEN_S, LiveDisplay
-from autotune.report.live import Block
-from autotune.report.panel import ASCII, UNICODE, Piece, glyphs_for, panel
+from autotune.report.display.live_region import Block
+from autotune.report.display.panel import ASCII, UNICODE, Piece, glyphs_for, panel
+from autotune.report.display.run_display import BETWEEN_S, LiveDisplay
 from autotune.report.progress import Progress
-from autotune.tuner.events import Finished, Noisy, Started
+from autotune.tuner.run.events import Finished, Noisy, Started
 from tests.report_events import followed, job, machine, run_events, summary
 
 OUTCOMES = [1.0, "RUN_TIMEOUT", 0.5, 0.8, "WRONG_ANSWER", 0.4, 2.0, "WRONG_ANSWER"]

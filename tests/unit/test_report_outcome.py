@@ -7,7 +7,7 @@ import pytest
 from autotune.report.outcome import last_line, outcome_table, remarks
 from autotune.report.ratio import Ratio
 from autotune.report.units import Work
-from autotune.tuner.events import End
+from autotune.tuner.run.events import End
 from tests.report_events import final, finished, record
 
 

@@ -4,10 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.report.display import LiveDisplay, PlainDisplay, QuietDisplay, View, make_display
+from autotune.report.display.run_display import (
+    LiveDisplay,
+    PlainDisplay,
+    QuietDisplay,
+    View,
+    make_display,
+)
 from autotune.report.progress import Progress, failures_text
 from autotune.report.units import Work
-from autotune.tuner.events import Finished, Measured, Noisy, Started
+from autotune.tuner.run.events import Finished, Measured, Noisy, Started
 from tests.report_events import followed, job, machine, record, run_events, summary
 
 

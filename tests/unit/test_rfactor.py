@@ -11,8 +11,8 @@ from agreement import assert_computes
 
 from autotune import te
 from autotune.errors import ScheduleError
+from autotune.ir.axes import IterVar
 from autotune.ir.expr import Knob
-from autotune.ir.itervar import IterVar
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 

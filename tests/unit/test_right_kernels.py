@@ -7,7 +7,7 @@ from benches import Fake, Quiet, run_bench
 from right_kernels import Workload, workloads
 
 from autotune.measure.candidate import CandidateError
-from autotune.measure.policy import TimingPolicy
+from autotune.measure.timing_policy import TimingPolicy
 
 ONCE = TimingPolicy(repeats=1, min_repeat_ms=0)
 WORKLOADS = list(workloads())

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArgumentError, LaunchError, TargetError
-from autotune.rtc import functions, launch
+from autotune.rtc import launch, rtc_function
 from autotune.rtc.elementwise import unary
-from autotune.rtc.functions import RTCFunction
-from autotune.rtc.vectors import plan_vectors
-from autotune.runtime import cuda, gpu_arrays
-from autotune.runtime.launch import (
+from autotune.rtc.rtc_function import RTCFunction
+from autotune.rtc.vector_plan import plan_vectors
+from autotune.runtime.cuda import cupy_driver, gpu_arrays
+from autotune.runtime.cuda.launch_limits import (
     LaunchSizes,
     block_registers,
     check_launch,
     limits_of_arch,
 )
-from autotune.runtime.nvrtc import Cubin, Usage
+from autotune.runtime.cuda.nvrtc import Cubin, Usage
 from autotune.target import GpuLimits
 from tests.cuda_compiler import needs_nvrtc
 from tests.fake_cuda import OnGpu, passed
@@ -180,10 +180,10 @@ def test_what_the_driver_refuses_is_one_line(fake):
 
 def importing(monkeypatch, module: ModuleType | None, driver=(12, 4)) -> str:
     """The line that is told with this CuPy (None: none is installed) and driver."""
-    monkeypatch.setattr(cuda, "driver_version", lambda: driver)
+    monkeypatch.setattr(cupy_driver, "driver_version", lambda: driver)
     monkeypatch.setitem(sys.modules, "cupy", module)
     with pytest.raises(TargetError) as caught:
-        cuda.cupy.__wrapped__()
+        cupy_driver.cupy.__wrapped__()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -215,23 +215,23 @@ def test_the_wrong_build_of_cupy_is_told_with_the_right_one(monkeypatch):
 
 
 def test_a_cupy_that_fits_is_taken(monkeypatch):
-    monkeypatch.setattr(cuda, "driver_version", lambda: (13, 0))
+    monkeypatch.setattr(cupy_driver, "driver_version", lambda: (13, 0))
     module = cupy_built_for(12090)
     monkeypatch.setitem(sys.modules, "cupy", module)
-    assert cuda.cupy.__wrapped__() is module
+    assert cupy_driver.cupy.__wrapped__() is module
 
 
 def test_devices_that_are_not_there_are_told(fake):
     with pytest.raises(TargetError, match=r"no device cuda:7: there are 2, from cuda:0 on"):
-        functions.get_function("", "f", "", 7)
+        rtc_function.get_function("", "f", "", 7)
     fake.devices = 0
     with pytest.raises(TargetError, match="no GPU that this process may use: see CUDA_VISIBLE"):
-        cuda.device_count()
+        cupy_driver.device_count()
 
 
 def test_limits_of_a_device_are_read_off_it(fake):
-    assert cuda.limits_of(1) == GpuLimits(shared_bytes=232448)
-    assert cuda.arch_of(1) == "sm_90"
+    assert cupy_driver.limits_of(1) == GpuLimits(shared_bytes=232448)
+    assert cupy_driver.arch_of(1) == "sm_90"
 
 
 # -- the unary function ----------------------------------------------------------------------------

@@ -16,16 +16,16 @@ from autotune.errors import (
     UsageError,
 )
 from autotune.feature import TaskFeatures
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureResult
-from autotune.rtc.header import device_header
-from autotune.rtc.raw import RawLaunch, raw_source
-from autotune.runtime import cuda
-from autotune.task import Task, code_hash
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.operators.template_lookup import find_template
+from autotune.rtc.device_source import device_header
+from autotune.rtc.raw_launches import RawLaunch, raw_source
+from autotune.runtime.cuda import cupy_driver
+from autotune.task.task import Task, code_hash
 from autotune.template import Knobs, template
-from autotune.templates import find_template
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.loop import tune
+from autotune.tuner.run.tuning_loop import tune
 from records import RecordStore
 from tests.cuda_compiler import needs_nvrtc
 from tests.host_cuda import compile_host, needs_host_compiler
@@ -272,8 +272,8 @@ def test_errors_count_the_lines_of_the_text_that_the_template_gave(fixed):
 
 @needs_nvrtc
 def test_without_a_driver_it_is_built_and_refuses_to_run_in_one_line(monkeypatch):
-    monkeypatch.setattr(cuda, "driver_version", lambda: None)
-    cuda.cupy.cache_clear()
+    monkeypatch.setattr(cupy_driver, "driver_version", lambda: None)
+    cupy_driver.cupy.cache_clear()
     with pytest.warns(UserWarning, match="no records given"):
         built = build(EXAMPLE, {"n": 4096}, TARGET)
     assert built._compiled.cubin.usage("elementwise").registers > 0

@@ -12,11 +12,11 @@ from scans import ColumnSums, TwoStages, TwoStates
 import autotune
 from autotune import te
 from autotune.errors import ArgumentError, IRError, LoweringError, ScheduleError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Allocate
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 RNG = np.random.default_rng(0)
 

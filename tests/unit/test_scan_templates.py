@@ -11,7 +11,7 @@ from autotune.builder import BuiltFunction
 from autotune.ir.expr import Const
 from autotune.ir.stmt import For, LoopKind
 from autotune.ir.visitor import walk
-from autotune.task import Task
+from autotune.task.task import Task
 
 
 @pytest.mark.parametrize(

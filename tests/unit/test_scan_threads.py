@@ -17,13 +17,13 @@ from scans import ColumnSums, TwoStages, TwoStates
 import autotune
 from autotune import te
 from autotune.errors import LoweringError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Barrier, For, Function, LoopKind
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels, split_kernels
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels, split_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 RNG = np.random.default_rng(0)
 

@@ -11,7 +11,7 @@ from mistakes import Program, assert_refused, refused
 from autotune import te
 from autotune.errors import AutotuneError, InstantiationError, LoweringError
 from autotune.lowering.finalise import analyse
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 
 def thread(tag: str = "threadIdx.x") -> Any:

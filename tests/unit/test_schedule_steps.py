@@ -12,9 +12,9 @@ from mistakes import Program, assert_refused, refused
 from autotune import te
 from autotune.errors import AutotuneError, ScheduleError
 from autotune.ir.expr import Expr, Knob, SizeVar, Var
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.schedule.expr_serialization import expr_of, term_of, term_text, with_knobs
 from autotune.schedule.schedule import Schedule
-from autotune.schedule.terms import expr_of, term_of, term_text, with_knobs
 
 TILE = Knob("tile", 1, 64)
 SIZE = te.var("n")

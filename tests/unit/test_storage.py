@@ -12,18 +12,18 @@ from agreement import assert_computes
 import autotune
 from autotune import te
 from autotune.errors import LoweringError
+from autotune.ir.axes import IterVar
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Knob
-from autotune.ir.interpreter import interpret
-from autotune.ir.itervar import IterVar
 from autotune.ir.stmt import Allocate, Function
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import Tensor
-from autotune.trace.rules import schedule_rules
+from autotune.trace.schedule_constraints import schedule_rules
 
 
 class Blocks:

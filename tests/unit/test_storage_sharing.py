@@ -11,17 +11,17 @@ import pytest
 
 from autotune import te
 from autotune.codegen.llvm import emit
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.storage import elements, share_storage
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.storage_rewrite import elements, share_storage
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 LENGTH = 4096
 IN, OUT = (Buffer(name, "int32", (const(LENGTH),)) for name in ("in", "out"))

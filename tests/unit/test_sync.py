@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from autotune.errors import LoweringError
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
-from autotune.lowering.sync import insert_barriers
+from autotune.lowering.gpu.insert_barriers import insert_barriers
 
 THREADS = 8
 OUT = Buffer("out", "int32", (const(THREADS),))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from autotune import host
 from autotune.errors import TargetError
+from autotune.system import host
 from autotune.target import Target
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from autotune import te
 from autotune.errors import InstantiationError, UsageError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Function
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.task import Argument, Task, Workload, code_hash
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.task.task import Argument, Task, Workload, code_hash
 from autotune.template import Knobs, template
 
 
@@ -128,7 +128,7 @@ def test_fingerprints_tell_arguments_and_schedules_apart(task: Task) -> None:
 def test_fingerprints_and_hashes_are_the_same_in_another_process() -> None:
     args = {"m": 24, "n": 40, "k": 12}
     lines = [
-        "from autotune.task import Task, code_hash",
+        "from autotune.task.task import Task, code_hash",
         f"t = Task.from_reference('matmul', {args}, 'llvm -mcpu=x86-64-v3')",
         "print(t.fingerprints, code_hash(t.final(t.default_index)), t.space.fingerprint())",
         "print([t.fingerprints_of(i) for i in range(0, len(t.space), 997)])",

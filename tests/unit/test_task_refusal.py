@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autotune import te
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.template import Knobs, template
 from autotune.trace import explore as exploring
 from search_spaces import SpaceError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autotune import te
+from autotune.ir.axes import AxisKind
 from autotune.ir.expr import Call, Const, Expr, Read, Reduce, Select
-from autotune.ir.itervar import AxisKind
 from autotune.te.tensor import ComputeOp, Tensor
 
 

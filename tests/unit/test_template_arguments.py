@@ -8,7 +8,7 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
-from autotune.task import Task
+from autotune.task.task import Task
 
 SIZES: dict[str, dict[str, Any]] = {
     "broadcast_add": {"n": 8},

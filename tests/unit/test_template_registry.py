@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from autotune import templates
-from autotune.cli.templates import templates_command
+from autotune.cli.commands.templates import templates_command
 from autotune.errors import UsageError
+from autotune.operators import template_lookup
+from autotune.operators.template_lookup import find_template, list_templates
 from autotune.template import Template
-from autotune.templates import find_template, list_templates
 
 FILE = '''
 from autotune.template import template
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("entry", list_templates(), ids=lambda e: e.name)
-def test_every_listed_template_loads_under_its_name(entry: templates.TemplateEntry) -> None:
+def test_every_listed_template_loads_under_its_name(entry: template_lookup.TemplateEntry) -> None:
     found = find_template(entry.name, entry.target)
     assert (found.name, found.target) == (entry.name, entry.target)
     assert found.description
@@ -115,8 +115,8 @@ def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
 ) -> None:
     (tmp_path / "broken_plugin.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    points = [importlib.metadata.EntryPoint("bad", "broken_plugin:bad", templates.GROUP)]
-    monkeypatch.setattr(templates, "entry_points", lambda group: points)
+    points = [importlib.metadata.EntryPoint("bad", "broken_plugin:bad", template_lookup.GROUP)]
+    monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
     with pytest.raises(UsageError, match=said):
         find_template("bad", "llvm")
     templates_command(as_json=True)
@@ -131,11 +131,13 @@ def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
 
 def test_installed_templates_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
-        importlib.metadata.EntryPoint("other", "autotune.templates.matmul:matmul", templates.GROUP),
-        importlib.metadata.EntryPoint("cuda/far", "nowhere:far", templates.GROUP),
-        importlib.metadata.EntryPoint("odd", "autotune.templates.matmul:np", templates.GROUP),
+        importlib.metadata.EntryPoint(
+            "other", "autotune.operators.matmul:matmul", template_lookup.GROUP
+        ),
+        importlib.metadata.EntryPoint("cuda/far", "nowhere:far", template_lookup.GROUP),
+        importlib.metadata.EntryPoint("odd", "autotune.operators.matmul:np", template_lookup.GROUP),
     ]
-    monkeypatch.setattr(templates, "entry_points", lambda group: points)
+    monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
     listed = {(entry.name, entry.target) for entry in list_templates()}
     assert {("other", "llvm"), ("far", "cuda"), ("matmul", "llvm")} <= listed
     assert find_template("other", "llvm").name == "matmul"

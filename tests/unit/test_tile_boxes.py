@@ -9,9 +9,9 @@ import pytest
 
 from autotune.ir import dtypes
 from autotune.tile import evaluate
-from autotune.tile.boxes import boxes, is_worthwhile
-from autotune.tile.contracted import contracted
-from autotune.tile.program import Contract
+from autotune.tile.binding.bound_program import Contract
+from autotune.tile.evaluation.evaluate_contraction import contracted
+from autotune.tile.index_sets.box_decomposition import boxes, is_worthwhile
 from tests.tile_programs import PROGRAMS
 from tests.tile_tools import bound, floats
 
@@ -53,8 +53,10 @@ def test_contractions_of_programs_are_the_same_in_boxes(
     arrays = program.arrays(program.cases[0])
     made = bound(program.code, *arrays)
     expected = evaluate(made, *arrays)
-    monkeypatch.setattr("autotune.tile.contracted.is_worthwhile", lambda *_: True)
-    monkeypatch.setattr("autotune.tile.contracted._PIECE", 7)
+    monkeypatch.setattr(
+        "autotune.tile.evaluation.evaluate_contraction.is_worthwhile", lambda *_: True
+    )
+    monkeypatch.setattr("autotune.tile.evaluation.evaluate_contraction._PIECE", 7)
     for result, value in zip(evaluate(made, *arrays), expected, strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-6, atol=1e-7, strict=True)
 

@@ -8,8 +8,8 @@ import pytest
 
 from autotune.errors import TileError, UsageError
 from autotune.tile import bind, check, parse, shapes_of
-from autotune.tile.loops import loops
-from autotune.tile.program import Contract
+from autotune.tile.binding.bound_program import Contract
+from autotune.tile.to_te.contraction_loops import loops
 
 HEADER = "function (A[M, N], B[N], S[], X) -> (O) {\n"
 

@@ -10,9 +10,9 @@ import pytest
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
 from autotune.tile import bind, check, gradient, parse, shapes_of, to_code
-from autotune.tile.operations import MOST_OPERATIONS, VARIABLE, operations
-from autotune.tile.program import Contract
-from autotune.tile.size_inputs import size_inputs
+from autotune.tile.binding.bound_program import Contract
+from autotune.tile.binding.operation_counts import MOST_OPERATIONS, VARIABLE, operations
+from autotune.tile.check.size_inputs import size_inputs
 from tests.tile_slopes import check_gradient
 from tests.tile_tools import bound, floats, run
 

@@ -10,7 +10,7 @@ import pytest
 from autotune.errors import ArgumentError, TileError
 from autotune.ir import dtypes
 from autotune.tile import evaluate
-from autotune.tile.casts import cast
+from autotune.tile.evaluation.numpy_casts import cast
 from tests.tile_tools import bound, floats, run
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from autotune.errors import ArgumentError, TileError
-from autotune.tile.check import check
-from autotune.tile.parse import parse
-from autotune.tile.printer import to_code
-from autotune.tile.syntax import (
+from autotune.tile.check.check_function import check
+from autotune.tile.syntax.parser import parse
+from autotune.tile.syntax.syntax_tree import (
     Access,
     Assignment,
     Binary,
@@ -21,6 +20,7 @@ from autotune.tile.syntax import (
     Negate,
     Number,
 )
+from autotune.tile.syntax.unparser import to_code
 
 EVERYTHING = """\
 function (A[M, L], B[L, N], I, S[], X[2 * M - 1, 3]) -> (C, O) {

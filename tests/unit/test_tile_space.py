@@ -13,8 +13,8 @@ from command_line import QUICK
 from autotune import tile
 from autotune.builder import BuiltFunction
 from autotune.errors import UsageError
-from autotune.task import Task
-from autotune.templates.tiled import tile_template
+from autotune.operators.tile_template import tile_template
+from autotune.task.task import Task
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }"
 CONVOLUTION = """function (I[N, C, Y, X], F[O, C, H, W]) -> (R) {

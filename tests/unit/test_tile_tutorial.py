@@ -13,7 +13,7 @@ import pytest
 
 from autotune import tile
 from autotune.errors import TileError
-from autotune.tile.program import Contract
+from autotune.tile.binding.bound_program import Contract
 from tests.tile_slopes import check_gradient
 from tests.tile_tools import bound, floats, run
 

@@ -5,10 +5,10 @@ import pytest
 
 from autotune import te
 from autotune.errors import LoweringError
+from autotune.extract.autotvm08 import AutoTVM08
+from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest, text_nest
 from autotune.ir.expr import Knob
-from autotune.lowering.autotvm08 import AutoTVM08
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest, text_nest
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from features import SYMBOLIC, VIRTUAL_THREAD, Scratch, candidate
 
 

@@ -26,12 +26,12 @@ import pytest
 
 from autotune import te
 from autotune.lowering.finalise import analyse
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.target import Target
 from autotune.trace.explore import explore
-from autotune.trace.knobs import Knobs
-from autotune.trace.sources import ConcreteValues, KnobTable
-from autotune.trace.structures import Structures, TracingWarning
+from autotune.trace.template_knobs import Knobs
+from autotune.trace.tracer import Structures, TracingWarning
+from autotune.trace.value_sources import ConcreteValues, KnobTable
 
 Body = Callable[[Any, Any, Any], object]
 KEPT: dict[str, Any] = {}

@@ -18,12 +18,12 @@ from interrupts import interrupted_at_each_moment
 
 from autotune import te
 from autotune.errors import InstantiationError
-from autotune.processes import readable
+from autotune.system.processes import readable
 from autotune.target import Target
-from autotune.trace import probe as probing
+from autotune.trace import dry_run as probing
+from autotune.trace.dry_run import Fault, probe
 from autotune.trace.explore import explore
-from autotune.trace.probe import Fault, probe
-from autotune.trace.structures import Structures
+from autotune.trace.tracer import Structures
 
 
 def test_a_run_that_returns_or_raises_is_no_fault():
@@ -93,7 +93,7 @@ def wait_for_number(path):
 
 SPIN = """
 import os, sys
-from autotune.trace.probe import probe
+from autotune.trace.dry_run import probe
 
 def spin(tell):
     with open(sys.argv[1], "w") as file:
@@ -213,7 +213,7 @@ def test_a_guarded_template_prints_nothing(capfd):
 
 INTERRUPTED = """
 import os, signal
-from autotune.trace.probe import probe
+from autotune.trace.dry_run import probe
 
 def end(*_):
     raise KeyboardInterrupt
@@ -235,7 +235,7 @@ def test_a_signal_that_comes_while_forking_is_not_lost():
 
 FLEEING = """
 import os, sys, time
-from autotune.trace.probe import probe
+from autotune.trace.dry_run import probe
 
 def flee(tell):
     if os.fork() == 0:

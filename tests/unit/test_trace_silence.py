@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from interrupts import interrupted_at_each_moment
 
-from autotune import interrupts
-from autotune.trace import silence
-from autotune.trace.silence import contained, silenced
+from autotune.system import interrupts
+from autotune.trace import user_code
+from autotune.trace.user_code import contained, silenced
 
 
 def test_what_python_c_and_children_print_goes_nowhere(capfd):
@@ -79,7 +79,7 @@ def test_no_descriptor_is_left_open():
 
 def test_closed_streams_stay_closed():
     code = (
-        "import os\nfrom autotune.trace.silence import silenced\n"
+        "import os\nfrom autotune.trace.user_code import silenced\n"
         "os.close(1)\n"
         "silenced(lambda: print('x'))\n"
         "try: os.fstat(1)\nexcept OSError: os._exit(7)\n"
@@ -157,10 +157,10 @@ def change():
 def test_an_interrupt_at_any_moment_leaves_all_as_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A few will do.
-    monkeypatch.setattr(silence, "_LIMITS", silence._LIMITS[:1])
-    monkeypatch.setattr(silence, "_handled", lambda: (signal.SIGTERM, signal.SIGALRM))
+    monkeypatch.setattr(user_code, "_LIMITS", user_code._LIMITS[:1])
+    monkeypatch.setattr(user_code, "_handled", lambda: (signal.SIGTERM, signal.SIGALRM))
     before = state()
-    modules = [silence, interrupts, contextlib, sys.modules[__name__]]
+    modules = [user_code, interrupts, contextlib, sys.modules[__name__]]
     for _ in interrupted_at_each_moment(lambda: contained(change), modules):
         assert state() == before
 

@@ -18,8 +18,8 @@ from autotune.ir.visitor import walk
 from autotune.target import GpuLimits, Target
 from autotune.trace import explore as exploring
 from autotune.trace.explore import classify, explore
-from autotune.trace.knobs import Knobs
-from autotune.trace.structures import Structures, TracingWarning
+from autotune.trace.template_knobs import Knobs
+from autotune.trace.tracer import Structures, TracingWarning
 from search_spaces import Space
 
 Body = Callable[[Knobs, Any, Any], None]

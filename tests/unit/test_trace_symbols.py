@@ -12,9 +12,9 @@ import pytest
 from autotune import te
 from autotune.errors import TracingError, UsageError
 from autotune.target import Target
-from autotune.trace.knobs import Knobs
-from autotune.trace.sources import ConcreteValues, KnobTable, SymbolicValues
-from autotune.trace.symbols import SymbolicBool, SymbolicInt
+from autotune.trace.symbolic_values import SymbolicBool, SymbolicInt
+from autotune.trace.template_knobs import Knobs
+from autotune.trace.value_sources import ConcreteValues, KnobTable, SymbolicValues
 
 
 class Trace:

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from autotune.cost_model.normal import expected_improvement
-from autotune.tuner import belief as beliefs
+from autotune.cost_model.normal_distribution import expected_improvement
 from autotune.tuner.base import Observation
-from autotune.tuner.belief import Belief
-from autotune.tuner.surrogate import Surrogate
+from autotune.tuner.model import acquisition as beliefs
+from autotune.tuner.model.acquisition import Belief
+from autotune.tuner.model.surrogate import Surrogate
 from search_spaces import ChoiceKnob, Space
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autotune.tuner.coordinates import Coordinates
+from autotune.tuner.model.encoding import Coordinates
 from search_spaces import AnnotateKnob, ChoiceKnob, Knob, ReorderKnob, Space, SplitKnob
 
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from autotune.tuner.finalists import (
+from autotune.tuner.run.finalists import (
     CONFIDENCE,
     ENOUGH_ROUNDS,
     FEW,

@@ -8,18 +8,18 @@ import pytest
 
 from autotune.builder import best_config, build_task
 from autotune.errors import AutotuneError
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
-from autotune.task import Task
-from autotune.tuner.events import Compared, End
-from autotune.tuner.finalists import ENOUGH_ROUNDS, LEAST_ROUNDS
-from autotune.tuner.finals import SHARE, earlier_rounds
-from autotune.tuner.goal import Goal
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.limits import Deadline, Limits
-from autotune.tuner.portfolio import Portfolio
-from autotune.tuner.session import Session
-from autotune.tuner.trials import Trials
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
+from autotune.tuner.run.events import Compared, End
+from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
+from autotune.tuner.run.finalists import ENOUGH_ROUNDS, LEAST_ROUNDS
+from autotune.tuner.run.goal import Goal
+from autotune.tuner.run.limits import Deadline, Limits
+from autotune.tuner.run.portfolio import Portfolio
+from autotune.tuner.run.session import Session
+from autotune.tuner.run.trials import Trials
+from autotune.tuner.search.grid import GridTuner
 from records import RecordStore, best, summary
 
 FAULTY = Path(__file__).parents[1] / "integration" / "faulty_templates" / "faulty.py"

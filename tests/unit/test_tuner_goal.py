@@ -3,8 +3,8 @@
 import pytest
 
 from autotune.errors import UsageError
-from autotune.measure.ceiling import Ceiling
-from autotune.tuner.goal import Goal
+from autotune.measure.roofline import Ceiling
+from autotune.tuner.run.goal import Goal
 
 CEILING = Ceiling({"float32": 100e9}, 10e9)
 

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from autotune.tuner.audit import Audit, AuditResult
 from autotune.tuner.base import Observation
-from autotune.tuner.belief import Belief
 from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
-from autotune.tuner.knob_features import KnobFeatures
-from autotune.tuner.model import ModelSettings, ModelTuner
-from autotune.tuner.progress import Progress
-from autotune.tuner.surrogate import Surrogate
-from autotune.tuner.transfer import TransferPrior
+from autotune.tuner.model.acquisition import Belief
+from autotune.tuner.model.knob_features import KnobFeatures
+from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
+from autotune.tuner.model.prediction_audit import Audit, AuditResult
+from autotune.tuner.model.stagnation import Progress
+from autotune.tuner.model.surrogate import Surrogate
+from autotune.tuner.model.transfer import TransferPrior
 from search_spaces import AnnotateKnob, ChoiceKnob, Space
 
 

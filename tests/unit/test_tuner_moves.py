@@ -6,8 +6,8 @@ import pytest
 from autotune.tuner.base import Observation
 from autotune.tuner.diversity import Geometry
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.hearsay import Hearsay, HearsaySettings
-from autotune.tuner.moves import changed, crossed, new_ones
+from autotune.tuner.search.k_nearest import Hearsay, HearsaySettings
+from autotune.tuner.search.mutations import changed, crossed, new_ones
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
 

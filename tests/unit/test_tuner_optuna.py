@@ -8,7 +8,7 @@ import pytest
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.optuna import OptunaTuner
+from autotune.tuner.search.optuna import OptunaTuner
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
 optuna = pytest.importorskip("optuna")

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.measure.ceiling import Ceiling
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureResult
-from autotune.task import Task
-from autotune.tuner import portfolio
-from autotune.tuner.events import End, Finished, MachineKnown, Measured, Noisy, Started
-from autotune.tuner.goal import Goal
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.limits import Deadline, Limits, Paces
-from autotune.tuner.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
-from autotune.tuner.session import Session
-from autotune.tuner.yardstick import MOST_DOUBTS
+from autotune.measure.roofline import Ceiling
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
+from autotune.tuner.run import portfolio
+from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Noisy, Started
+from autotune.tuner.run.goal import Goal
+from autotune.tuner.run.limits import Deadline, Limits, Paces
+from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
+from autotune.tuner.run.roofline_goal import MOST_DOUBTS
+from autotune.tuner.run.session import Session
+from autotune.tuner.search.grid import GridTuner
 from records import RecordStore
 
 FAULTY = str(Path(__file__).parents[1] / "integration" / "faulty_templates" / "faulty.py")

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from autotune.cost_model.base import CostModel
-from autotune.cost_model.xgb import XGBCostModel, XGBSettings
+from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.feature import TaskFeatures
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.candidates import Candidates, CandidateSettings
-from autotune.tuner.model import ModelSettings, ModelTuner
-from autotune.tuner.population import PopulationSettings, evolve
-from autotune.tuner.ranking import RankingSettings, SpaceRanker
-from autotune.tuner.scoring import columns_read, highest, score, without
+from autotune.tuner.model.candidate_selection import Candidates, CandidateSettings
+from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
+from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
+from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
+from autotune.tuner.model.scoring import columns_read, highest, score, without
 from search_spaces import ChoiceKnob, Constraint, Space
 
 FEW = RankingSettings(pool_share=0.1, pool_min=3, kept=40, always=500)

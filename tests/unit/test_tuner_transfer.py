@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from autotune.errors import UsageError
-from autotune.measure.replay import Recording
+from autotune.measure.recorded_measurer import Recording
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.replay import replay
-from autotune.tuner.transfer import TransferPrior
+from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.replay.replay_tuner import replay
 from records import Record
 
 SIZES = [16, 32, 64, 128, 256]

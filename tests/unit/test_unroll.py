@@ -9,14 +9,14 @@ import pytest
 
 import autotune
 from autotune import te
-from autotune.codegen.llvm.module import emit
+from autotune.codegen.llvm.llvm_module import emit
 from autotune.ir.expr import Knob
 from autotune.ir.stmt import For, Function
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 
 def row_sums() -> tuple[Any, Any, Any, list[Any]]:

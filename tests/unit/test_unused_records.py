@@ -9,8 +9,8 @@ import pytest
 
 import autotune
 from autotune.cli.main import main
-from autotune.history import why_unused
-from autotune.task import Task
+from autotune.task.task import Task
+from autotune.task.valid_records import why_unused
 from records import Record, RecordStore, RecordWarning
 
 SIZES = {"m": 8, "n": 16, "k": 4}

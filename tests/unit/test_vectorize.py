@@ -8,12 +8,12 @@ import numpy.typing as npt
 import pytest
 
 from autotune.ir import ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Binary, Broadcast, Buffer, Call, Const, Expr, Load, Ramp, SizeVar, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
-from autotune.lowering.vectorize import MAX_LANES, vectorize
+from autotune.lowering.vector.vectorize import MAX_LANES, vectorize
 
 N = Const(64, "int32")
 A, B = Buffer("A", "float32", (N,)), Buffer("B", "float32", (N,))
@@ -295,7 +295,7 @@ def test_a_loop_that_stays_one_is_noted_with_the_reason(
 ) -> None:
     body = vector_loop(lambda v: Store(C, ONE, Load(A, v)))
     function = Function("f", (A, B, C), frozenset([C]), body, attrs={"kept": 1})
-    with caplog.at_level("DEBUG", logger="autotune.lowering.vectorize"):
+    with caplog.at_level("DEBUG", logger="autotune.lowering.vector.vectorize"):
         after = vectorize(function)
     assert after.attrs == {
         "kept": 1, "not_vectorized": (("v", "all iterations write one element of C"),)
