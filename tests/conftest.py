@@ -1,4 +1,4 @@
-"""Options and fixtures of all tests; helpers in this folder are importable by name."""
+"""Options and fixtures of all tests; helpers are imported from `support`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from command_line import CommandServer, Ended
+from support.command_line import CommandServer, Ended
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -68,7 +68,7 @@ def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], No
 @pytest.fixture
 def fake(pretend_cupy: Callable[[Any], None]) -> Any:
     """Let the runtime find two GPUs of sm_90 that take every launch and compute nothing."""
-    from tests.fake_cuda import FakeCuda
+    from support.fake_cuda import FakeCuda
 
     made = FakeCuda()
     pretend_cupy(made)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from saved_functions import WORKLOADS, arrays_of, built, doubles, run, scale
+from support.saved_functions import WORKLOADS, arrays_of, built, doubles, run, scale
 
 import autotune
 from autotune import te

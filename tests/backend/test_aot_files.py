@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from saved_functions import doubles, scale
+from support.saved_functions import doubles, scale
 
 import autotune
 from autotune.errors import LoadError, SaveError

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_compiler import needs_nvrtc
-from cuda_on_host import run_on_host
-from gpu_cases import bound, matmul, row_sums, softmax, transpose
-from host_cuda import needs_host_compiler
-from te_reference import Reference, random_array
+from support.cuda_compiler import needs_nvrtc
+from support.cuda_on_host import run_on_host
+from support.gpu_cases import bound, matmul, row_sums, softmax, transpose
+from support.host_cuda import needs_host_compiler
+from support.te_reference import Reference, random_array
 
 from autotune import te
 from autotune.codegen.cuda.cuda_source import CUDASource, emit

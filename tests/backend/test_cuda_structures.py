@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_reference import random_array
+from support.te_reference import random_array
 
 from autotune.ir.verify import verify
 from autotune.runtime.cpu.llvm_compiler import compile_function

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import built, run_bench
-from cuda_compiler import needs_nvrtc
+from support.benches import built, run_bench
+from support.cuda_compiler import needs_nvrtc
 
 from autotune.builder import gpu_source
 from autotune.codegen.cuda.cuda_source import emit

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scans import ColumnSums
+from support.scans import ColumnSums
 
 import autotune
 from autotune.builder import BuiltFunction

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import environment
-from logged import trials_in
+from support.command_line import environment
+from support.logged import trials_in
 
 from autotune.builder import build_task
 from autotune.measure.local_measurer import LocalMeasurer

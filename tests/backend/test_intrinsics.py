@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from dtype_values import edges
+from support.dtype_values import edges
 
 import autotune
 from autotune import te

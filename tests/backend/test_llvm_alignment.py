@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from llvm_kernels import buffer
-from vector_kernels import agree, loop
+from support.llvm_kernels import buffer
+from support.vector_kernels import agree, loop
 
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.stmt import Allocate, Function, LoopKind, Stmt, Store, seq

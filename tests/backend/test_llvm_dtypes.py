@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.dtype_values import Array, assert_same, converted, edges, pairs
 
 import autotune
 from autotune import te
@@ -22,7 +23,6 @@ from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.vector.vectorize import vectorize
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
-from tests.dtype_values import Array, assert_same, converted, edges, pairs
 
 LANES = 8
 KINDS = (LoopKind.SERIAL, LoopKind.VECTORIZED)

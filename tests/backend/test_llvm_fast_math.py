@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvm_kernels import buffer, i32
-from vector_kernels import loop
+from support.llvm_kernels import buffer, i32
+from support.vector_kernels import loop
 
 from autotune.ir.expr import Const, Load, Var
 from autotune.ir.stmt import Function, LoopKind, Stmt, Store, seq

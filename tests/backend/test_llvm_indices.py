@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llvm_kernels import (
+from support.llvm_kernels import (
     PARALLEL,
     SERIAL,
     UNROLLED,

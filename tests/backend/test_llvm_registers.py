@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from vector_kernels import serial_loops
+from support.vector_kernels import serial_loops
 
 from autotune import te
 from autotune.lowering.finalise import analyse, finalise

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from llvm_kernels import (
+from support.llvm_kernels import (
     ALL,
     PARALLEL,
     SERIAL,

@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.cuda_compiler import needs_nvrtc
 
 from autotune.errors import CompileError, TargetError
 from autotune.runtime import refused_sources
 from autotune.runtime.cuda import cuda_toolkit, nvrtc
 from autotune.runtime.cuda.nvrtc import Cubin, Usage, compile_cubin, parse_usage
 from autotune.runtime.object_cache import ObjectCache
-from tests.cuda_compiler import needs_nvrtc
 
 SCALE = """
 extern "C" __global__ void scale(float* a, float by, int n) {

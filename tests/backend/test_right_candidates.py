@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import built, run_bench
+from support.benches import built, run_bench
 
 from autotune.ir import dtypes
 from autotune.measure.candidate import CandidateError

@@ -1,6 +1,8 @@
 """Kernels of the device header compile for every GPU, by NVRTC and without one."""
 
 import pytest
+from support.cuda_compiler import needs_nvrtc
+from support.rtc_variants import NINE, joined, variants
 
 from autotune.errors import CompileError, TargetError, UsageError
 from autotune.ir import dtypes
@@ -9,8 +11,6 @@ from autotune.rtc.vector_plan import VectorPlan
 from autotune.runtime.cuda import nvrtc
 from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.runtime.object_cache import ObjectCache
-from tests.cuda_compiler import needs_nvrtc
-from tests.rtc_variants import NINE, joined, variants
 
 pytestmark = needs_nvrtc
 

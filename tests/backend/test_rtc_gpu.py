@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from support.dtype_values import converted
+from support.rtc_variants import NINE
 
 from autotune.errors import ArgumentError, LaunchError
 from autotune.ir import dtypes
 from autotune.rtc import UNARY, get_function, launch, unary
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray
-from tests.dtype_values import converted
-from tests.rtc_variants import NINE
 
 pytestmark = pytest.mark.gpu
 

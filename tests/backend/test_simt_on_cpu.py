@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from thread_kernels import (
+from support.thread_kernels import (
     KERNELS,
     A,
     Kernel,

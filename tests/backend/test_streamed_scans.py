@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scans import ColumnSums, TwoStates
+from support.scans import ColumnSums, TwoStates
 
 from autotune import te
 from autotune.errors import LoweringError, ScheduleError

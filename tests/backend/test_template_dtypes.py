@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benches import built, run_bench
+from support.benches import built, run_bench
 
 from autotune.ir import dtypes
 from autotune.measure.timing_policy import TimingPolicy

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_reference import Reference, random_array
+from support.te_reference import Reference, random_array
 
 from autotune import te
 from autotune.extract.autotvm08 import autotvm08_loops

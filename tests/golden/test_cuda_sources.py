@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cuda_compiler import needs_nvrtc
-from gpu_cases import Case, broadcast_add, matmul, relu_tail, row_sums, softmax, transpose
-from te_reference import Reference, random_array
+from support.cuda_compiler import needs_nvrtc
+from support.gpu_cases import Case, broadcast_add, matmul, relu_tail, row_sums, softmax, transpose
+from support.te_reference import Reference, random_array
 
 import autotune
 from autotune.codegen.cuda.cuda_source import emit

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_reference import Reference, random_array
+from support.te_reference import Reference, random_array
 
 import autotune
 from autotune import te

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, SMALL, Ended, run_process
+from support.command_line import QUICK, SMALL, Ended, run_process
 
 from autotune.task.task import Task
 from records import RecordStore

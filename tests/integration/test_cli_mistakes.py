@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CLOSED, PIPE, Ended, run_process
-from command_mistake import MATMUL, Mistake, N
-from command_mistakes import MISTAKES
-from mistaken_files import TEMPLATES, make_files
+from support.command_line import CLOSED, PIPE, Ended, run_process
+from support.command_mistake import MATMUL, Mistake, N
+from support.command_mistakes import MISTAKES
+from support.mistaken_files import TEMPLATES, make_files
 
 from autotune.cli.main import main
 from autotune.errors import ScheduleError

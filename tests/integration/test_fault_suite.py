@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from footprint import (
+from support.footprint import (
     GRACE_S,
     assert_no_orphans,
     environment,
@@ -19,7 +19,7 @@ from footprint import (
     wait_for,
     watching,
 )
-from logged import trials_in
+from support.logged import trials_in
 
 from autotune.errors import AutotuneError
 from autotune.measure.local_measurer import LocalMeasurer

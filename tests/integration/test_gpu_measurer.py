@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cuda_compiler import needs_nvrtc
-from fake_machine import COMPILER, FOLDER, FakeMachine
-from host_cuda import needs_host_compiler
-from logged import trials_in
+from support.cuda_compiler import needs_nvrtc
+from support.fake_machine import COMPILER, FOLDER, FakeMachine
+from support.host_cuda import needs_host_compiler
+from support.logged import trials_in
 
 from autotune.builder import build_task
 from autotune.cli.doctor import software_checks

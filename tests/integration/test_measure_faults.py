@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import GRACE_S, alive, patience, wait_for
+from support.footprint import GRACE_S, alive, patience, wait_for
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure import scheduler

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import wait_for
+from support.footprint import wait_for
 
 from autotune.errors import UsageError
 from autotune.measure import scheduler

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from footprint import assert_no_orphans, environment, new_token
-from logged import trials_in
+from support.footprint import assert_no_orphans, environment, new_token
+from support.logged import trials_in
 
 from autotune.tuner.run.final_comparison import MOST_NOISY
 

@@ -5,8 +5,8 @@ import threading
 import time
 
 import pytest
-from fake_measurer import FakeMeasurer, run
-from footprint import wait_for
+from support.fake_measurer import FakeMeasurer, run
+from support.footprint import wait_for
 
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.tuner.run.events import End

@@ -1,7 +1,7 @@
 """How a run ends: nothing left to try, nothing legal, interrupted; and what it says then."""
 
 import pytest
-from fake_measurer import FakeMeasurer, run
+from support.fake_measurer import FakeMeasurer, run
 
 from autotune.errors import UsageError
 from autotune.task.task import Task

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fake_measurer import FakeMeasurer, run
+from support.fake_measurer import FakeMeasurer, run
 
 import autotune
 from autotune import te

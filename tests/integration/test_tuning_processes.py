@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import alive, wait_for
-from logged import trials_in
+from support.footprint import alive, wait_for
+from support.logged import trials_in
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dtype_values import Array, assert_same, edges
 
 from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
@@ -22,7 +23,6 @@ from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
-from tests.dtype_values import Array, assert_same, edges
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 N = 16

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from te_programs import programs
-from te_schedules import scheduled
+from support.te_programs import programs
+from support.te_schedules import scheduled
 
 from autotune import te
 from autotune.errors import AutotuneError

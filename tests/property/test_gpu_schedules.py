@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_schedules import Scheduled, gpu_schedules
 from hypothesis import given, note
-from te_reference import Reference, random_array
+from support.gpu_schedules import Scheduled, gpu_schedules
+from support.te_reference import Reference, random_array
 from test_schedules_differential import examples
 
 from autotune.ir.evaluate.interpreter import interpret

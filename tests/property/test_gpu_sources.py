@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import run_on_host
-from gpu_schedules import Scheduled, gpu_schedules
-from host_cuda import needs_host_compiler
 from hypothesis import given, note
-from te_reference import Reference, random_array
+from support.cuda_on_host import run_on_host
+from support.gpu_schedules import Scheduled, gpu_schedules
+from support.host_cuda import needs_host_compiler
+from support.te_reference import Reference, random_array
 from test_schedules_differential import examples
 
 from autotune.codegen.cuda.cuda_source import emit

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from guards import Guards
+from support.guards import Guards
 
 from autotune.ir.verify import verify
 from autotune.task.task import Task

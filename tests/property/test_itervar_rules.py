@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_schedules import gpu_schedules
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from itervar_listings import Listing
-from itervar_rules import program_of, rules
-from te_programs import programs
-from te_schedules import scheduled
+from support.gpu_schedules import gpu_schedules
+from support.itervar_listings import Listing
+from support.itervar_rules import program_of, rules
+from support.te_programs import programs
+from support.te_schedules import scheduled
 
 from autotune import te
 from autotune.extract.autotvm08 import autotvm08_loops

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_fuzz import Damage, Readers
+from support.log_fuzz import Damage, Readers
 
 from autotune.task.task import Task
 from records import Record

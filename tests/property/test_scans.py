@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from random_scans import RandomScan, random_scans
-from scan_schedules import columns_to_threads, scheduled
+from support.random_scans import RandomScan, random_scans
+from support.scan_schedules import columns_to_threads, scheduled
 from test_schedules_differential import MEMORY_ONLY, examples
 
 from autotune import te

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
-from te_programs import Program, programs, symbolic_programs
-from te_reference import Reference, random_array
-from te_schedules import Scheduled, scheduled
+from support.te_programs import Program, programs, symbolic_programs
+from support.te_reference import Reference, random_array
+from support.te_schedules import Scheduled, scheduled
 
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret

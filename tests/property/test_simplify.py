@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_expressions import assert_sound
+from support.random_expressions import assert_sound
 
 from autotune.ir import ops
 from autotune.ir.algebra.simplify import Simplifier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from random_expressions import Ranges, assert_sound
+from support.random_expressions import Ranges, assert_sound
 
 from autotune.ir import ops
 from autotune.ir.algebra import canonical, canonical_sums, division_rules, sum_bounds

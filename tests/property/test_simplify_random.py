@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_expressions import Array, Generator, Grid, TooLargeError, assert_sound
+from support.random_expressions import Array, Generator, Grid, TooLargeError, assert_sound
 
 from autotune.ir import dtypes, ops
 from autotune.ir.algebra.intervals import interval

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_expressions import Array, Grid
+from support.random_expressions import Array, Grid
 
 from autotune.ir import ops
 from autotune.ir.algebra import division_rules

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from te_programs import programs
-from te_schedules import scheduled
+from support.te_programs import programs
+from support.te_schedules import scheduled
 
 from autotune import te
 from autotune.lowering.nest.lower_schedule import lower_schedule

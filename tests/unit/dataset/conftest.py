@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dataset_records import ADD, ALL, OWN, record_of
+from support.dataset_records import ADD, ALL, OWN, record_of
 
 from autotune.dataset import export, load
 from autotune.task.task import Task

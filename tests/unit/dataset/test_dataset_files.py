@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dataset_records import ALL
+from support.dataset_records import ALL
 
 from autotune.cli.main import main
 from autotune.dataset import NothingToExportError, dataset_writer, export, load

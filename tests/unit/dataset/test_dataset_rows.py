@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from dataset_records import (
+from support.dataset_records import (
     ADD,
     ALL,
     MISSING,
