@@ -9,23 +9,24 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from autotune.system.version import __version__
+
 if TYPE_CHECKING:
     from autotune import rtc as rtc
     from autotune import te as te
     from autotune import tile as tile
     from autotune.builder import build as build
     from autotune.builder import lower as lower
-    from autotune.runtime.saved import load as load
+    from autotune.runtime.load_library import load as load
     from autotune.target import Target as Target
 
-__version__ = "0.1.0"
 __all__ = ["Target", "__version__", "build", "load", "lower", "rtc", "te", "tile"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the program asks
 
 _HOMES = {
     "build": "autotune.builder",
-    "load": "autotune.runtime.saved",
+    "load": "autotune.runtime.load_library",
     "lower": "autotune.builder",
     "Target": "autotune.target",
 }

@@ -10,31 +10,31 @@ from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from autotune.callers import warn
 from autotune.errors import InstantiationError, SaveError, UsageError
-from autotune.history import valid_records, why_unused
 from autotune.ir.stmt import Function
 from autotune.ir.visitor import is_raw
 from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
-from autotune.lowering.kernels import final_form
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.thread_limits import thread_limit_rules
-from autotune.runtime.arrays import is_contiguous
+from autotune.lowering.gpu.finalise_kernels import final_form
+from autotune.lowering.gpu.thread_limits import thread_limit_rules
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.argument_checks import is_contiguous
 from autotune.schedule.schedule import Schedule
+from autotune.system.caller_warnings import warn
 from autotune.target import Target
-from autotune.task import Task, Workload
+from autotune.task.task import Task, Workload
+from autotune.task.valid_records import valid_records, why_unused
 from autotune.te.tensor import Tensor
 from records import Record, RecordStore, RecordWarning, ranked
 from records.formats import load_own
 from search_spaces import Config
 
 if TYPE_CHECKING:
-    from autotune.runtime.gpu_function import GPUFunction
-    from autotune.runtime.gpu_program import GpuSource
-    from autotune.runtime.llvm import CompiledFunction
-    from autotune.tile import Function as TileFunction
-    from autotune.tile.program import Program, TensorType
+    from autotune.runtime.cpu.llvm_compiler import CompiledFunction
+    from autotune.runtime.cuda.gpu_function import GPUFunction
+    from autotune.runtime.cuda.gpu_program import GpuSource
+    from autotune.tile.binding.bound_program import Program, TensorType
+    from autotune.tile.syntax.syntax_tree import Function as TileFunction
 
 log = logging.getLogger(__name__)
 
@@ -154,8 +154,8 @@ class BuiltFunction:
         SaveError
             If a file cannot be written, or it is not known what processor the code needs.
         """
-        from autotune.runtime.gpu_function import GPUFunction
-        from autotune.runtime.save import save
+        from autotune.runtime.cuda.gpu_function import GPUFunction
+        from autotune.runtime.save_library import save
 
         if isinstance(self._compiled, GPUFunction):
             raise SaveError(
@@ -178,18 +178,18 @@ class BuiltFunction:
 def _compiled(function: Function, target: Target) -> CompiledFunction | GPUFunction:
     # Imported here, so that listings and search spaces need no compiler.
     if target.on_cpu:
-        from autotune.runtime.llvm import compile_function
+        from autotune.runtime.cpu.llvm_compiler import compile_function
 
         return compile_function(function, target)
-    from autotune.runtime.gpu_function import GPUFunction
+    from autotune.runtime.cuda.gpu_function import GPUFunction
 
     return GPUFunction(gpu_source(function), target)
 
 
 def gpu_source(function: Function) -> GpuSource:
     """Return a function in final form for GPUs as text, whatever it was made from."""
-    from autotune.rtc.raw import raw_source
-    from autotune.runtime.gpu_program import kernel_source
+    from autotune.rtc.raw_launches import raw_source
+    from autotune.runtime.cuda.gpu_program import kernel_source
 
     return (raw_source if is_raw(function) else kernel_source)(function)
 
@@ -297,7 +297,7 @@ def build_task(
 
 def build_program(program: Program, target: Target) -> BuiltFunction:
     """Compile a Tile function bound to sizes by the default of its search space."""
-    from autotune.templates.tiled import default_schedule
+    from autotune.operators.tile_template import default_schedule
 
     return build(*default_schedule(program, target), target, name="tile")
 
@@ -313,7 +313,7 @@ def build_tile(
 
     Records are those of the same code and sizes, whatever the file was called.
     """
-    from autotune.templates.tiled import arguments_of, tile_template
+    from autotune.operators.tile_template import arguments_of, tile_template
 
     known = _loaded(records) or []
     args = arguments_of(function, types)

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import UsageError
-from autotune.lowering.autotvm08 import autotvm08_loops
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import loop_nest, text_nest
+from autotune.extract.autotvm08 import autotvm08_loops
+from autotune.extract.space_features import FloatMatrix, TaskFeatures
+from autotune.extract.to_loop_nest import loop_nest, text_nest
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
-from autotune.space_features import FloatMatrix, TaskFeatures
 from autotune.te.tensor import Tensor
 from features import (
     CURVE_NAMES,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune import host
 from autotune.errors import TargetError
+from autotune.system import host
 
 MOST_THREADS = 1024
 """Of a parallel loop: no machine has more, and systems refuse to start many thousands."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
-from autotune.trace.knobs import Annotations, AxisOrder, Knobs, SplitSizes
+from autotune.trace.template_knobs import Annotations, AxisOrder, Knobs, SplitSizes
 
 __all__ = ["Annotations", "AxisOrder", "Knobs", "Parameter", "SplitSizes", "Template", "template"]
 

@@ -30,11 +30,11 @@ import structures
 from common import Row, parser, report, row
 
 from autotune.feature import TaskFeatures
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.model import ModelTuner, default_model
-from autotune.tuner.ranking import RankingSettings
-from autotune.tuner.scoring import MOST_THREADS, columns_read, score
+from autotune.tuner.model.model_tuner import ModelTuner, default_model
+from autotune.tuner.model.ranking import RankingSettings
+from autotune.tuner.model.scoring import MOST_THREADS, columns_read, score
 from search_spaces import Space
 
 TARGET = "cuda -arch=sm_90"

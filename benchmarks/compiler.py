@@ -43,7 +43,7 @@ Figures = dict[str, dict[str, list[float]]]
 
 def choose(count: int) -> Configs:
     """Draw configurations of each case, as named knob values."""
-    from autotune.task import Task
+    from autotune.task.task import Task
 
     chosen: Configs = {}
     for name, (template, args) in CASES.items():
@@ -57,10 +57,10 @@ def measure(configs: Configs) -> Figures:
     """Time every stage of every configuration once, with whichever autotune is imported."""
     from autotune.codegen.llvm import emit
     from autotune.lowering.finalise import analyse, finalise
-    from autotune.lowering.nest import lower_schedule
-    from autotune.runtime.cache import ObjectCache
-    from autotune.runtime.llvm import compile_function
-    from autotune.task import Task
+    from autotune.lowering.nest.lower_schedule import lower_schedule
+    from autotune.runtime.cpu.llvm_compiler import compile_function
+    from autotune.runtime.object_cache import ObjectCache
+    from autotune.task.task import Task
 
     figures: Figures = {}
     for name, (template, args) in CASES.items():

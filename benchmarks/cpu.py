@@ -21,11 +21,11 @@ from common import Row, paired, parser, report, row
 
 import autotune
 from autotune.lowering.finalise import analyse, finalise
-from autotune.measure.machine import copies
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.measure.devices.cpu.cpu_roofline import copies
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

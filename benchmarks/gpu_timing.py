@@ -12,9 +12,9 @@ import numpy as np
 from gpu_rows import COPY, SCAN, Kernel
 
 from autotune.builder import BuiltFunction, best_config, build_task
-from autotune.measure.machine import copies as cpu_copies
+from autotune.measure.devices.cpu.cpu_roofline import copies as cpu_copies
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from records import RecordStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -161,8 +161,8 @@ class OnGpu:
     """The first GPU, on a stream of its own; a `Bench`."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        from autotune.measure.gpu.machine import Device
-        from autotune.runtime.nvml import clock_reader
+        from autotune.measure.devices.cuda.cuda_roofline import Device
+        from autotune.runtime.cuda.nvml import clock_reader
 
         self.target = target_of(facts, on_cpu=False)
         self._device = Device.take(Target.parse(self.target))
@@ -171,7 +171,7 @@ class OnGpu:
 
     def call_of(self, built: BuiltFunction, given: Sequence[Array]) -> Call:
         """Return launches of a function, whose arrays are copied to the device."""
-        from autotune.runtime.gpu_load import LoadedProgram
+        from autotune.runtime.cuda.loaded_program import LoadedProgram
 
         held = [self._xp.asarray(array) for array in given]
         # Without the checks of arrays that a call of the built function begins with.
@@ -190,7 +190,7 @@ class OnGpu:
 
     def copies(self, size: float) -> list[tuple[Call, float]]:
         """Return the driver's copy, and those of some kernels."""
-        from autotune.measure.gpu.machine import copies
+        from autotune.measure.devices.cuda.cuda_roofline import copies
 
         ways, moved = copies(self._device, size)
         return [(way, moved) for way in ways]

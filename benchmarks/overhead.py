@@ -39,14 +39,16 @@ PACKAGES = ("autotune", "features", "records", "search_spaces")
 
 #: What the tuning process does itself: a name, and the functions that do it.
 PARTS = {
-    "tracing the template": ["autotune.task:explore"],
+    "tracing the template": ["autotune.task.task:explore"],
     "proposing candidates": ["autotune.tuner.base:Tuner.ask"],
     "taking in results": ["autotune.tuner.base:Tuner.tell"],
-    "estimating the gain": ["autotune.tuner.model:ModelTuner.expected_gain"],
-    "preparing and learning, longer than builds took": ["autotune.tuner.session:Session._think"],
+    "estimating the gain": ["autotune.tuner.model.model_tuner:ModelTuner.expected_gain"],
+    "preparing and learning, longer than builds took": [
+        "autotune.tuner.run.session:Session._think"
+    ],
     "reading and writing the log": ["records.journal:Journal.add", "records.journal:Journal.news"],
     "claiming candidates": ["records.journal:Journal.claim"],
-    "ending the workers": ["autotune.measure.local:LocalMeasurer.close"],
+    "ending the workers": ["autotune.measure.local_measurer:LocalMeasurer.close"],
 }
 
 
@@ -57,7 +59,7 @@ def run_and_tell(path: str, words: Sequence[str]) -> int:
     """Run the command line, and write to `path` when it did what."""
     spans: dict[str, list[Span]] = {name: [] for name in ("build", "run", "ceiling")}
     spans["main"] = [(time.time(), 0.0)]
-    from autotune.cli import run
+    from autotune.cli.commands import run
     from autotune.cli.main import main
 
     start = run._run
@@ -106,8 +108,8 @@ def _watch(name: str, spans: list[Span]) -> None:
 
 def _watch_measurer(spans: dict[str, list[Span]]) -> None:
     """Note when each candidate was built and was run, as its result says, and the ceiling was."""
-    from autotune.measure.local import LocalMeasurer
-    from autotune.measure.workshop import Workshop
+    from autotune.measure.local_measurer import LocalMeasurer
+    from autotune.measure.scheduler import Workshop
 
     measure: Callable[..., Iterator[Any]] = LocalMeasurer.measure
 

@@ -98,8 +98,8 @@ def _launch(row: Kernel, results: Results) -> int:
     from gpu_timing import OnGpu, arrays, best_of
 
     from autotune.builder import BuiltFunction
-    from autotune.runtime.cuda import cupy
-    from autotune.task import Task
+    from autotune.runtime.cuda.cupy_driver import cupy
+    from autotune.task.task import Task
 
     cupy().cuda.set_allocator(None)  # CuPy's own puts arrays side by side into larger ones
     bench = OnGpu(results.facts)

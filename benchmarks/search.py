@@ -21,10 +21,11 @@ import numpy as np
 from common import Row, parser, report, row
 
 from autotune.errors import UsageError
-from autotune.report.replay import CHECKPOINTS, Score, mean_score, score, score_table
-from autotune.tuner import kernel_tuner
+from autotune.report.replay_scores import CHECKPOINTS, Score, mean_score, score, score_table
 from autotune.tuner.base import Observation
-from autotune.tuner.compare import (
+from autotune.tuner.factory import make_tuner
+from autotune.tuner.replay import kernel_tuner_strategies
+from autotune.tuner.replay.compare_tuners import (
     ReplayJob,
     distinct,
     find_recording,
@@ -32,7 +33,6 @@ from autotune.tuner.compare import (
     load_records,
     run_jobs,
 )
-from autotune.tuner.factory import make_tuner
 from records import RecordError
 from search_spaces import ChoiceKnob, Constraint, Space
 
@@ -184,11 +184,11 @@ def main() -> None:
             details[tuner] = run(tuner, workloads, *runs)
         if options.transfer:
             details |= transfer_scores(workloads, *runs, details.get("model"))
-        if not options.no_references and not kernel_tuner.installed():
+        if not options.no_references and not kernel_tuner_strategies.installed():
             print("no references: pip install kernel-tuner runs them, too", file=sys.stderr)
         elif not options.no_references:
-            for strategy in kernel_tuner.BASELINES:
-                name = f"{kernel_tuner.PREFIX}{strategy}"
+            for strategy in kernel_tuner_strategies.BASELINES:
+                name = f"{kernel_tuner_strategies.PREFIX}{strategy}"
                 details[name] = run(name, workloads, *runs)
         totals = {name: mean_score(list(scores.values())) for name, scores in details.items()}
         rows += itertools.chain.from_iterable(

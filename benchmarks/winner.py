@@ -31,7 +31,7 @@ import autotune
 from autotune.builder import BuiltFunction
 from autotune.errors import AutotuneError
 from autotune.report.ratio import Ratio
-from autotune.task import Task
+from autotune.task.task import Task
 
 BLOCK_S = 0.25
 """A block lasts so long; its first third is not counted."""

@@ -15,7 +15,7 @@ from schedule_cases import SECTIONS, Names, Primitive, row_sums
 import autotune
 from autotune import te
 from autotune.errors import AutotuneError
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 
 PAGE = Path(__file__).with_name("schedule.md")
 

@@ -15,8 +15,8 @@ from autotune import rtc, te
 from autotune.builder import build_task
 from autotune.errors import TargetError
 from autotune.ir import dtypes
-from autotune.rtc.raw import RawLaunch
-from autotune.runtime import cuda
+from autotune.rtc.raw_launches import RawLaunch
+from autotune.runtime.cuda import cupy_driver
 from autotune.task import Task
 from autotune.template import Knobs, template
 
@@ -102,14 +102,14 @@ def main(n: int = 1 << 24, arch: str = "sm_90") -> None:
             f"{usage.spill_store_bytes} bytes spilled, {launch.sizes.grid[0]} blocks"
         )
     try:
-        cuda.device_count()
+        cupy_driver.device_count()
     except TargetError as error:
         print(f"not run: {error}")
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the default configuration, which is meant
-        function = build_task(Task(elementwise, {"n": n}, f"cuda -arch={cuda.arch_of(0)}"))
-    cupy = cuda.cupy()
+        function = build_task(Task(elementwise, {"n": n}, f"cuda -arch={cupy_driver.arch_of(0)}"))
+    cupy = cupy_driver.cupy()
     x = cupy.random.standard_normal(n, dtype="float32").astype("float16")
     y = cupy.empty_like(x)
     function(x, y)

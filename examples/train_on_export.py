@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import xgboost
 
-from autotune.cost_model.metrics import rank_correlation, recall_at_k
+from autotune.cost_model.ranking_metrics import rank_correlation, recall_at_k
 from autotune.dataset import load
 from autotune.errors import UsageError
 from records import RecordError

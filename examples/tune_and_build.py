@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import autotune
-from autotune.measure.local import LocalMeasurer
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.task import Task
-from autotune.tuner.events import Event, Measured
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.loop import tune
+from autotune.tuner.run.events import Event, Measured
+from autotune.tuner.run.tuning_loop import tune
 from records import RecordStore
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from features.curve import CURVE_NAMES, describe_curve
-from features.knob import describe_knob
+from features.knob_columns import describe_knob
 from features.loop_nest import FeatureError
 from features.schema import (
     ARITH_FIELDS,

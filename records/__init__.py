@@ -5,7 +5,6 @@ A leaf package: it knows nothing of templates, spaces or devices.
 
 import logging
 
-from records.errors import NewerSchemaError, RecordError, RecordWarning
 from records.journal import Entry, Journal
 from records.query import (
     SummaryRow,
@@ -24,6 +23,7 @@ from records.record import (
     relative_spread,
     workload_key,
 )
+from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 from records.store import RecordStore
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from records.errors import TableError
 from records.files import open_to_read
+from records.record_errors import TableError
 from records.table import SUFFIXES, Field, csv_options
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from records.claims import Claims
-from records.errors import RecordError
 from records.record import Record, canonical, config_key, make_workload_key, workload_key
+from records.record_errors import RecordError
 from records.store import RecordStore, encode
 
 _TAIL_BYTES = 1024

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from records.errors import TableError
+from records.record_errors import TableError
 from records.table import Field, Values
 
 

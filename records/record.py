@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
-from records.errors import NewerSchemaError, RecordError
+from records.record_errors import NewerSchemaError, RecordError
 
 SCHEMA = 1
 """Version of the line format; a reader refuses higher ones."""

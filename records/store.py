@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from records.errors import NewerSchemaError, RecordError, RecordWarning
 from records.files import open_regular, open_to_read
 from records.locks import READING_WAITS_S, LockedError, lock_file
 from records.record import Record
+from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import IO, Any, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from records.errors import TableError
+from records.record_errors import TableError
 
 DType = Literal["category", "string", "bool", "int64", "float64", "float32"]
 Values = Sequence[str | None] | npt.NDArray[Any]

@@ -5,7 +5,6 @@ A leaf package: it knows nothing of schedules or devices.
 
 from search_spaces.config import Config
 from search_spaces.constraints import Constraint
-from search_spaces.errors import SpaceError
 from search_spaces.knob import Column, IntArray
 from search_spaces.knobs import (
     AnnotateKnob,
@@ -16,8 +15,9 @@ from search_spaces.knobs import (
     SplitKnob,
 )
 from search_spaces.listed import ListedSpace
+from search_spaces.rejection_counts import RuleCount, Tally
 from search_spaces.space import Space
-from search_spaces.tally import RuleCount, Tally
+from search_spaces.space_errors import SpaceError
 
 __all__ = [
     "AnnotateKnob",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from search_spaces.errors import SpaceError
 from search_spaces.knob import KnobValue, as_value
+from search_spaces.space_errors import SpaceError
 
 
 @dataclass(frozen=True)

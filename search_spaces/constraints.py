@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.columns import Codec, LazyColumns, UnknownColumnError
-from search_spaces.errors import SpaceError
 from search_spaces.knob import IntArray
+from search_spaces.space_errors import SpaceError
 
 Verdicts = npt.NDArray[np.int16]
 

@@ -11,7 +11,7 @@ from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
 from search_spaces.constraints import CHUNK, Constraint, evaluated
 from search_spaces.knob import IntArray
-from search_spaces.tally import ENUMERABLE, SAMPLE, Tally
+from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, Tally
 
 
 def explanation(codec: Codec, constraints: Sequence[Constraint], counts: Tally, aim: int) -> str:

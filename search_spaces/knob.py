@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.errors import SpaceError
+from search_spaces.space_errors import SpaceError
 
 KnobValue = int | float | bool | str | tuple[int, ...] | tuple[str, ...]
 IntArray = npt.NDArray[np.int64]

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from search_spaces.constraints import FEASIBLE, Constraint, Verdicts
 from search_spaces.knob import IntArray, Knob
+from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, RuleCount, Tally
 from search_spaces.sampling import sample_pool
 from search_spaces.space import Space
-from search_spaces.tally import ENUMERABLE, SAMPLE, RuleCount, Tally
 
 
 class ListedSpace(Space):

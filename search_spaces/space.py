@@ -19,12 +19,12 @@ from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
 from search_spaces.config import Config
 from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_broken
-from search_spaces.errors import SpaceError
 from search_spaces.explain import explanation
 from search_spaces.knob import Column, IntArray, Knob
+from search_spaces.rejection_counts import ENUMERABLE as ENUMERABLE
+from search_spaces.rejection_counts import SAMPLE, Tally, tally
 from search_spaces.sampling import sample_by_trial, sample_pool
-from search_spaces.tally import ENUMERABLE as ENUMERABLE
-from search_spaces.tally import SAMPLE, Tally, tally
+from search_spaces.space_errors import SpaceError
 
 SAMPLE_FROM_ALL = 1 << 20
 """Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
@@ -160,7 +160,7 @@ class Space:
         return {rule.name: int(c) for rule, c in zip(self.constraints, counts, strict=True)}
 
     def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> Tally:
-        """Count what each constraint rejects, first of all and in all; see `search_spaces.tally`.
+        """Count what each constraint rejects, first of all and in all; see `rejection_counts`.
 
         Exact if no knobs that constraints tie together have more than `most` configurations; else
         the counts are of `sample` configurations, always the same ones.

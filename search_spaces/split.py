@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from search_spaces.errors import SpaceError
 from search_spaces.factors import ceil_div, ordered_factorisations, power2_splits, primes_of
 from search_spaces.knob import Column, Knob, KnobValue, checked_candidates
+from search_spaces.space_errors import SpaceError
 
 DEFAULT_INNER_SIZE = 4
 """Inner sizes a default aims at: few threads, little scratch memory, hence nearly always legal."""

@@ -1,4 +1,4 @@
-"""Options and fixtures of all tests; helpers in this folder are importable by name."""
+"""Options and fixtures of all tests; helpers are imported from `support`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from command_line import CommandServer, Ended
+from support.command_line import CommandServer, Ended
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -50,13 +50,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture
 def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
     """Return a function that puts something in CuPy's place; no test knows another's GPUs."""
-    from autotune.runtime import cuda
+    from autotune.runtime.cuda import cupy_driver
 
-    known = (cuda.arch_of, cuda.limits_of)
+    known = (cupy_driver.arch_of, cupy_driver.limits_of)
 
     def pretend(made: Any) -> None:
-        monkeypatch.setattr(cuda, "cupy", lambda: made)
-        monkeypatch.setattr(cuda, "driver_version", lambda: (12, 9))
+        monkeypatch.setattr(cupy_driver, "cupy", lambda: made)
+        monkeypatch.setattr(cupy_driver, "driver_version", lambda: (12, 9))
         for cached in known:
             cached.cache_clear()
 
@@ -68,7 +68,7 @@ def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], No
 @pytest.fixture
 def fake(pretend_cupy: Callable[[Any], None]) -> Any:
     """Let the runtime find two GPUs of sm_90 that take every launch and compute nothing."""
-    from tests.fake_cuda import FakeCuda
+    from support.fake_cuda import FakeCuda
 
     made = FakeCuda()
     pretend_cupy(made)

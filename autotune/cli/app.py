@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.cli.annotations import (
+from autotune.cli.command_groups import cache_app, features_app, records_app, replay_app, tile_app
+from autotune.cli.options.multi_value_options import Command, ListOptions, OptionalHeatmap
+from autotune.cli.options.shared_options import (
     TEMPLATE_HELP,
     Flush,
     Json,
@@ -22,8 +24,6 @@ from autotune.cli.annotations import (
     Timeout,
     Transfer,
 )
-from autotune.cli.groups import cache_app, features_app, records_app, replay_app, tile_app
-from autotune.cli.lists import Command, ListOptions, OptionalHeatmap
 
 app = typer.Typer(
     name="autotune",
@@ -41,7 +41,7 @@ app.add_typer(tile_app, name="tile")
 def _print_version(wanted: bool) -> None:
     if wanted:
         from autotune import __version__
-        from autotune.cli.output import say
+        from autotune.cli.terminal.output import say
 
         say(f"autotune {__version__}")
         raise typer.Exit
@@ -80,7 +80,7 @@ def _autotune(
     `autotune doctor`: 0 all is well, 1 it found a problem.
     """
     if context.invoked_subcommand != "doctor":  # it tells by itself what is wrong there
-        from autotune.cli.config import load_defaults
+        from autotune.cli.options.config_file import load_defaults
 
         context.default_map = load_defaults(context.command)
 
@@ -157,8 +157,8 @@ def run(
     Run it again and nothing is measured twice; a larger --trials continues. Ctrl-C keeps what was
     measured.
     """
-    from autotune.cli.run import run_command, view_of
-    from autotune.cli.words import words_of
+    from autotune.cli.commands.run import run_command, view_of
+    from autotune.cli.options.explicit_options import words_of
 
     view = view_of(quiet, json_lines)
     run_command(*words_of(context, leave_out=("quiet", "json-lines")), view)
@@ -176,7 +176,7 @@ def best(
     as_json: Json = False,
 ) -> None:
     """Print the configuration that logs have shown to be best."""
-    from autotune.cli.best import best_command
+    from autotune.cli.commands.best import best_command
 
     best_command(template, set_ or [], shape or [], target, log, as_json)
 
@@ -225,8 +225,8 @@ def bench(
     Speeds are in GFLOPS, where operations are known. What is measured is checked and logged as by
     `autotune run`; what the log holds is not measured again.
     """
-    from autotune.cli.bench import bench_command
-    from autotune.cli.bench_plan import BenchOptions
+    from autotune.cli.commands.bench import bench_command
+    from autotune.cli.commands.bench_plan import BenchOptions
 
     policy = {"repeats": repeats, "min-repeat-ms": min_repeat_ms, "flush": flush}
     words = (sizes or [], by, knob or [], heatmap, plot, log, timeout, policy, as_json)
@@ -257,7 +257,7 @@ def build(
 
     A C header stands beside it. Python calls it with autotune.load(FILE), which needs no compiler.
     """
-    from autotune.cli.build import build_command
+    from autotune.cli.commands.build import build_command
 
     build_command(template, set_ or [], shape or [], target, log or [], output, name)
 
@@ -265,7 +265,7 @@ def build(
 @app.command(cls=Command)
 def templates(as_json: Json = False) -> None:
     """List the named templates and their arguments."""
-    from autotune.cli.templates import templates_command
+    from autotune.cli.commands.templates import templates_command
 
     templates_command(as_json)
 
@@ -289,7 +289,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="The space as JSON.")] = False,
 ) -> None:
     """Print a search space, or a configuration's schedule, loops or code."""
-    from autotune.cli.show import show_command
+    from autotune.cli.commands.show import show_command
 
     views = {"space": space, "ir": ir, "source": source, "steps": steps}
     asked = [view for view, wanted in views.items() if wanted]
@@ -299,6 +299,6 @@ def show(
 @app.command(cls=Command)
 def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check what is installed and which targets work here, and measure a small kernel."""
-    from autotune.cli.doctor import doctor_command
+    from autotune.cli.commands.doctor import doctor_command
 
     raise typer.Exit(doctor_command(context.find_root().command, as_json))

@@ -14,7 +14,7 @@ INTERRUPTED = 130
 def entry() -> NoReturn:
     """Run the process's command line and leave."""
     try:
-        from autotune.cli.signals import lose_no_interrupt
+        from autotune.cli.terminal.signals import lose_no_interrupt
 
         lose_no_interrupt()
         from autotune.cli.main import entry as run

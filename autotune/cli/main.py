@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from autotune.cli.messages import Messages
-from autotune.cli.output import (
+from autotune.cli.terminal.diagnostics import Messages
+from autotune.cli.terminal.output import (
     DONE,
     MISTAKE,
     StopError,
@@ -26,9 +26,9 @@ from autotune.cli.output import (
     output_works,
     prepare_streams,
 )
-from autotune.cli.signals import exit_code
+from autotune.cli.terminal.signals import exit_code
 from autotune.errors import AutotuneError, TileError
-from autotune.report.printable import printable
+from autotune.report.display.terminal_escapes import printable
 
 _log = logging.getLogger(__name__)
 
@@ -138,8 +138,8 @@ def _usage_message(error: Exception) -> str | None:
     say = getattr(error, "format_message", None)
     if say is not None:
         return f"{str(say()).rstrip('.')}{_hint(error)}"
-    from records.errors import RecordError
-    from search_spaces.errors import SpaceError
+    from records.record_errors import RecordError
+    from search_spaces.space_errors import SpaceError
 
     return str(error) if isinstance(error, RecordError | SpaceError) else None
 
@@ -151,7 +151,7 @@ def _hint(error: Exception) -> str:
         return ""
     source = context.get_parameter_source(option.name) if option is not None else None
     if source is not None and source.name == "DEFAULT_MAP":
-        from autotune.cli.config import config_file
+        from autotune.cli.options.config_file import config_file
 
         return f" (set in {config_file()})"
     return f" (see `{context.command_path} --help`)"

@@ -1,1 +1,5 @@
-"""Backends: text of a program in another language from a lowered function."""
+"""Code generation: text or bytes from the final form of a function.
+
+In: a function from `autotune.lowering`. Out: LLVM assembly (`llvm/`), CUDA C++ (`cuda/`, by way
+of `c/`), or a shared library (`elf/`). Read `llvm/llvm_module.py` first.
+"""

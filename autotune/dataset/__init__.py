@@ -1,6 +1,7 @@
 """Data sets for research: what logs hold, with features, as a table that pandas reads.
 
-`export` writes one, `load` reads it, `explain_columns` says what its columns mean.
+`export` writes one, `load` reads it, `explain_columns` says what its columns mean. In: logs.
+Out: a table, its schema and its card. Read `dataset_writer.py` first.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.dataset.columns import feature_field, fixed_columns
-from autotune.dataset.loops import column_names
-from autotune.dataset.schema import read_schema
-from autotune.dataset.writing import Exported, NothingToExportError, export
+from autotune.dataset.dataset_columns import feature_field, fixed_columns
+from autotune.dataset.dataset_writer import Exported, NothingToExportError, export
+from autotune.dataset.loop_features import column_names
+from autotune.dataset.schema_file import read_schema
 from autotune.feature import knob_survey
-from autotune.task import Task
+from autotune.task.task import Task
 from features import FEATURE_LAYOUTS, patterns, versioned
 from records.table import Field
 

@@ -14,7 +14,7 @@ from autotune.ir import dtypes
 from autotune.ir.interning import interned
 
 if TYPE_CHECKING:
-    from autotune.ir.itervar import Combiner, IterVar
+    from autotune.ir.axes import Combiner, IterVar
 
 ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "min", "max")
 COMPARISON: Final = ("==", "!=", "<", "<=", ">", ">=")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from autotune.ir.axes import Combiner
 from autotune.ir.expr import Buffer, Expr, SizeVar, Var
-from autotune.ir.itervar import Combiner
 
 
 class LoopKind(StrEnum):

@@ -45,7 +45,7 @@ from autotune.ir.stmt import (
     ThreadReduce,
     WarpReduce,
 )
-from autotune.ir.uniform import is_thread_loop, is_uniform
+from autotune.ir.uniformity import is_thread_loop, is_uniform
 from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)

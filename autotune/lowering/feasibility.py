@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Set
 
 from autotune.errors import LoweringError
 from autotune.ir import dtypes
+from autotune.ir.algebra.intervals import interval
 from autotune.ir.expr import Buffer, Expr, Var
-from autotune.ir.intervals import interval
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import accessed, child_stmts, walk
+from autotune.lowering.gpu.virtual_threads import differing
 from autotune.lowering.index_forms import is_knob_only
-from autotune.lowering.storage import elements
-from autotune.lowering.virtual_threads import differing
+from autotune.lowering.storage_rewrite import elements
 from autotune.target import GpuLimits, Target
 
 Rule = tuple[Expr, str]

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autotune.errors import InstantiationError
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.sum_bounds import Bounds
 from autotune.ir.expr import Const, Knob, Var
-from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
-from autotune.ir.sum_bounds import Bounds
 from autotune.ir.visitor import StmtRewriter, recursive
-from autotune.lowering.carried import carry
-from autotune.lowering.facts import has_conditions
-from autotune.lowering.hoist import hoist_guards
-from autotune.lowering.lines import line_up
-from autotune.lowering.partition import partition, shorten
-from autotune.lowering.rejoin import rejoin
-from autotune.lowering.side_by_side import parallel_steps
-from autotune.lowering.steps_inside import steps_inside
-from autotune.lowering.storage import share_storage
-from autotune.lowering.thread_reduce import share_reductions
-from autotune.lowering.threads import unify_threads
-from autotune.lowering.unroll import mark_unrolled
-from autotune.lowering.vectorize import vectorize
+from autotune.lowering.fused_indices import rejoin
+from autotune.lowering.gpu.shared_memory_reduction import share_reductions
+from autotune.lowering.gpu.unify_thread_axes import unify_threads
+from autotune.lowering.guards.facts import has_conditions
+from autotune.lowering.guards.hoist_guards import hoist_guards
+from autotune.lowering.guards.loop_partition import partition, shorten
+from autotune.lowering.scan.parallel_interchange import parallel_steps
+from autotune.lowering.scan.scalar_replacement import carry
+from autotune.lowering.scan.unrolled_interchange import steps_inside
+from autotune.lowering.storage_rewrite import share_storage
+from autotune.lowering.vector.alignment_peeling import line_up
+from autotune.lowering.vector.unroll import mark_unrolled
+from autotune.lowering.vector.vectorize import vectorize
 
 
 @recursive

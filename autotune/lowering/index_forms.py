@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from autotune.ir import dtypes
+from autotune.ir.algebra.intervals import Intervals
+from autotune.ir.algebra.polynomials import exact_quotient, normal
 from autotune.ir.expr import Binary, Cast, Const, Expr, Knob, Load, Select, Var
-from autotune.ir.intervals import Intervals
 from autotune.ir.ops import binary, const, logical_not, select
-from autotune.ir.poly import exact_quotient, normal
 from autotune.ir.visitor import walk_expr
-from autotune.lowering.regions import as_index
+from autotune.lowering.nest.regions import as_index
 
 ZERO: Final = const(0, dtypes.INDEX)
 ONE: Final = const(1, dtypes.INDEX)

@@ -13,13 +13,13 @@ from autotune.builder import gpu_source
 from autotune.errors import UsageError
 from autotune.ir.stmt import Function
 from autotune.measure.candidate import Built, CandidateError, Code, Subject, describe
-from autotune.measure.program import Program
+from autotune.measure.checks.unscheduled_program import Program
 from autotune.measure.result import MeasureErrorNo
-from autotune.runtime.binary import Binary
-from autotune.runtime.llvm import compile_binary
+from autotune.runtime.cpu.binary import Binary
+from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.runtime.signature import Parameter, Signature
-from autotune.task import Task, code_hash
-from autotune.trace.silence import contained
+from autotune.task.task import Task, code_hash
+from autotune.trace.user_code import contained
 from search_spaces import KnobValue
 
 LARGEST_UNSCHEDULED = 3 * 10**8

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import AutotuneError, told
-from autotune.measure.checks.arguments import InputUse
+from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.result import MeasureErrorNo
-from autotune.runtime.binary import Binary
-from autotune.runtime.gpu_program import GpuProgram
+from autotune.runtime.cpu.binary import Binary
+from autotune.runtime.cuda.gpu_program import GpuProgram
 from autotune.runtime.signature import Signature
 
 _LONGEST_MESSAGE = 500

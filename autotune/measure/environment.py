@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import TargetError
-from autotune.host import processor_name
-from autotune.measure.gpu.facts import gpu_facts
-from autotune.runtime.threads import available_cpus, thread_count
+from autotune.measure.devices.cuda.device_properties import gpu_facts
+from autotune.system.available_cpus import available_cpus, thread_count
+from autotune.system.host import processor_name
 from autotune.target import Target
 
 _PACKAGES = {
@@ -35,7 +35,7 @@ def device(target: Target) -> dict[str, Any]:
     dict
         "kind" ("cpu"), "name" of the processor, "cores" this process may run on, "threads" that a
         parallel loop uses, "vector_bytes". Or "kind" ("gpu") and what else
-        `autotune.runtime.cuda.facts_of` tells of the GPU, if there is one here.
+        `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
     """
     if not target.on_cpu:
         return {"kind": "gpu", **_gpu(target).get("device", {})}
@@ -43,7 +43,7 @@ def device(target: Target) -> dict[str, Any]:
         "kind": "cpu",
         "name": processor_name(),
         "cores": available_cpus(),
-        "threads": thread_count(target),
+        "threads": thread_count(target.threads),
         "vector_bytes": target.host.vector_bytes,
     }
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from autotune.measure.ceiling import Ceiling
-from autotune.measure.policy import TimingPolicy
+from autotune.measure.roofline import Ceiling
+from autotune.measure.timing_policy import TimingPolicy
 from records import relative_spread
 from search_spaces import Config
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
-from autotune.measure.noise import NOISY, NoiseMonitor, WaitingShare
-from autotune.measure.policy import TimingPolicy
+from autotune.measure.noise_monitor import NOISY, NoiseMonitor, WaitingShare
+from autotune.measure.timing_policy import TimingPolicy
 from records import relative_spread
 
 Loop = Callable[[Callable[[], object], int], float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.report.units import Work
-from autotune.workload import Workload
+from autotune.task.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.report.progress import Standing, failures_text
 from autotune.report.ratio import Ratio
-from autotune.report.tables import Column, fitted
+from autotune.report.text_tables import Column, fitted
 from autotune.report.units import (
     duration_text,
     percent_text,
@@ -16,7 +16,7 @@ from autotune.report.units import (
     time_text,
     trials_text,
 )
-from autotune.tuner.events import End
+from autotune.tuner.run.events import End
 
 LIBRARY = "cuBLAS"
 """The only library of a vendor that is timed."""

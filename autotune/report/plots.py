@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.report.replay import Curve
-from autotune.report.speeds import BEST, Grid, Setting, Speed, Speeds, Subject
+from autotune.report.bench_speeds import BEST, Grid, Setting, Speed, Speeds, Subject
+from autotune.report.replay_scores import Curve
 from autotune.report.units import three_digits
 
 if TYPE_CHECKING:

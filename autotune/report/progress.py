@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from autotune.measure.noise import NOISY
+from autotune.measure.noise_monitor import NOISY
 from autotune.report.job import Job
 from autotune.report.units import duration_text, percent_text, time_text
-from autotune.tuner.events import (
+from autotune.tuner.run.events import (
     Compared,
     Event,
     Finished,
@@ -20,7 +20,7 @@ from autotune.tuner.events import (
     Started,
     TuneSummary,
 )
-from autotune.tuner.finals import Round
+from autotune.tuner.run.final_comparison import Round
 from records import Record
 
 RECENT = 64

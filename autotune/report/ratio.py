@@ -22,7 +22,7 @@ class Ratio:
     value : float
         The baseline's median time over its own.
     low, high : float
-        Of a final comparison, what its rounds leave open (`autotune.tuner.finalists.Interval`).
+        Of a final comparison, what its rounds leave open (`autotune.tuner.run.finalists.Interval`).
         Of others, the baseline's lower quartile over its own upper one, and the other way round:
         what the middle half of the repeats leave open, so that one disturbed repeat of five does
         not count. Of fewer than four repeats, the quickest and the slowest count as quartiles.

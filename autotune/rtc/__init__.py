@@ -2,7 +2,8 @@
 
 `get_function` and `launch` are all that a kernel of one's own needs; `unary` is one.
 `VectorizedKernelRTCLauncher` launches those that take vectors, `RawKernel` is what a template
-returns. Names are loaded when they are first used: templates need but the last.
+returns. Names are loaded when they are first used: templates need only the last. In: CUDA C++.
+Out: functions that launch it with checks. Read `rtc_function.py` first.
 """
 
 from __future__ import annotations
@@ -11,37 +12,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autotune.rtc.device_source import device_header as device_header
     from autotune.rtc.elementwise import Unary as Unary
     from autotune.rtc.elementwise import unary as unary
-    from autotune.rtc.functions import RTCFunction as RTCFunction
-    from autotune.rtc.functions import get_function as get_function
-    from autotune.rtc.functions import launch as launch
-    from autotune.rtc.header import device_header as device_header
-    from autotune.rtc.kernel import KernelLaunch as KernelLaunch
-    from autotune.rtc.kernel import RawKernel as RawKernel
-    from autotune.rtc.launcher import VectorizedKernel as VectorizedKernel
-    from autotune.rtc.launcher import VectorizedKernelRTCLauncher as VectorizedKernelRTCLauncher
-    from autotune.rtc.operators import UNARY as UNARY
-    from autotune.rtc.vectors import VECTOR_BYTES as VECTOR_BYTES
-    from autotune.rtc.vectors import VectorPlan as VectorPlan
-    from autotune.rtc.vectors import most_lanes as most_lanes
-    from autotune.rtc.vectors import plan_vectors as plan_vectors
+    from autotune.rtc.raw_kernel import KernelLaunch as KernelLaunch
+    from autotune.rtc.raw_kernel import RawKernel as RawKernel
+    from autotune.rtc.rtc_function import RTCFunction as RTCFunction
+    from autotune.rtc.rtc_function import get_function as get_function
+    from autotune.rtc.rtc_function import launch as launch
+    from autotune.rtc.unary_operators import UNARY as UNARY
+    from autotune.rtc.vector_plan import VECTOR_BYTES as VECTOR_BYTES
+    from autotune.rtc.vector_plan import VectorPlan as VectorPlan
+    from autotune.rtc.vector_plan import most_lanes as most_lanes
+    from autotune.rtc.vector_plan import plan_vectors as plan_vectors
+    from autotune.rtc.vectorized_launcher import VectorizedKernel as VectorizedKernel
+    from autotune.rtc.vectorized_launcher import (
+        VectorizedKernelRTCLauncher as VectorizedKernelRTCLauncher,
+    )
 
 _HOMES = {
-    "KernelLaunch": "kernel",
-    "UNARY": "operators",
-    "VECTOR_BYTES": "vectors",
-    "RTCFunction": "functions",
-    "RawKernel": "kernel",
+    "KernelLaunch": "raw_kernel",
+    "UNARY": "unary_operators",
+    "VECTOR_BYTES": "vector_plan",
+    "RTCFunction": "rtc_function",
+    "RawKernel": "raw_kernel",
     "Unary": "elementwise",
-    "VectorPlan": "vectors",
-    "VectorizedKernel": "launcher",
-    "VectorizedKernelRTCLauncher": "launcher",
-    "device_header": "header",
-    "get_function": "functions",
-    "launch": "functions",
-    "most_lanes": "vectors",
-    "plan_vectors": "vectors",
+    "VectorPlan": "vector_plan",
+    "VectorizedKernel": "vectorized_launcher",
+    "VectorizedKernelRTCLauncher": "vectorized_launcher",
+    "device_header": "device_source",
+    "get_function": "rtc_function",
+    "launch": "rtc_function",
+    "most_lanes": "vector_plan",
+    "plan_vectors": "vector_plan",
     "unary": "elementwise",
 }
 

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from autotune.errors import ArgumentError, UsageError
 from autotune.ir import dtypes
-from autotune.rtc.functions import RTCFunction, get_function, launch
-from autotune.rtc.header import IndexType, device_text
-from autotune.rtc.operators import UnaryOperator, accumulation, find_unary
-from autotune.rtc.vectors import VectorPlan, plan_vectors
-from autotune.runtime import cuda
-from autotune.runtime.gpu_arrays import GpuArray, device_of, gpu_array
+from autotune.rtc.device_source import IndexType, device_text
+from autotune.rtc.rtc_function import RTCFunction, get_function, launch
+from autotune.rtc.unary_operators import UnaryOperator, accumulation, find_unary
+from autotune.rtc.vector_plan import VectorPlan, plan_vectors
+from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
 
 Request = Literal["null", "write", "add"]
 
@@ -41,7 +41,7 @@ class Unary:
     Parameters
     ----------
     name : str
-        Of the operator; see `autotune.rtc.operators.UNARY`.
+        Of the operator; see `autotune.rtc.unary_operators.UNARY`.
 
     Attributes
     ----------
@@ -153,13 +153,13 @@ class Unary:
         """
         _request(request)
         device = device_of(x)
-        handle = cuda.stream_handle(stream, device)
+        handle = cupy_driver.stream_handle(stream, device)
         source = self._array("x", x, device, handle)
         if out is None:
             if request != "write":
                 raise ArgumentError(f"{self}: request={request!r} needs an output to start from")
             kind = dtype or self.operator.result_dtype(source.dtype)
-            out = cuda.empty(source.shape, dtypes.numpy_dtype(kind), device)
+            out = cupy_driver.empty(source.shape, dtypes.numpy_dtype(kind), device)
         elif dtype is not None:
             raise ArgumentError(f"{self}: dtype is for a new output; the one given has its own")
         target = self._array("out", out, device, handle)

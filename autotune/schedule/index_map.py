@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from autotune.errors import IRError, ScheduleError
+from autotune.ir.axes import IterVar
 from autotune.ir.expr import Binary, Const, Expr
-from autotune.ir.itervar import IterVar
 from autotune.ir.ops import binary, const, convert
 from autotune.te.compute import ceildiv
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Expr, Read, Reduce, Var
-from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import binary, const, if_then_else
 from autotune.ir.visitor import substitute
-from autotune.schedule.relations import Relation, Split
+from autotune.schedule.axis_relations import Relation, Split
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import ScheduleError
+from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Expr, Read, Var
-from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import Rewriter, substitute
-from autotune.schedule.replay import replay
+from autotune.schedule.apply_steps import replay
 from autotune.schedule.rfactor import factor
-from autotune.schedule.scans import place_cells, states
+from autotune.schedule.scan_stages import place_cells, states
 from autotune.schedule.stage import SCOPES, Attach, Stage
 from autotune.schedule.steps import Step
 from autotune.te.scan import ScanOp

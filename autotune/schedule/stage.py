@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from autotune.schedule.annotations import PRAGMAS, Annotations
-from autotune.schedule.core import SCOPES, Alignment, Attach, AttachPoint
-from autotune.schedule.loops import LoopStructure
-from autotune.schedule.placement import Placement
+from autotune.schedule.annotation_primitives import PRAGMAS, Annotations
+from autotune.schedule.loop_primitives import LoopStructure
+from autotune.schedule.placement_primitives import Placement
+from autotune.schedule.stage_core import SCOPES, Alignment, Attach, AttachPoint
 
 __all__ = ["PRAGMAS", "SCOPES", "Alignment", "Attach", "AttachPoint", "Stage"]
 

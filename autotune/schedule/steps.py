@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import ScheduleError
-from autotune.schedule.terms import Term, knobs_of, term_text, with_knobs
+from autotune.schedule.expr_serialization import Term, knobs_of, term_text, with_knobs
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Step:
         Label of the stage, unique in its schedule; of the new one where the primitive makes one.
     args : tuple
         Plain data: axes as name#position among all axes of their stage, as names repeat; stages
-        and tensors by label, sizes and conditions as terms (see `terms`), None for what was not
-        given.
+        and tensors by label, sizes and conditions as terms (see `expr_serialization`), None for
+        what was not given.
     """
 
     primitive: str

@@ -1,8 +1,11 @@
-"""Tensor expressions: what to compute, without saying how."""
+"""Tensor expressions: what to compute, without saying how.
+
+In: shapes, types and Python functions of indices. Out: tensors and the operations that define
+them. Read `tensor.py` first.
+"""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +24,7 @@ from autotune.te.compute import (
     thread_axis,
     var,
 )
-from autotune.te.intrinsics import (
+from autotune.te.math_functions import (
     Max,
     Min,
     abs,
@@ -135,9 +138,9 @@ def create_schedule(
 ) -> Schedule:
     """Return the schedule that computes `ops`, carried out by `steps` if any are given.
 
-    The field spells it ``te.create_schedule``, though schedules stand above te: so it is handed
-    on by name when it is called.
+    The field spells it ``te.create_schedule``. Schedules stand above the other files of this
+    package, which they import; so this name is imported when it is called.
     """
-    module = importlib.import_module("autotune.schedule.schedule")
-    schedule: Schedule = module.create_schedule(ops, steps)
-    return schedule
+    from autotune.schedule.schedule import create_schedule as create
+
+    return create(ops, steps)

@@ -8,10 +8,10 @@ from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
+from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Expr, Operators, SizeVar, Var
-from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import binary, const, convert, is_convertible
-from autotune.te.reads import check_reads
+from autotune.te.read_bounds import check_reads
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor, as_size
 
 _THREAD_TAGS = (

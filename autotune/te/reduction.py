@@ -11,8 +11,8 @@ from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
+from autotune.ir.axes import AxisKind, Combiner, IterVar
 from autotune.ir.expr import Binary, Call, Expr, Operators, Reduce, Select, Var
-from autotune.ir.itervar import AxisKind, Combiner, IterVar
 from autotune.ir.ops import binary, cast, const, convert, is_convertible
 from autotune.ir.visitor import Rewriter, free_vars
 

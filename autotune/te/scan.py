@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from autotune.errors import IRError
+from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Var
-from autotune.ir.itervar import AxisKind, IterVar, Range
 from autotune.ir.ops import binary
-from autotune.te.cell import Cell, is_apart, same
 from autotune.te.compute import compute
+from autotune.te.scan_cell import Cell, is_apart, same
 from autotune.te.tensor import Axes, ComputeOp, Operation, PlaceholderOp, Tensor
 
 

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
+from autotune.ir.axes import IterVar
 from autotune.ir.expr import Const, Expr, Knob, Operators, Read, Reduce, SizeVar
-from autotune.ir.itervar import IterVar
 from autotune.ir.ops import cast, convert, is_convertible
 from autotune.ir.visitor import free_vars, reads, walk_expr
 

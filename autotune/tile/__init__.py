@@ -1,20 +1,21 @@
 """The Tile language: parse, check, bind, evaluate, differentiate and compile functions of tensors.
 
-docs/tile.md describes the language.
+In: Tile code as text. Out: a callable, a gradient, or tensor expressions with a schedule. Read
+`syntax/syntax_tree.py` first; docs/tile.md describes the language.
 """
 
 from __future__ import annotations
 
-from autotune.tile.bind import bind
-from autotune.tile.check import check
-from autotune.tile.compiled import CompiledTile, compile
-from autotune.tile.gradient import gradient
-from autotune.tile.header import shapes_of
-from autotune.tile.meaning import evaluate
-from autotune.tile.parse import parse
-from autotune.tile.printer import to_code
-from autotune.tile.program import Program
-from autotune.tile.syntax import Function
+from autotune.tile.binding.bind_function import bind
+from autotune.tile.binding.bound_program import Program
+from autotune.tile.binding.given_shapes import shapes_of
+from autotune.tile.check.check_function import check
+from autotune.tile.compiled_tile import CompiledTile, compile
+from autotune.tile.evaluation.reference_evaluator import evaluate
+from autotune.tile.gradient.reverse_mode import gradient
+from autotune.tile.syntax.parser import parse
+from autotune.tile.syntax.syntax_tree import Function
+from autotune.tile.syntax.unparser import to_code
 
 __all__ = [
     "CompiledTile",

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.trace.symbols import SymbolicBool, SymbolicInt
+from autotune.trace.symbolic_values import SymbolicBool, SymbolicInt
 
 MOST_EVENTS = 1_000_000
 """Instructions of a template that are followed."""

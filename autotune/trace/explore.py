@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from autotune.ir.columns import ColumnProgram
+from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.expr import Binary, Const, Expr
 from autotune.ir.ops import binary, const
-from autotune.trace.structures import Structures
-from autotune.trace.tree import Columns, KnobColumns, Node, space_columns
+from autotune.trace.decision_tree import Columns, KnobColumns, Node, space_columns
+from autotune.trace.tracer import Structures
 from search_spaces import Constraint, IntArray, Space
 
 MOST_CLASSIFIED = 2_000_000

@@ -12,7 +12,7 @@ from autotune.ir.stmt import Function
 from autotune.lowering.finalise import analyse, refusal
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
-from autotune.trace.sources import Decision, SymbolicValues, ValueSource
+from autotune.trace.value_sources import Decision, SymbolicValues, ValueSource
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ import numpy as np
 
 from autotune.cost_model.base import IndexVector
 from autotune.tuner.diversity import Geometry, spread_out
-from search_spaces.errors import SpaceError
 from search_spaces.space import Space
+from search_spaces.space_errors import SpaceError
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.errors import UsageError
 from autotune.tuner.base import Tuner
-from autotune.tuner.genetic import GeneticTuner
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.local import LocalTuner
-from autotune.tuner.model import ModelTuner, default_model
-from autotune.tuner.optuna import SAMPLERS, OptunaTuner, check_sampler
-from autotune.tuner.random import RandomTuner
-from autotune.tuner.transfer import TransferPrior
+from autotune.tuner.model.model_tuner import ModelTuner, default_model
+from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.search.genetic import GeneticTuner
+from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.local import LocalTuner
+from autotune.tuner.search.optuna import SAMPLERS, OptunaTuner, check_sampler
+from autotune.tuner.search.random import RandomTuner
 from search_spaces.space import Space
 
 OPTUNA = "optuna:"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from records.errors import RecordError
 from records.formats.malformed import MALFORMED, said_of
 from records.record import LEAST_S, MOST_S, Record
+from records.record_errors import RecordError
 
 _ERRORS = {
     1: ("INSTANTIATION_ERROR", "instantiate"),

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from records.errors import RecordError
 from records.formats.malformed import MALFORMED, said_of
 from records.record import LEAST_S, Record
+from records.record_errors import RecordError
 
 FAILED_MS = 1e20
 """The number that old files hold for a failure."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from records.errors import RecordError
 from records.formats.kernel_tuner import outcome_of, seconds_since_1970
 from records.formats.malformed import MALFORMED, said_of
 from records.record import Record
+from records.record_errors import RecordError
 
 _INVALIDITIES = {
     "timeout": ("RUN_TIMEOUT", "run"),

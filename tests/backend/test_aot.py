@@ -12,22 +12,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from saved_functions import WORKLOADS, arrays_of, built, doubles, run, scale
+from support.saved_functions import WORKLOADS, arrays_of, built, doubles, run, scale
 
 import autotune
 from autotune import te
 from autotune.cli.main import main
-from autotune.codegen.elf.library import link
-from autotune.codegen.elf.notes import note
-from autotune.codegen.elf.objects import read_object
+from autotune.codegen.elf.elf_notes import note
+from autotune.codegen.elf.linker import link
+from autotune.codegen.elf.object_reader import read_object
 from autotune.codegen.llvm import LLVMSource
 from autotune.errors import ArgumentError, CodegenError
-from autotune.host import architecture
 from autotune.ir import dtypes
-from autotune.runtime import llvm as runtime
-from autotune.runtime import openmp, save, saved
+from autotune.runtime import load_library, save_library
+from autotune.runtime.cpu import llvm_compiler as runtime
+from autotune.runtime.cpu import openmp
+from autotune.system.host import architecture
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from records import Record, RecordStore
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="saving is for x86-64")
@@ -141,8 +142,10 @@ def test_constants_jumps_by_table_and_calls_are_linked(tmp_path: Path) -> None:
     data = runtime.object_code(
         LLVMSource(source, "k", False), Target("llvm"), runtime.Options(), None
     )
-    carried = note(saved.OWNER, bytes(32))
-    library = saved._mapped(link([read_object(data)], {"k": "f"}, save._library_of, carried))
+    carried = note(load_library.OWNER, bytes(32))
+    library = load_library._mapped(
+        link([read_object(data)], {"k": "f"}, save_library._library_of, carried)
+    )
     out = np.zeros(4)
 
     def call(which: int) -> int:
@@ -162,7 +165,7 @@ def test_a_function_that_no_library_has_is_found_when_saving() -> None:
         LLVMSource(source, "k", False), Target("llvm"), runtime.Options(), None
     )
     with pytest.raises(CodegenError, match="cannot be linked: no symbol nowhere"):
-        link([read_object(data)], {"k": "k"}, save._library_of, b"")
+        link([read_object(data)], {"k": "k"}, save_library._library_of, b"")
 
 
 def test_objects_for_other_machines_are_refused() -> None:

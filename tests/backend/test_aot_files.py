@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from saved_functions import doubles, scale
+from support.saved_functions import doubles, scale
 
 import autotune
 from autotune.errors import LoadError, SaveError
-from autotune.host import architecture
-from autotune.runtime import save, saved
+from autotune.runtime import load_library, save_library
+from autotune.system.host import architecture
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="saving is for x86-64")
 
@@ -71,7 +71,9 @@ def test_a_processor_without_the_features_is_told_before_any_call(
 ) -> None:
     scale("llvm -mcpu=x86-64-v3").save(tmp_path / "f.so")
     assert doubles(autotune.load(tmp_path / "f.so"))
-    monkeypatch.setattr("autotune.runtime.cpu.cpu_flags", lambda: frozenset({"pni", "avx"}))
+    monkeypatch.setattr(
+        "autotune.runtime.cpu.processor_features.cpu_flags", lambda: frozenset({"pni", "avx"})
+    )
     assert refusal(tmp_path / "f.so").endswith(
         "it was built for -mcpu=x86-64-v3, and this processor lacks avx2, bmi, bmi2, f16c, fma, "
         "lzcnt, movbe, popcnt, sse4.1, sse4.2, ssse3; build it for an older one, such as target "
@@ -81,13 +83,13 @@ def test_a_processor_without_the_features_is_told_before_any_call(
 
 def test_another_kind_of_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scale().save(tmp_path / "f.so")
-    monkeypatch.setattr(saved, "architecture", lambda: "aarch64")
+    monkeypatch.setattr(load_library, "architecture", lambda: "aarch64")
     assert refusal(tmp_path / "f.so").endswith("it is for x86_64, this machine is aarch64")
 
 
 def test_a_later_format_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(save, "FORMAT", 2)
-    monkeypatch.setattr(save, "__version__", "7.5.0")
+    monkeypatch.setattr(save_library, "FORMAT", 2)
+    monkeypatch.setattr(save_library, "__version__", "7.5.0")
     scale().save(tmp_path / "f.so")
     assert refusal(tmp_path / "f.so").endswith(
         "autotune 7.5.0 wrote it in format 2, this one reads up to 1; update autotune here"

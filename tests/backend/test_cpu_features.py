@@ -13,10 +13,10 @@ from llvmlite.binding.targets import FeatureMap
 
 from autotune import build, te
 from autotune.errors import TargetError
-from autotune.host import architecture
-from autotune.runtime import cpu
-from autotune.runtime.llvm import check_target, cpu_and_features
-from autotune.runtime.llvm_cpus import features_of
+from autotune.runtime.cpu import processor_features
+from autotune.runtime.cpu.llvm_compiler import check_target, cpu_and_features
+from autotune.runtime.cpu.named_processors import features_of
+from autotune.system.host import architecture
 from autotune.target import _VECTOR_BYTES_BY_MCPU, Target
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="a table for x86-64")
@@ -109,7 +109,7 @@ def modules() -> dict[str, llvm.ModuleRef]:
     }
 
 
-@pytest.mark.parametrize("name", cpu.known_cpus())
+@pytest.mark.parametrize("name", processor_features.known_cpus())
 def test_a_named_processor_has_the_features_of_the_table(
     name: str, modules: dict[str, llvm.ModuleRef]
 ) -> None:
@@ -119,20 +119,20 @@ def test_a_named_processor_has_the_features_of_the_table(
         for feature, (_, instruction) in PROBES.items()
         if re.search(instruction, machine.emit_assembly(modules[feature]))
     }
-    needed = cpu.needed_features(name, "")
+    needed = processor_features.needed_features(name, "")
     assert needed is not None
     assert used == set(needed) & PROBES.keys()
 
 
 def test_processors_of_known_width_have_known_features() -> None:
-    assert cpu.known_cpus() == sorted(_VECTOR_BYTES_BY_MCPU)
+    assert processor_features.known_cpus() == sorted(_VECTOR_BYTES_BY_MCPU)
 
 
 def test_features_of_this_machine_are_found_here() -> None:
     name, features = cpu_and_features("native")
-    needed = cpu.needed_features(name, features)
+    needed = processor_features.needed_features(name, features)
     assert needed
-    assert cpu.missing_features(needed) == []
+    assert processor_features.missing_features(needed) == []
 
 
 def test_no_code_depends_on_features_of_this_machine_that_linux_does_not_list(
@@ -140,26 +140,31 @@ def test_no_code_depends_on_features_of_this_machine_that_linux_does_not_list(
 ) -> None:
     found = FeatureMap({"avx2": True, "avx10.1": True, "clzero": True, "sse4a": False})
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: FeatureMap(found))
-    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr(processor_features, "cpu_flags", lambda: frozenset({"avx2"}))
     assert cpu_and_features.__wrapped__("native")[1] == "-avx10.1,+avx2,+clzero,-sse4a"
-    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset())  # nothing is known of any
+    monkeypatch.setattr(
+        processor_features, "cpu_flags", lambda: frozenset()
+    )  # nothing is known of any
     assert cpu_and_features.__wrapped__("native")[1] == "+avx10.1,+avx2,+clzero,-sse4a"
 
 
 def test_features_that_code_cannot_depend_on_are_not_asked_for() -> None:
-    assert cpu.needed_features("any", "+avx2,-sse4a,+clzero,+sse3") == ["avx2", "sse3"]
+    assert processor_features.needed_features("any", "+avx2,-sse4a,+clzero,+sse3") == [
+        "avx2",
+        "sse3",
+    ]
 
 
 def test_a_machine_that_lists_no_features_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset())
-    assert cpu.missing_features(["avx2", "sse3"]) == ["avx2", "sse3"]
+    monkeypatch.setattr(processor_features, "cpu_flags", lambda: frozenset())
+    assert processor_features.missing_features(["avx2", "sse3"]) == ["avx2", "sse3"]
 
 
 def test_code_that_this_machine_lacks_features_for_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flags = frozenset({"pni", "ssse3", "sse4_1", "sse4_2", "popcnt"})
-    monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(processor_features, "cpu_flags", lambda: flags)
     cpu_and_features.cache_clear()
     check_target(Target.parse("llvm -mcpu=x86-64-v2"))
     with pytest.raises(TargetError, match=r"code for -mcpu=haswell: it lacks avx, avx2, .*native"):
@@ -169,7 +174,7 @@ def test_code_that_this_machine_lacks_features_for_is_refused(
 
 def test_what_llvm_says_of_processors_is_what_the_table_says() -> None:
     for name in ("x86-64-v2", "haswell", "znver4", "sapphirerapids"):
-        assert features_of(name) == cpu.needed_features(name, "")
+        assert features_of(name) == processor_features.needed_features(name, "")
 
 
 @pytest.mark.parametrize("name", ["i486", "pentium4", "yonah", "lakemont"])
@@ -184,7 +189,7 @@ def test_features_of_a_processor_outside_the_table_are_held_against_this_machine
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flags = frozenset({"pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "avx"})
-    monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(processor_features, "cpu_flags", lambda: flags)
     cpu_and_features.cache_clear()
     for name in ("nehalem", "sandybridge"):
         check_target(Target(f"llvm -mcpu={name}"))

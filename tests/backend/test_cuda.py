@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_compiler import needs_nvrtc
-from cuda_on_host import run_on_host
-from gpu_cases import bound, matmul, row_sums, softmax, transpose
-from host_cuda import needs_host_compiler
-from te_reference import Reference, random_array
+from support.cuda_compiler import needs_nvrtc
+from support.cuda_on_host import run_on_host
+from support.gpu_cases import bound, matmul, row_sums, softmax, transpose
+from support.host_cuda import needs_host_compiler
+from support.te_reference import Reference, random_array
 
 from autotune import te
-from autotune.codegen.cuda import CUDASource, emit
-from autotune.ir.interpreter import interpret
+from autotune.codegen.cuda.cuda_source import CUDASource, emit
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Function
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.nvrtc import compile_cubin
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.te.tensor import PlaceholderOp, Tensor
 from benchmarks import structures
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_compiler import needs_nvrtc
-from host_cuda import needs_host_compiler
-from text_on_host import HostError, TextOnHost
+from support.cuda_compiler import needs_nvrtc
+from support.host_cuda import needs_host_compiler
+from support.text_on_host import HostError, TextOnHost
 
 from autotune.builder import gpu_source
 from autotune.errors import UsageError
-from autotune.task import Task
+from autotune.task.task import Task
 
 ARCH = "sm_90"
 ROWS = ("look-back", "phases", "alone")

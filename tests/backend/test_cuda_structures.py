@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_reference import random_array
+from support.te_reference import random_array
 
 from autotune.ir.verify import verify
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
-from autotune.task import Task
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
+from autotune.task.task import Task
 
 STRUCTURES = Path(__file__).parents[2] / "benchmarks" / "structures.py"
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import built, run_bench
-from cuda_compiler import needs_nvrtc
+from support.benches import built, run_bench
+from support.cuda_compiler import needs_nvrtc
 
 from autotune.builder import gpu_source
-from autotune.codegen.cuda import emit
+from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import InstantiationError, UsageError
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import listing
-from autotune.measure.policy import TimingPolicy
-from autotune.task import Task
-from autotune.templates import list_templates
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.operators.template_lookup import list_templates
+from autotune.task.task import Task
 
 ARCH = "sm_90"
 ONCE = TimingPolicy(warmup=1, repeats=1, min_repeat_ms=0.0)

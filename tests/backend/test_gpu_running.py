@@ -9,8 +9,8 @@ import autotune
 from autotune import te
 from autotune.builder import BuiltFunction
 from autotune.errors import ArgumentError
-from autotune.runtime import cuda
-from autotune.task import Task
+from autotune.runtime.cuda import cupy_driver
+from autotune.task.task import Task
 
 pytestmark = pytest.mark.gpu
 
@@ -19,8 +19,8 @@ EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'raw_kernel.py'}:elementwi
 
 @pytest.fixture(scope="module")
 def cupy():
-    cuda.device_count()
-    return cuda.cupy()
+    cupy_driver.device_count()
+    return cupy_driver.cupy()
 
 
 def bound(stage, axis, threads: int) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scans import ColumnSums
+from support.scans import ColumnSums
 
 import autotune
 from autotune.builder import BuiltFunction
 from autotune.errors import TargetError
-from autotune.runtime import cuda
-from autotune.task import Task
+from autotune.runtime.cuda import cupy_driver
+from autotune.task.task import Task
 
 pytestmark = pytest.mark.gpu
 
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(scope="module")
 def cupy() -> Any:
     try:
-        cuda.device_count()
+        cupy_driver.device_count()
     except TargetError as none:
         pytest.skip(str(none))
-    return cuda.cupy()
+    return cupy_driver.cupy()
 
 
 def inputs_of(task: Task) -> list[Any]:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import environment
-from logged import trials_in
+from support.command_line import environment
+from support.logged import trials_in
 
 from autotune.builder import build_task
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.policy import TimingPolicy
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
-from autotune.runtime import cuda
-from autotune.task import Task
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cuda import cupy_driver
+from autotune.task.task import Task
 
 pytestmark = pytest.mark.gpu
 
@@ -63,7 +63,7 @@ def measured(reference, args, configs, target="cuda", timeout_s=10.0, policy=POL
 
 
 def test_broadcast_add_is_tuned_and_built_from_its_records(tmp_path):
-    target = f"cuda -arch={cuda.arch_of(0)}"
+    target = f"cuda -arch={cupy_driver.arch_of(0)}"
     task = ["broadcast_add", "--set", "n=4096", "--target", target, "--log", "log.jsonl"]
     command = [sys.executable, "-m", "autotune", "run", *task, "--trials", "16", "--json-lines"]
     done = subprocess.run(
@@ -82,7 +82,7 @@ def test_broadcast_add_is_tuned_and_built_from_its_records(tmp_path):
     share = known["ceiling_s"] / best.cost_s
     assert 0.3 < share < 1.2
     function = build_task(Task.from_reference("broadcast_add", {"n": 4096}, target), records)
-    cupy = cuda.cupy()
+    cupy = cupy_driver.cupy()
     a, b = cupy.random.rand(4096, 1, dtype="float32"), cupy.random.rand(4096, 4096, dtype="float32")
     c = cupy.empty_like(b)
     function(a, b, c)
@@ -127,7 +127,7 @@ def test_a_kernel_as_text_is_measured_and_right(dtype):
     ],
 )  # fmt: skip
 def test_templates_are_measured_and_right(name, args):
-    task = Task.from_reference(name, args, f"cuda -arch={cuda.arch_of(0)}")
+    task = Task.from_reference(name, args, f"cuda -arch={cupy_driver.arch_of(0)}")
     indices = [task.default_index, *task.space.sample(4, np.random.default_rng(0)).tolist()]
     configs = [task.space.config(int(index)) for index in indices]
     results, _ = measured(name, args, configs, str(task.target))

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from dtype_values import edges
+from support.dtype_values import edges
 
 import autotune
 from autotune import te
 from autotune.ir import dtypes
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Const
-from autotune.ir.interpreter import interpret
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 Array = npt.NDArray[Any]
 NAN, INF = np.nan, np.inf

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from llvm_kernels import buffer
-from vector_kernels import agree, loop
+from support.llvm_kernels import buffer
+from support.vector_kernels import agree, loop
 
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.stmt import Allocate, Function, LoopKind, Stmt, Store, seq
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import CompiledFunction, compile_function
-from autotune.task import Task
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
+from autotune.runtime.object_cache import ObjectCache
+from autotune.task.task import Task
 
 SERIAL = LoopKind.SERIAL
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.dtype_values import Array, assert_same, converted, edges, pairs
 
 import autotune
 from autotune import te
 from autotune.ir import dtypes, ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import For, Function, LoopKind, Store, seq
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.vectorize import vectorize
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
-from tests.dtype_values import Array, assert_same, converted, edges, pairs
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.vector.vectorize import vectorize
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 LANES = 8
 KINDS = (LoopKind.SERIAL, LoopKind.VECTORIZED)

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvm_kernels import buffer, i32
-from vector_kernels import loop
+from support.llvm_kernels import buffer, i32
+from support.vector_kernels import loop
 
 from autotune.ir.expr import Const, Load, Var
 from autotune.ir.stmt import Function, LoopKind, Stmt, Store, seq
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import CompiledFunction, compile_function
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.target import Target
-from autotune.task import Task
+from autotune.task.task import Task
 
 N = 1000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llvm_kernels import (
+from support.llvm_kernels import (
     PARALLEL,
     SERIAL,
     UNROLLED,
@@ -19,8 +19,8 @@ from llvm_kernels import (
     values,
 )
 
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Broadcast, Expr, Load, Ramp, SizeVar, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import (
     For,
     Function,

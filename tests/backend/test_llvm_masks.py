@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from llvm_kernels import buffer, random_index
-from vector_kernels import DTYPES, agree, also, loop, serial_loops, values
+from support.llvm_kernels import buffer, random_index
+from support.vector_kernels import DTYPES, agree, also, loop, serial_loops, values
 
 from autotune.ir import ops
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var

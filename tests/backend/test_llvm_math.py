@@ -22,9 +22,9 @@ from autotune.codegen.llvm.math import VECTOR_FUNCTIONS
 from autotune.ir.expr import Buffer, Call, Const, Expr, Load, SizeVar, Var
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
-from autotune.lowering.vectorize import vectorize
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import CompiledFunction, compile_function
+from autotune.lowering.vector.vectorize import vectorize
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 Array = npt.NDArray[Any]
 INF, NAN = np.inf, np.nan

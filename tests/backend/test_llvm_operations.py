@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from llvm_kernels import (
+from support.llvm_kernels import (
     ALL,
     FLOATS,
     INTEGERS,
@@ -22,7 +22,7 @@ from llvm_kernels import (
     poisoned,
     values,
 )
-from numpy_operations import NUMPY
+from support.numpy_operations import NUMPY
 
 from autotune.ir import ops
 from autotune.ir.expr import Call, Const, Expr

@@ -6,14 +6,14 @@ import re
 from typing import Any
 
 import pytest
-from vector_kernels import serial_loops
+from support.vector_kernels import serial_loops
 
 from autotune import te
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import CompiledFunction, compile_function
-from autotune.task import Task
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
+from autotune.runtime.object_cache import ObjectCache
+from autotune.task.task import Task
 
 
 def built(schedule: Any, tensors: list[Any]) -> CompiledFunction:

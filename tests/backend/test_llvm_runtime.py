@@ -19,12 +19,12 @@ from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
 from autotune.ir.stmt import For, Function, LoopKind, Store
-from autotune.runtime import llvm as runtime
-from autotune.runtime import openmp
-from autotune.runtime.cache import ObjectCache, cache_key, object_folder
-from autotune.runtime.llvm import Options, compile_function
+from autotune.runtime.cpu import llvm_compiler as runtime
+from autotune.runtime.cpu import openmp
+from autotune.runtime.cpu.llvm_compiler import Options, compile_function
+from autotune.runtime.object_cache import ObjectCache, cache_key, object_folder
 from autotune.runtime.signature import Signature
-from autotune.runtime.threads import available_cpus, quota_cpus, thread_count
+from autotune.system.available_cpus import available_cpus, quota_cpus, thread_count
 from autotune.target import Target
 
 
@@ -199,9 +199,9 @@ def test_targets_that_are_no_cpus_are_refused() -> None:
 
 
 def test_threads_are_those_of_the_target_or_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert thread_count(Target.parse("llvm -threads=5")) == 5
+    assert thread_count(Target.parse("llvm -threads=5").threads) == 5
     assert 1 <= thread_count() <= available_cpus()
-    monkeypatch.setattr("autotune.runtime.threads._quota", lambda: 1)
+    monkeypatch.setattr("autotune.system.available_cpus._quota", lambda: 1)
     assert thread_count() == 1
 
 
@@ -231,7 +231,7 @@ def test_quotas_of_control_groups_are_read(
 
 def test_openmp_comes_from_the_wheel_without_importing_xgboost() -> None:
     code = (
-        "import sys; from autotune.runtime.openmp import find_openmp; found = find_openmp(); "
+        "import sys; from autotune.runtime.cpu.openmp import find_openmp; found = find_openmp(); "
         "assert found and 'xgboost' not in sys.modules; print(found.path)"
     )
     result = subprocess.run(

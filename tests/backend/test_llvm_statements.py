@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llvm_kernels import (
+from support.llvm_kernels import (
     PARALLEL,
     SERIAL,
     UNROLLED,
@@ -32,8 +32,8 @@ from autotune.ir.stmt import (
     Store,
     seq,
 )
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 
 @pytest.mark.parametrize("kind", [SERIAL, UNROLLED, PARALLEL])

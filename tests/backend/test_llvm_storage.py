@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from llvm_kernels import (
+from support.llvm_kernels import (
     ALL,
     PARALLEL,
     SERIAL,
@@ -32,8 +32,8 @@ from autotune.ir.stmt import (
     Store,
     seq,
 )
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 
 @pytest.mark.parametrize("scope", ["local", "global"])

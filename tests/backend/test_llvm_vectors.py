@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from llvm_kernels import buffer, i32
-from vector_kernels import DTYPES, agree, also, loop, serial_loops, values
+from support.llvm_kernels import buffer, i32
+from support.vector_kernels import DTYPES, agree, also, loop, serial_loops, values
 
 from autotune.ir import ops
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var

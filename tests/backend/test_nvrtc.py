@@ -7,12 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.cuda_compiler import needs_nvrtc
 
 from autotune.errors import CompileError, TargetError
-from autotune.runtime import failures, nvrtc, toolkit
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.nvrtc import Cubin, Usage, compile_cubin, parse_usage
-from tests.cuda_compiler import needs_nvrtc
+from autotune.runtime import refused_sources
+from autotune.runtime.cuda import cuda_toolkit, nvrtc
+from autotune.runtime.cuda.nvrtc import Cubin, Usage, compile_cubin, parse_usage
+from autotune.runtime.object_cache import ObjectCache
 
 SCALE = """
 extern "C" __global__ void scale(float* a, float by, int n) {
@@ -219,8 +220,8 @@ def test_an_unknown_flag_is_an_error():
 
 @needs_nvrtc
 def test_a_header_that_is_missing_is_told_with_where_it_comes_from(monkeypatch):
-    found, library = toolkit.load_toolkit()
-    bare = toolkit.Toolkit(found.library, None)
+    found, library = cuda_toolkit.load_toolkit()
+    bare = cuda_toolkit.Toolkit(found.library, None)
     monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (bare, library))
     with pytest.raises(CompileError, match="nvidia-cuda-runtime"):
         compile_cubin("#include <cuda_fp16.h>\n" + SCALE, "sm_90")
@@ -231,17 +232,17 @@ def test_sources_are_saved_elsewhere_if_the_cache_folder_cannot_be_written(tmp_p
     blocked.write_text("")
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(blocked))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    path = failures.keep_source("text", "log")
+    path = refused_sources.keep_source("text", "log")
     assert path.parent == tmp_path
     assert path.read_text().startswith("text")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    assert failures.keep_source("text", "log") is None
+    assert refused_sources.keep_source("text", "log") is None
 
 
 def test_the_oldest_of_many_refused_sources_go(monkeypatch):
-    monkeypatch.setattr(failures, "KEPT", 3)
-    paths = [failures.keep_source(f"text {number}", "log") for number in range(5)]
-    assert len(list(failures.refused_folder().iterdir())) == 3
+    monkeypatch.setattr(refused_sources, "KEPT", 3)
+    paths = [refused_sources.keep_source(f"text {number}", "log") for number in range(5)]
+    assert len(list(refused_sources.refused_folder().iterdir())) == 3
     assert paths[-1].exists()
 
 
@@ -249,9 +250,11 @@ def test_the_oldest_of_many_refused_sources_go(monkeypatch):
 
 
 def test_no_compiler_is_one_line_with_the_remedy(monkeypatch):
-    monkeypatch.setattr(toolkit, "candidates", lambda: iter([toolkit.Toolkit("libno.so", None)]))
+    monkeypatch.setattr(
+        cuda_toolkit, "candidates", lambda: iter([cuda_toolkit.Toolkit("libno.so", None)])
+    )
     with pytest.raises(TargetError, match=r"NVRTC is not installed: pip install .*cuda13"):
-        toolkit.load_toolkit.__wrapped__()
+        cuda_toolkit.load_toolkit.__wrapped__()
 
 
 def test_a_damaged_compiler_is_told_from_a_missing_one(tmp_path, monkeypatch):
@@ -259,11 +262,11 @@ def test_a_damaged_compiler_is_told_from_a_missing_one(tmp_path, monkeypatch):
     damaged.parent.mkdir()
     damaged.write_bytes(b"no library")
     monkeypatch.setenv("CUDA_PATH", str(tmp_path))
-    first = next(toolkit.candidates())
-    assert first == toolkit.Toolkit(str(damaged), None)
-    monkeypatch.setattr(toolkit, "candidates", lambda: iter([first]))
+    first = next(cuda_toolkit.candidates())
+    assert first == cuda_toolkit.Toolkit(str(damaged), None)
+    monkeypatch.setattr(cuda_toolkit, "candidates", lambda: iter([first]))
     with pytest.raises(TargetError, match=r"cannot be loaded \(.*libnvrtc"):
-        toolkit.load_toolkit.__wrapped__()
+        cuda_toolkit.load_toolkit.__wrapped__()
 
 
 def test_wheels_are_found_with_their_headers_the_newest_first(tmp_path, monkeypatch):
@@ -275,10 +278,10 @@ def test_wheels_are_found_with_their_headers_the_newest_first(tmp_path, monkeypa
         (tmp_path / library).touch()
         (tmp_path / include).mkdir(parents=True)
         (tmp_path / include / "cuda_fp16.h").touch()
-    monkeypatch.setattr(toolkit, "_wheels", lambda: [tmp_path])
+    monkeypatch.setattr(cuda_toolkit, "_wheels", lambda: [tmp_path])
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    found = list(toolkit.candidates())[:2]
+    found = list(cuda_toolkit.candidates())[:2]
     assert [Path(t.library).name for t in found] == ["libnvrtc.so.13", "libnvrtc.so.12"]
     folders = [tmp_path / "cu13" / "include", tmp_path / "cuda_runtime" / "include"]
     assert [t.include for t in found] == folders
@@ -311,7 +314,7 @@ def test_a_failure_without_a_message_is_told_by_its_number(monkeypatch):
     monkeypatch.setattr(nvrtc, "check_arch", lambda arch: None)
     monkeypatch.setattr(nvrtc, "compiler_identity", lambda: "fake")
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (toolkit.Toolkit("fake", None), fake))
+    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (cuda_toolkit.Toolkit("fake", None), fake))
     monkeypatch.setattr(nvrtc, "_compile", lambda *args: (11, "", b"", {}))
     with pytest.raises(CompileError, match=r"NVRTC 13\.0 refuses .*error 11 without a message"):
         compile_cubin(SCALE, "sm_90")
@@ -320,8 +323,8 @@ def test_a_failure_without_a_message_is_told_by_its_number(monkeypatch):
 COMPILE = """
 import sys
 from pathlib import Path
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.nvrtc import compile_cubin
+from autotune.runtime.object_cache import ObjectCache
+from autotune.runtime.cuda.nvrtc import compile_cubin
 for number in range(3):
     source = f'extern "C" __global__ void k{number}(int* a) {{ a[threadIdx.x] = {number}; }}'
     cache = ObjectCache(Path(sys.argv[1]))

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches import built, run_bench
+from support.benches import built, run_bench
 
 from autotune.ir import dtypes
 from autotune.measure.candidate import CandidateError
-from autotune.measure.policy import TimingPolicy
 from autotune.measure.result import MeasureErrorNo
-from autotune.task import Task
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
 
 ONCE = TimingPolicy(repeats=1, min_repeat_ms=0.0)
 SCANNED = ("float32", "float64", "int32", "int64")

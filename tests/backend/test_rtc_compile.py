@@ -1,16 +1,16 @@
 """Kernels of the device header compile for every GPU, by NVRTC and without one."""
 
 import pytest
+from support.cuda_compiler import needs_nvrtc
+from support.rtc_variants import NINE, joined, variants
 
 from autotune.errors import CompileError, TargetError, UsageError
 from autotune.ir import dtypes
-from autotune.rtc import UNARY, device_header, functions, get_function, unary
-from autotune.rtc.vectors import VectorPlan
-from autotune.runtime import nvrtc
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.nvrtc import compile_cubin
-from tests.cuda_compiler import needs_nvrtc
-from tests.rtc_variants import NINE, joined, variants
+from autotune.rtc import UNARY, device_header, get_function, rtc_function, unary
+from autotune.rtc.vector_plan import VectorPlan
+from autotune.runtime.cuda import nvrtc
+from autotune.runtime.cuda.nvrtc import compile_cubin
+from autotune.runtime.object_cache import ObjectCache
 
 pytestmark = needs_nvrtc
 
@@ -51,10 +51,10 @@ __global__ void apply(const Arrays arrays, const index_t count, const index_t nu
 def own_caches(tmp_path, monkeypatch):
     """Neither the user's folder nor what other tests compiled is used."""
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(functions, "default_cache", lambda: ObjectCache(tmp_path / "objects"))
-    functions._function.cache_clear()
+    monkeypatch.setattr(rtc_function, "default_cache", lambda: ObjectCache(tmp_path / "objects"))
+    rtc_function._function.cache_clear()
     yield
-    functions._function.cache_clear()
+    rtc_function._function.cache_clear()
 
 
 # -- what compiles -------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def assembly(source: str) -> str:
     """Return the assembly text of a source, made by the same compiler."""
     import ctypes
 
-    from autotune.runtime.toolkit import load_toolkit
+    from autotune.runtime.cuda.cuda_toolkit import load_toolkit
 
     toolkit, library = load_toolkit()
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -159,7 +159,7 @@ SCALE = 'extern "C" __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }'
 def test_functions_are_kept_in_memory_and_on_disk(monkeypatch):
     first = get_function("using T = float;", "scale", SCALE, "sm_90")
     assert get_function("using T = float;", "scale", SCALE, "sm_90") is first
-    functions._function.cache_clear()  # as another process
+    rtc_function._function.cache_clear()  # as another process
     monkeypatch.setattr(nvrtc, "_compile", None)
     assert get_function("using T = float;", "scale", SCALE, "sm_90").cubin == first.cubin
 
@@ -181,7 +181,7 @@ def test_parameters_name_code_flags_architecture_and_compiler_tell_functions_apa
     assert len(calls) == len(set(map(id, made))) == len(makers)
     assert [make() for make in makers] == made
     monkeypatch.setattr(nvrtc, "compiler_identity", lambda: "a newer one")
-    functions._function.cache_clear()
+    rtc_function._function.cache_clear()
     makers[0]()
     assert len(calls) == len(makers) + 1
 

@@ -5,22 +5,22 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from support.dtype_values import converted
+from support.rtc_variants import NINE
 
 from autotune.errors import ArgumentError, LaunchError
 from autotune.ir import dtypes
 from autotune.rtc import UNARY, get_function, launch, unary
-from autotune.runtime import cuda
-from autotune.runtime.gpu_arrays import GpuArray
-from tests.dtype_values import converted
-from tests.rtc_variants import NINE
+from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.gpu_arrays import GpuArray
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
 def cupy():
-    cuda.device_count()
-    return cuda.cupy()
+    cupy_driver.device_count()
+    return cupy_driver.cupy()
 
 
 def values(dtype: str, size: int, seed: int = 0) -> np.ndarray:

@@ -5,15 +5,15 @@ import itertools
 
 import numpy as np
 import pytest
+from support.dtype_values import assert_same, converted, edges
+from support.host_cuda import compile_host, needs_host_compiler
+from support.rtc_variants import NINE, Variant, joined, variants
 
 from autotune.ir import dtypes
+from autotune.rtc.device_source import device_header
 from autotune.rtc.elementwise import convert, unary
-from autotune.rtc.header import device_header
-from autotune.rtc.operators import UNARY, accumulation, real
-from autotune.rtc.vectors import most_lanes, plan_vectors
-from tests.dtype_values import assert_same, converted, edges
-from tests.host_cuda import compile_host, needs_host_compiler
-from tests.rtc_variants import NINE, Variant, joined, variants
+from autotune.rtc.unary_operators import UNARY, accumulation, real
+from autotune.rtc.vector_plan import most_lanes, plan_vectors
 
 pytestmark = needs_host_compiler
 

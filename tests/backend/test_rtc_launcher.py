@@ -1,6 +1,6 @@
 """The launcher of kernels that take vectors: what it finds without a GPU; launches on a stand-in.
 
-The launches are in tests/rtc_launches.py, which runs as a program of its own.
+The launches are in tests/support/rtc_launches.py, which runs as a program of its own.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_machine import COMPILER, FakeMachine
-from rtc_texts import ELEMENTWISE, parameters
+from support.cuda_compiler import needs_nvrtc
+from support.fake_machine import COMPILER, FakeMachine
+from support.host_cuda import needs_host_compiler
+from support.rtc_texts import ELEMENTWISE, parameters
 
 from autotune import rtc
 from autotune.errors import CompileError, TargetError, UsageError
-from autotune.runtime import cuda
-from tests.cuda_compiler import needs_nvrtc
-from tests.host_cuda import needs_host_compiler
+from autotune.runtime.cuda import cupy_driver
 
-PROGRAM = Path(__file__).parents[1] / "rtc_launches.py"
+TESTS = Path(__file__).parents[1]
 
 
 def kernel(*addresses: int, nvec: int = 4, lead: int = 100, rows: int = 1) -> rtc.VectorizedKernel:
@@ -84,8 +84,8 @@ def test_a_kernel_of_vectors_compiles_without_a_gpu(types: tuple[str, str], star
 
 
 def test_without_a_driver_it_says_what_runs_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "driver_version", lambda: None)
-    cuda.cupy.cache_clear()
+    monkeypatch.setattr(cupy_driver, "driver_version", lambda: None)
+    cupy_driver.cupy.cache_clear()
     with pytest.raises(TargetError, match="there is no driver for CUDA") as caught:
         rtc.VectorizedKernelRTCLauncher("", "f", "", 4, 8, 1, None, None, [], [object()])
     assert "on=cpu" not in str(caught.value)
@@ -104,7 +104,11 @@ def test_kernels_of_vectors_are_launched_and_compute_what_numpy_does(
     machine = FakeMachine.make(tmp_path)
     environment = {**os.environ, **machine.environment()}
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), what], env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "support.rtc_launches", what],
+        cwd=TESTS,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.stdout == f"{what}\n", done.stderr[-3000:]
 

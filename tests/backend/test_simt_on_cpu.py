@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from thread_kernels import (
+from support.thread_kernels import (
     KERNELS,
     A,
     Kernel,
@@ -22,15 +22,15 @@ from thread_kernels import (
     threads,
 )
 
-from autotune.codegen.simt_on_cpu import simt_on_cpu
 from autotune.errors import CodegenError
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Load, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.ops import cast
 from autotune.ir.stmt import Barrier, If, Stmt, seq
 from autotune.ir.verify import verify
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scans import ColumnSums, TwoStates
+from support.scans import ColumnSums, TwoStates
 
 from autotune import te
 from autotune.errors import LoweringError, ScheduleError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.ops import const
 from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
 from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, accessed, walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.llvm import compile_function
-from autotune.task import Task
-from autotune.trace.identity import code_hash
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.task.task import Task
+from autotune.trace.fingerprint import code_hash
 
 LINE = 64
 RNG = np.random.default_rng(0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benches import built, run_bench
+from support.benches import built, run_bench
 
 from autotune.ir import dtypes
-from autotune.measure.policy import TimingPolicy
-from autotune.task import Task
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
 
 ONCE = TimingPolicy(warmup=1, repeats=1, min_repeat_ms=0.0)
 SIZES: dict[str, dict[str, Any]] = {

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tile_programs import PROGRAMS
+from support.tile_tools import bound, floats, run
 
 import autotune
 from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
+from autotune.operators.tile_template import default_schedule
 from autotune.target import Target
-from autotune.templates.tiled import default_schedule
-from autotune.tile.plain import plain_schedule
-from autotune.tile.to_te import to_te
-from tests.tile_programs import PROGRAMS
-from tests.tile_tools import bound, floats, run
+from autotune.tile.schedules.default_schedule import plain_schedule
+from autotune.tile.to_te.program_to_te import to_te
 
 MATMUL = PROGRAMS["matmul"].code
 

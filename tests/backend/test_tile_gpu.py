@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import QUICK
-from cuda_compiler import needs_nvrtc
-from fake_machine import COMPILER, FakeMachine
+from support.command_line import QUICK
+from support.cuda_compiler import needs_nvrtc
+from support.fake_machine import COMPILER, FakeMachine
+from support.tile_gpu_cases import CASES, gpu_task, gradient_of
+from support.tile_programs import PROGRAMS
+from support.tile_tools import bound, floats
 
 from autotune import tile
 from autotune.builder import BuiltFunction
-from autotune.codegen.cuda import emit
-from autotune.runtime.nvrtc import compile_cubin
-from autotune.task import Task
+from autotune.codegen.cuda.cuda_source import emit
+from autotune.runtime.cuda.nvrtc import compile_cubin
+from autotune.task.task import Task
 from autotune.tile import Function
-from autotune.tile.gpu_plan import plan
-from autotune.tile.to_te import to_te
-from tests.tile_gpu_cases import CASES, gpu_task, gradient_of
-from tests.tile_programs import PROGRAMS
-from tests.tile_tools import bound, floats
+from autotune.tile.schedules.gpu_plan import plan
+from autotune.tile.to_te.program_to_te import to_te
 
 ON_CPU, ON_GPU = "cuda -arch=sm_90 -on=cpu", "cuda -arch=sm_90"
 GRADIENTS = [name for name in PROGRAMS if name != "argmax"]  # whose result is an integer

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tile_library import LIBRARY
+from support.tile_slopes import check_gradient
+from support.tile_tools import run
 
 from autotune import tile
 from autotune.errors import TileError
-from tests.tile_library import LIBRARY
-from tests.tile_slopes import check_gradient
-from tests.tile_tools import run
 
 
 def expected(name: str) -> tuple[Any, ...]:

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tile_contractions import random_case
+from support.tile_programs import PROGRAMS
+from support.tile_tools import bound, floats
 
 import autotune
 from autotune import te
 from autotune.errors import TileError
 from autotune.tile import Program, bind, evaluate, parse
-from autotune.tile.to_te import to_te
-from tests.property.tile_contractions import random_case
-from tests.tile_programs import PROGRAMS
-from tests.tile_tools import bound, floats
+from autotune.tile.to_te.program_to_te import to_te
 
 
 def check_compiled(program: Program, arrays: list[Any], rtol: float = 2e-5) -> None:

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_reference import Reference, random_array
+from support.te_reference import Reference, random_array
 
 from autotune import te
+from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.feature import get_itervar_feature
 from autotune.ir.stmt import For, LoopKind, Produce, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import Rewriter, walk
-from autotune.lowering.autotvm08 import autotvm08_loops
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.kernels import finalise_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cuda_compiler import needs_nvrtc
-from gpu_cases import Case, broadcast_add, matmul, relu_tail, row_sums, softmax, transpose
-from te_reference import Reference, random_array
+from support.cuda_compiler import needs_nvrtc
+from support.gpu_cases import Case, broadcast_add, matmul, relu_tail, row_sums, softmax, transpose
+from support.te_reference import Reference, random_array
 
 import autotune
-from autotune.codegen.cuda import emit
+from autotune.codegen.cuda.cuda_source import emit
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.nvrtc import compile_cubin
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.te.tensor import PlaceholderOp
 
 CASES: dict[str, Callable[[], Case]] = {

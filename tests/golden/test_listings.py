@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_reference import Reference, random_array
+from support.te_reference import Reference, random_array
 
 import autotune
 from autotune import te
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.verify import verify
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 

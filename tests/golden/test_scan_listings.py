@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scans import ColumnSums, TwoStages, TwoStates
+from support.scans import ColumnSums, TwoStages, TwoStates
 
 import autotune
 from autotune.ir.verify import verify

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, SMALL, Ended, run_process
+from support.command_line import QUICK, SMALL, Ended, run_process
 
-from autotune.task import Task
+from autotune.task.task import Task
 from records import RecordStore
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"

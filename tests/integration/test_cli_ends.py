@@ -8,10 +8,10 @@ import sys
 
 import psutil
 import pytest
-from command_line import QUICK, SMALL, environment, run_process
-from footprint import alive, wait_for
-from logged import trials_in
-from odd_templates import LINGERING, LOUD
+from support.command_line import QUICK, SMALL, environment, run_process
+from support.footprint import alive, wait_for
+from support.logged import trials_in
+from support.odd_templates import LINGERING, LOUD
 
 import autotune
 from autotune.cli.main import main

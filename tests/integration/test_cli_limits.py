@@ -5,8 +5,8 @@ import re
 import time
 
 import pytest
-from command_line import QUICK, SMALL
-from logged import trials_in
+from support.command_line import QUICK, SMALL
+from support.logged import trials_in
 
 TWO_WORKLOADS = """
 [defaults]

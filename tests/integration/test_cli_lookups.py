@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from command_line import SMALL
-from odd_templates import WRONG
+from support.command_line import SMALL
+from support.odd_templates import WRONG
 
 import autotune
 from records import RecordStore

@@ -4,8 +4,8 @@ import json
 import os
 import re
 
-from command_line import PIPE, QUICK, SMALL
-from odd_templates import LOUD, WRONG
+from support.command_line import PIPE, QUICK, SMALL
+from support.odd_templates import LOUD, WRONG
 
 from records import RecordStore
 

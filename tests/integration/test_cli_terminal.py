@@ -4,7 +4,7 @@ import re
 
 import pyte
 import pytest
-from command_line import QUICK, SMALL
+from support.command_line import QUICK, SMALL
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 STEERING = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]")

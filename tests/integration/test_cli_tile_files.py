@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.command_line import QUICK
 
 import autotune
-from autotune.cli.bench_measure import _baseline
-from autotune.task import Task
-from tests.command_line import QUICK
+from autotune.cli.commands.bench_measurements import _baseline
+from autotune.task.task import Task
 
 CODE = """function (A[M, N], X, S) -> (O, Most) {
     O = A * X + S;    # X without dimensions, S a scalar

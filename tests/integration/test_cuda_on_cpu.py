@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command_line import QUICK
-from logged import trials_in
+from support.command_line import QUICK
+from support.logged import trials_in
 
 import autotune
 

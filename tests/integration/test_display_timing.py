@@ -3,17 +3,17 @@
 import io
 import time
 
-from autotune.measure.local import LocalMeasurer
-from autotune.report.display import LiveDisplay
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.report.display.live_region import Block
+from autotune.report.display.panel import UNICODE
+from autotune.report.display.run_display import LiveDisplay
 from autotune.report.job import Job
-from autotune.report.live import Block
-from autotune.report.panel import UNICODE
 from autotune.report.progress import Progress
 from autotune.report.units import Work
-from autotune.task import Task
-from autotune.tuner.events import Measured
-from autotune.tuner.loop import tune
-from autotune.tuner.random import RandomTuner
+from autotune.task.task import Task
+from autotune.tuner.run.events import Measured
+from autotune.tuner.run.tuning_loop import tune
+from autotune.tuner.search.random import RandomTuner
 from records import RecordStore
 
 

@@ -11,14 +11,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from support.command_line import QUICK
+from support.cuda_compiler import needs_nvrtc
 
-from autotune.cli.jobs import run_options
-from autotune.schedule.annotations import Annotations
-from autotune.schedule.loops import LoopStructure
-from autotune.schedule.placement import Placement
+from autotune.cli.options.job_files import run_options
+from autotune.schedule.annotation_primitives import Annotations
+from autotune.schedule.loop_primitives import LoopStructure
+from autotune.schedule.placement_primitives import Placement
 from autotune.tile import parse
-from tests.command_line import QUICK
-from tests.cuda_compiler import needs_nvrtc
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import environment
+from support.command_line import environment
+from support.cuda_compiler import needs_nvrtc
 
 from autotune.dataset import export
 from records import Record, RecordStore
-from tests.cuda_compiler import needs_nvrtc
 
 ROOT = Path(__file__).parents[2]
 

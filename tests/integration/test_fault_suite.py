@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from footprint import (
+from support.footprint import (
     GRACE_S,
     assert_no_orphans,
     environment,
@@ -19,13 +19,13 @@ from footprint import (
     wait_for,
     watching,
 )
-from logged import trials_in
+from support.logged import trials_in
 
 from autotune.errors import AutotuneError
-from autotune.measure.local import LocalMeasurer
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
+from autotune.task.task import Task
 
 TEMPLATES = Path(__file__).parent / "faulty_templates" / "storm.py"
 TIMEOUT_S = 2.0

@@ -3,7 +3,7 @@
 import json
 import re
 
-from command_line import SMALL
+from support.command_line import SMALL
 
 import autotune
 from records import RecordStore

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cuda_compiler import needs_nvrtc
-from fake_gpu import cupy as fake_cupy
-from fake_machine import COMPILER, FakeMachine
+from support.cuda_compiler import needs_nvrtc
+from support.fake_gpu import cupy as fake_cupy
+from support.fake_machine import COMPILER, FakeMachine
 
-from autotune.task import Task
+from autotune.task.task import Task
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cuda_compiler import needs_nvrtc
-from fake_machine import COMPILER, FOLDER, FakeMachine
-from host_cuda import needs_host_compiler
-from logged import trials_in
+from support.cuda_compiler import needs_nvrtc
+from support.fake_machine import COMPILER, FOLDER, FakeMachine
+from support.host_cuda import needs_host_compiler
+from support.logged import trials_in
 
 from autotune.builder import build_task
-from autotune.cli import software
-from autotune.cli.tryout import try_out
+from autotune.cli.doctor import software_checks
+from autotune.cli.doctor.probe import try_out
 from autotune.errors import UsageError
-from autotune.measure.gpu import facts
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.policy import TimingPolicy
+from autotune.measure.devices.cuda import device_properties
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
 
 pytestmark = [
     needs_nvrtc,
@@ -44,9 +44,9 @@ def machine(built, monkeypatch):
     for name, value in built.environment().items():
         monkeypatch.setenv(name, value)
     built.log.write_text("")
-    facts._asked.cache_clear()
+    device_properties._asked.cache_clear()
     yield built
-    facts._asked.cache_clear()
+    device_properties._asked.cache_clear()
 
 
 def contexts(machine):
@@ -172,7 +172,7 @@ def test_arrays_that_are_too_large_are_one_line(machine, monkeypatch):
 def test_the_doctor_tells_of_driver_and_gpu(machine, monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)  # processes of the doctor find modules as this one does
     outcomes = try_out(["driver", "import cupy", "nvrtc", "cupy"])
-    check = software.cuda(outcomes)
+    check = software_checks.cuda(outcomes)
     assert check.findings == ()
     assert check.text == (
         "kernels compile and run; a driver for CUDA 12.9, CuPy 14.0.0, "

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import GRACE_S, alive, patience, wait_for
+from support.footprint import GRACE_S, alive, patience, wait_for
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.measure import desk, workshop
-from autotune.measure.crew import Crew
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.policy import TimingPolicy
+from autotune.measure import scheduler
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.pool import worker_slot
+from autotune.measure.pool.worker_pool import Crew
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
-from autotune.templates import text_of
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.operators.template_lookup import text_of
+from autotune.task.task import Task
 
 FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
@@ -253,8 +254,8 @@ def test_a_template_that_nobody_finds_is_the_users_mistake():
 
 
 def test_a_reference_that_hangs_is_told_soon_and_given_up(monkeypatch, caplog):
-    monkeypatch.setattr(desk, "SLOW_S", 0.3)
-    monkeypatch.setattr(workshop, "LEAST_OPENING_S", 2.0)
+    monkeypatch.setattr(worker_slot, "SLOW_S", 0.3)
+    monkeypatch.setattr(scheduler, "LEAST_OPENING_S", 2.0)
     left_s = iter([600.0, 0.0])  # plenty for the builder, no more for the runner
     name = f"{FAULTY}:unending_reference"
     task = Task.from_reference(name, {})
@@ -274,7 +275,7 @@ def test_a_reference_that_hangs_is_told_soon_and_given_up(monkeypatch, caplog):
 def test_opening_a_workload_may_take_as_long_as_a_few_candidates_and_as_the_run(
     timeout_s, left_s, expected
 ):
-    assert workshop.opening_seconds(timeout_s, left_s) == expected
+    assert scheduler.opening_seconds(timeout_s, left_s) == expected
 
 
 def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
@@ -351,9 +352,9 @@ def test_a_time_out_must_be_a_positive_number():
 
 MEASURING = """
 import sys
-from autotune.measure.local import LocalMeasurer
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
+from autotune.task.task import Task
 
 template, args = sys.argv[1], {"faults": "none"}
 task = Task.from_reference(template, args)

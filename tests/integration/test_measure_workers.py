@@ -6,15 +6,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import wait_for
+from support.footprint import wait_for
 
 from autotune.errors import UsageError
-from autotune.measure import workshop
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.nursery import NurseryProcess
-from autotune.measure.policy import TimingPolicy
+from autotune.measure import scheduler
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.pool.fork_server_client import NurseryProcess
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
 
 NAPPING = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:napping"
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)
@@ -102,7 +102,7 @@ def test_a_kernel_that_is_known_is_not_measured_again_but_compared():
 
 
 def test_builders_that_are_worn_out_are_replaced_and_none_counts_as_lost(monkeypatch):
-    monkeypatch.setattr(workshop, "WORN_OUT", 2)
+    monkeypatch.setattr(scheduler, "WORN_OUT", 2)
     args = {"naps": "0,0.01,0.02,0.03"}
     with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=1) as measurer:
         seen = []

@@ -5,11 +5,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.policy import TimingPolicy
+from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
-from autotune.task import Task
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
 
 FAULTY = str(Path(__file__).parent / "faulty_templates" / "faulty.py")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=1)

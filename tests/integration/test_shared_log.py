@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from footprint import assert_no_orphans, environment, new_token
-from logged import trials_in
+from support.footprint import assert_no_orphans, environment, new_token
+from support.logged import trials_in
 
-from autotune.tuner.finals import MOST
+from autotune.tuner.run.final_comparison import MOST
 
 TEMPLATE = Path(__file__).parent / "faulty_templates" / "storm.py"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import assert_no_orphans, describe, environment, marked, new_token, wait_for
-from logged import trials_in
+from support.footprint import assert_no_orphans, describe, environment, marked, new_token, wait_for
+from support.logged import trials_in
 
 from records import RecordWarning
 

@@ -5,13 +5,13 @@ import threading
 import time
 
 import pytest
-from fake_measurer import FakeMeasurer, run
-from footprint import wait_for
+from support.fake_measurer import FakeMeasurer, run
+from support.footprint import wait_for
 
-from autotune.measure.policy import TimingPolicy
-from autotune.tuner.events import End
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.trials import Trials
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.tuner.run.events import End
+from autotune.tuner.run.trials import Trials
+from autotune.tuner.search.grid import GridTuner
 from records import RecordStore
 
 

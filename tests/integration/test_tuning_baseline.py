@@ -1,10 +1,10 @@
 """The tuning loop and the default: when it is measured, and what the best is compared with."""
 
-from fake_measurer import FakeMeasurer, run
+from support.fake_measurer import FakeMeasurer, run
 
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.random import RandomTuner
+from autotune.tuner.search.grid import GridTuner
+from autotune.tuner.search.random import RandomTuner
 from records import RecordStore
 
 

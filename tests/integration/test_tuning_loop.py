@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from fake_measurer import FakeMeasurer, run
+from support.fake_measurer import FakeMeasurer, run
 
 import autotune
 from autotune import te
 from autotune.builder import best_config
-from autotune.measure.policy import TimingPolicy
-from autotune.task import Task, code_hash
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task, code_hash
 from autotune.tuner.base import Observation
-from autotune.tuner.events import End, Finished, Measured, Started
-from autotune.tuner.grid import GridTuner
-from autotune.tuner.trials import Trials
+from autotune.tuner.run.events import End, Finished, Measured, Started
+from autotune.tuner.run.trials import Trials
+from autotune.tuner.search.grid import GridTuner
 from records import Record, RecordStore
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-from footprint import alive, wait_for
-from logged import trials_in
+from support.footprint import alive, wait_for
+from support.logged import trials_in
 
 PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
 
 RUN = """
 import sys
-from autotune.cli.signals import lose_no_interrupt
-from autotune.measure.local import LocalMeasurer
-from autotune.measure.policy import TimingPolicy
-from autotune.task import Task
+from autotune.cli.terminal.signals import lose_no_interrupt
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.loop import tune
+from autotune.tuner.run.tuning_loop import tune
 from records import RecordStore
 
 lose_no_interrupt()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import QUICK
-from logged import trials_in
+from support.command_line import QUICK
+from support.logged import trials_in
 
 HEAD = """
 import json, time

@@ -156,8 +156,8 @@ def pretend(name: str) -> None:
         0,
         _Patches(
             {
-                "autotune.host": lambda module: _processor(machine, module),
-                "autotune.runtime.threads": lambda module: _share(machine, module),
+                "autotune.system.host": lambda module: _processor(machine, module),
+                "autotune.system.available_cpus": lambda module: _share(machine, module),
                 "autotune.measure.environment": lambda module: _cache(machine, module),
                 "llvmlite.binding": lambda module: _llvm(machine, module),
             }

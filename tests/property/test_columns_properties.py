@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import IRError
+from autotune.extract.feature_kernel import PITCH, column_kernel
 from autotune.ir import ops
-from autotune.ir.column_ops import LIMIT
-from autotune.ir.columns import ColumnProgram
+from autotune.ir.algebra.intervals import Intervals, interval
+from autotune.ir.evaluate.column_ops import LIMIT
+from autotune.ir.evaluate.column_programs import ColumnProgram
+from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
-from autotune.ir.interpreter import evaluate
-from autotune.ir.intervals import Intervals, interval
 from autotune.ir.visitor import walk_expr
-from autotune.lowering.feature_kernel import PITCH, column_kernel
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import Options, compile_function
+from autotune.runtime.cpu.llvm_compiler import Options, compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 KNOBS = (
     Knob("small", 0, 4),

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dtype_values import Array, assert_same, edges
 
 from autotune.ir import dtypes, ops
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import For, Function, LoopKind, Store
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
-from tests.dtype_values import Array, assert_same, edges
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 N = 16

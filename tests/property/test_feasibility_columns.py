@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 
 from autotune.ir import dtypes
+from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Const, Expr
-from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For
 from autotune.ir.visitor import walk
 from autotune.lowering import feasibility
-from autotune.lowering.kernels import Kernel, finalise_kernels, split_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.storage import elements
+from autotune.lowering.gpu.finalise_kernels import Kernel, finalise_kernels, split_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.storage_rewrite import elements
 from autotune.target import GpuLimits, Target
-from autotune.task import Task
+from autotune.task.task import Task
 from autotune.template import Knobs
-from autotune.trace.sources import ConcreteValues, KnobTable
+from autotune.trace.value_sources import ConcreteValues, KnobTable
 from search_spaces import Constraint
 
 CANDIDATES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0")) or 40

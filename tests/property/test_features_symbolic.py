@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from te_programs import programs
-from te_schedules import scheduled
+from support.te_programs import programs
+from support.te_schedules import scheduled
 
 from autotune import te
 from autotune.errors import AutotuneError
+from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.ir.expr import Call, Knob, Select
 from autotune.ir.stmt import Function, Store
 from autotune.ir.visitor import walk, walk_expr
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import LoopNestPlan, loop_nest
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from features import LoopNest, candidate
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))

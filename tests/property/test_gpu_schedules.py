@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_schedules import Scheduled, gpu_schedules
 from hypothesis import given, note
-from te_reference import Reference, random_array
+from support.gpu_schedules import Scheduled, gpu_schedules
+from support.te_reference import Reference, random_array
 from test_schedules_differential import examples
 
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalising_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.gpu.finalise_kernels import finalising_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.te.tensor import PlaceholderOp
 
 

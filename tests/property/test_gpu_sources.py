@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import run_on_host
-from gpu_schedules import Scheduled, gpu_schedules
-from host_cuda import needs_host_compiler
 from hypothesis import given, note
-from te_reference import Reference, random_array
+from support.cuda_on_host import run_on_host
+from support.gpu_schedules import Scheduled, gpu_schedules
+from support.host_cuda import needs_host_compiler
+from support.te_reference import Reference, random_array
 from test_schedules_differential import examples
 
-from autotune.codegen.cuda import emit
+from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import IRError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Barrier, Function, Seq, Stmt
 from autotune.ir.visitor import StmtRewriter, walk
 from autotune.lowering.finalise import analyse
-from autotune.lowering.kernels import finalise_kernels
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from guards import Guards
+from support.guards import Guards
 
 from autotune.ir.verify import verify
-from autotune.task import Task
+from autotune.task.task import Task
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"m": 13, "n": 37, "k": 10}),

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_schedules import gpu_schedules
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from itervar_listings import Listing
-from itervar_rules import program_of, rules
-from te_programs import programs
-from te_schedules import scheduled
+from support.gpu_schedules import gpu_schedules
+from support.itervar_listings import Listing
+from support.itervar_rules import program_of, rules
+from support.te_programs import programs
+from support.te_schedules import scheduled
 
 from autotune import te
+from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.feature import get_itervar_feature
-from autotune.lowering.autotvm08 import autotvm08_loops
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 

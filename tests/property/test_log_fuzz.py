@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_fuzz import Damage, Readers
+from support.log_fuzz import Damage, Readers
 
-from autotune.task import Task
+from autotune.task.task import Task
 from records import Record
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.ir import ops
+from autotune.ir.algebra.polynomials import normal
+from autotune.ir.evaluate.interpreter import scalar_function
 from autotune.ir.expr import Expr, Knob, Var
-from autotune.ir.interpreter import scalar_function
-from autotune.ir.poly import normal
 from autotune.ir.visitor import free_vars
-from autotune.lowering.regions import Interval, Relaxer, as_index, union
+from autotune.lowering.nest.regions import Interval, Relaxer, as_index, union
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from random_scans import RandomScan, random_scans
-from scan_schedules import columns_to_threads, scheduled
+from support.random_scans import RandomScan, random_scans
+from support.scan_schedules import columns_to_threads, scheduled
 from test_schedules_differential import MEMORY_ONLY, examples
 
 from autotune import te
 from autotune.errors import LoweringError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise, finalising
-from autotune.lowering.kernels import finalise_kernels, finalising_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.gpu.finalise_kernels import finalise_kernels, finalising_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
 
 
 def assert_computes(case: RandomScan, runs: Sequence[Callable[..., Any]]) -> None:

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
-from te_programs import Program, programs, symbolic_programs
-from te_reference import Reference, random_array
-from te_schedules import Scheduled, scheduled
+from support.te_programs import Program, programs, symbolic_programs
+from support.te_reference import Reference, random_array
+from support.te_schedules import Scheduled, scheduled
 
 from autotune.errors import LoweringError
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import SizeVar
-from autotune.ir.interpreter import interpret
 from autotune.ir.stmt import For, Function, LoopKind
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalising
-from autotune.lowering.kernels import finalising_kernels
-from autotune.lowering.nest import lower_schedule
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
+from autotune.lowering.gpu.finalise_kernels import finalising_kernels
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
 from autotune.te.tensor import Tensor
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))

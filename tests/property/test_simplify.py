@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_expressions import assert_sound
+from support.random_expressions import assert_sound
 
 from autotune.ir import ops
+from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Binary, Buffer, Const, Expr, Knob, Load, SizeVar, Var
 from autotune.ir.printer import expr_text, stmt_text
-from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from autotune.ir.visitor import walk_expr
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from random_expressions import Ranges, assert_sound
+from support.random_expressions import Ranges, assert_sound
 
-from autotune.ir import canonical, ops, sum_bounds, sum_rules, sums
-from autotune.ir.canonical import Canonical
+from autotune.ir import ops
+from autotune.ir.algebra import canonical, canonical_sums, division_rules, sum_bounds
+from autotune.ir.algebra.canonical import Canonical
+from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
+from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Expr, Knob, SizeVar, Var
 from autotune.ir.printer import expr_text
-from autotune.ir.simplify import Simplifier
-from autotune.ir.sums import Sum, Term, sum_expr
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 EIGHT = (X % 8 // 4) * 8 + (X % 4) * 2 - X % 8  # joins to x % 8, which its bounds do not tell
@@ -41,7 +42,7 @@ def _variable(self: Canonical, node: Expr) -> Sum:
 
 
 FORM = Canonical._form
-UNJOINED = ((sums, "joined", _without), (canonical, "joined", _without))
+UNJOINED = ((canonical_sums, "joined", _without), (canonical, "joined", _without))
 UNPARTED = ((Canonical, "_parts", staticmethod(lambda form, c: (Sum(), form))),)
 UNFITTED = ((Canonical, "_is_remainder", lambda self, form, c: False),)
 UNCHOSEN = ((Canonical, "_choice", lambda self, node: node),)
@@ -52,7 +53,9 @@ SMALL = {Y: (0, 3)}
 
 RULES: dict[str, Rule] = {
     "terms that differ in scale only are one": Rule(
-        X * 3 - X * 2 <= X, "True", ((sums, "_insert", lambda terms, new: terms.append(new)),)
+        X * 3 - X * 2 <= X,
+        "True",
+        ((canonical_sums, "_insert", lambda terms, new: terms.append(new)),),
     ),
     "quotient and remainder of one index join": Rule((X // 4) * 4 + X % 4, "x", UNJOINED),
     "a quotient of a remainder joins the rest": Rule(
@@ -71,32 +74,32 @@ RULES: dict[str, Rule] = {
     "quotient of a multiple": Rule(
         ((X // 4) * 8 + (X % 4) * 2 + X * 30) // 16,
         "(x*2)",
-        never(sum_rules, "quotient_of_a_multiple"),
+        never(division_rules, "quotient_of_a_multiple"),
     ),
     "quotient of a quotient": Rule(
-        (X // 3) // 4, "floordiv(x, 12)", never(sum_rules, "quotient_of_a_quotient")
+        (X // 3) // 4, "floordiv(x, 12)", never(division_rules, "quotient_of_a_quotient")
     ),
     "quotient of a small remainder": Rule(
-        EIGHT // 16, "0", never(sum_rules, "quotient_of_a_small_remainder")
+        EIGHT // 16, "0", never(division_rules, "quotient_of_a_small_remainder")
     ),
     "quotient of an uneven remainder": Rule(
         ((X % 6) * 2) // 8,
         "floordiv(floormod(x, 6), 4)",
-        never(sum_rules, "quotient_of_an_uneven_remainder"),
+        never(division_rules, "quotient_of_an_uneven_remainder"),
     ),
     "remainder of a multiple": Rule(
         ((X // 4) * 8 + (X % 4) * 2 + X * 30) % 16,
         "0",
-        never(sum_rules, "remainder_of_a_multiple"),
+        never(division_rules, "remainder_of_a_multiple"),
     ),
     "remainder of a quotient": Rule(
-        (X * 2) % 8, "(floormod(x, 4)*2)", never(sum_rules, "remainder_of_a_quotient")
+        (X * 2) % 8, "(floormod(x, 4)*2)", never(division_rules, "remainder_of_a_quotient")
     ),
     "remainder of a remainder": Rule(
-        (X % 12) % 4, "floormod(x, 4)", never(sum_rules, "remainder_of_a_remainder")
+        (X % 12) % 4, "floormod(x, 4)", never(division_rules, "remainder_of_a_remainder")
     ),
     "remainder of a small remainder": Rule(
-        EIGHT % 16, "floormod(x, 8)", never(sum_rules, "remainder_of_a_small_remainder")
+        EIGHT % 16, "floormod(x, 8)", never(division_rules, "remainder_of_a_small_remainder")
     ),
     "the least of two is known": Rule(
         ops.binary("min", X, X + 1), "x", ((Canonical, "_extremum", Canonical._opaque),)

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_expressions import Array, Generator, Grid, TooLargeError, assert_sound
+from support.random_expressions import Array, Generator, Grid, TooLargeError, assert_sound
 
 from autotune.ir import dtypes, ops
-from autotune.ir.columns import ColumnProgram
+from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.polynomials import normal
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.evaluate.column_programs import ColumnProgram
+from autotune.ir.evaluate.interpreter import interpret, scalar_function
 from autotune.ir.expr import Buffer, Expr, Knob, Load, Var
-from autotune.ir.interpreter import interpret, scalar_function
-from autotune.ir.intervals import interval
-from autotune.ir.poly import normal
-from autotune.ir.simplify import Simplifier
 from autotune.ir.stmt import For, Function, LoopKind, Store
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))

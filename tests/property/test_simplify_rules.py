@@ -13,15 +13,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_expressions import Array, Grid
+from support.random_expressions import Array, Grid
 
-from autotune.ir import ops, sum_rules
+from autotune.ir import ops
+from autotune.ir.algebra import division_rules
+from autotune.ir.algebra.canonical_sums import (
+    INF,
+    Sum,
+    Term,
+    add,
+    joined,
+    number,
+    one_term,
+    scaled,
+    sum_expr,
+    sum_of,
+)
+from autotune.ir.algebra.polynomials import joined as joined_poly
+from autotune.ir.algebra.polynomials import to_expr, to_poly
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.sum_bounds import binary_bounds, verdict
 from autotune.ir.expr import Const, Expr, Var
-from autotune.ir.poly import joined as joined_poly
-from autotune.ir.poly import to_expr, to_poly
-from autotune.ir.simplify import Simplifier
-from autotune.ir.sum_bounds import binary_bounds, verdict
-from autotune.ir.sums import INF, Sum, Term, add, joined, number, one_term, scaled, sum_expr, sum_of
 
 X = Var("x")
 POINTS = np.arange(-30, 31)
@@ -52,18 +64,20 @@ def total(terms: Any, base: int = 0) -> Array:
 Rule = Callable[[Term, int], Term | None]
 FORMS = Simplifier().form
 QUOTIENTS: dict[str, Rule] = {
-    "of a multiple": sum_rules.quotient_of_a_multiple,
-    "of a quotient": sum_rules.quotient_of_a_quotient,
-    "of a small remainder": lambda t, c: sum_rules.quotient_of_a_small_remainder(t, c, "int32"),
-    "of an uneven one": lambda t, c: sum_rules.quotient_of_an_uneven_remainder(t, c, "int32"),
-    "any": lambda t, c: sum_rules.quotient(t, c, "int32"),
+    "of a multiple": division_rules.quotient_of_a_multiple,
+    "of a quotient": division_rules.quotient_of_a_quotient,
+    "of a small remainder": lambda t, c: division_rules.quotient_of_a_small_remainder(
+        t, c, "int32"
+    ),
+    "of an uneven one": lambda t, c: division_rules.quotient_of_an_uneven_remainder(t, c, "int32"),
+    "any": lambda t, c: division_rules.quotient(t, c, "int32"),
 }
 REMAINDERS: dict[str, Rule] = {
-    "of a multiple": sum_rules.remainder_of_a_multiple,
-    "of a quotient": sum_rules.remainder_of_a_quotient,
-    "of a remainder": lambda t, c: sum_rules.remainder_of_a_remainder(t, c, "int32", FORMS),
-    "of a small remainder": sum_rules.remainder_of_a_small_remainder,
-    "any": lambda t, c: sum_rules.remainder(t, c, "int32", FORMS),
+    "of a multiple": division_rules.remainder_of_a_multiple,
+    "of a quotient": division_rules.remainder_of_a_quotient,
+    "of a remainder": lambda t, c: division_rules.remainder_of_a_remainder(t, c, "int32", FORMS),
+    "of a small remainder": division_rules.remainder_of_a_small_remainder,
+    "any": lambda t, c: division_rules.remainder(t, c, "int32", FORMS),
 }
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from te_programs import programs
-from te_schedules import scheduled
+from support.te_programs import programs
+from support.te_schedules import scheduled
 
 from autotune import te
-from autotune.lowering.nest import lower_schedule
-from autotune.task import Task
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.task.task import Task
 from autotune.template import Knobs
-from autotune.trace.sources import ConcreteValues, KnobTable
+from autotune.trace.value_sources import ConcreteValues, KnobTable
 
 WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("broadcast_add", {"n": 37}),

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from autotune import te
 from autotune.errors import InstantiationError
-from autotune.ir.interpreter import interpret
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Allocate, For, Function, If
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
+from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.target import Target
 from autotune.trace.explore import explore
-from autotune.trace.identity import code_hash
-from autotune.trace.knobs import Knobs
-from autotune.trace.sources import ConcreteValues, KnobTable
-from autotune.trace.structures import Structures
+from autotune.trace.fingerprint import code_hash
+from autotune.trace.template_knobs import Knobs
+from autotune.trace.tracer import Structures
+from autotune.trace.value_sources import ConcreteValues, KnobTable
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 TARGET = Target.of("llvm")

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.ir.interpreter import interpret
+from autotune.extract.to_loop_nest import LoopNestPlan
+from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.stmt import Allocate, For, Function, If
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
-from autotune.lowering.nest import lower_schedule
-from autotune.lowering.to_loop_nest import LoopNestPlan
-from autotune.runtime.cache import ObjectCache
-from autotune.runtime.llvm import compile_function
-from autotune.task import Task
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.runtime.cpu.llvm_compiler import compile_function
+from autotune.runtime.object_cache import ObjectCache
+from autotune.task.task import Task
 from autotune.template import Knobs
-from autotune.trace.identity import code_hash
-from autotune.trace.sources import ConcreteValues, KnobTable
+from autotune.trace.fingerprint import code_hash
+from autotune.trace.value_sources import ConcreteValues, KnobTable
 from features import itervar_rows
 from features.itervar import itervar_matrix
 

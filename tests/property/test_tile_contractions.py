@@ -7,12 +7,12 @@ import random
 
 import numpy as np
 import pytest
+from support.tile_contractions import Case, random_case
 
 from autotune.errors import TileError
 from autotune.tile import bind, evaluate, parse
-from autotune.tile.contracted import contracted
-from autotune.tile.program import Contract
-from tests.property.tile_contractions import Case, random_case
+from autotune.tile.binding.bound_program import Contract
+from autotune.tile.evaluation.evaluate_contraction import contracted
 
 
 def judge(case: Case, rng: random.Random) -> str:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tile_programs import PROGRAMS
+from support.tile_tools import floats
 
 from autotune import tile
 from autotune.builder import BuiltFunction
-from autotune.task import Task
-from autotune.templates.tiled import arguments_of, tile_template
-from autotune.tile.program import TensorType
-from tests.tile_programs import PROGRAMS
-from tests.tile_tools import floats
+from autotune.operators.tile_template import arguments_of, tile_template
+from autotune.task.task import Task
+from autotune.tile.binding.bound_program import TensorType
 
 DENSE = """function (A[M, K], B[K, N], Bias[N]) -> (D) {
     C[i, j: M, N] = +(A[i, k] * B[k, j]);

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.tile_fuzz import fuzz
+from support.tile_fuzz import fuzz
 
 
 def test_2000_random_texts_end_in_a_program_or_in_a_tile_error() -> None:

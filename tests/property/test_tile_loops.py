@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tile_contractions import random_case
+from support.tile_programs import PROGRAMS
 
 from autotune.errors import TileError
 from autotune.tile import bind, parse
-from autotune.tile.conditions import AtLeast, Divides
-from autotune.tile.loops import Loops, loops
-from autotune.tile.program import Contract, Program
-from tests.property.tile_contractions import random_case
-from tests.tile_programs import PROGRAMS
+from autotune.tile.binding.bound_program import Contract, Program
+from autotune.tile.index_sets.index_conditions import AtLeast, Divides
+from autotune.tile.to_te.contraction_loops import Loops, loops
 
 
 def contracts(program: Program) -> list[Contract]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from autotune.codegen.llvm import half_calls
-from autotune.codegen.llvm.types import const_text, llvm_type, memory_type, register_type, vector_of
-from autotune.codegen.llvm.vectors import Vectors
+from autotune.codegen.llvm import float16_libcalls
+from autotune.codegen.llvm.llvm_types import (
+    const_text,
+    llvm_type,
+    memory_type,
+    register_type,
+    vector_of,
+)
+from autotune.codegen.llvm.vector_ops import Vectors
 from autotune.ir import dtypes
 
 #: Bits of the quiet NaN that stands for all of bfloat16, as those of a float32.
@@ -53,11 +59,11 @@ class Conversions(Vectors):
         return self._rounded_to_bfloat(ref, lanes) if dtype == "bfloat16" else ref
 
     def _halved(self, ref: str, lanes: int) -> str:
-        self.declare("__truncsfhf2", half_calls.TRUNCATE)
+        self.declare("__truncsfhf2", float16_libcalls.TRUNCATE)
         return self.define(f"fptrunc {vector_of('float', lanes)} {ref} to {_half(lanes)}")
 
     def _extended(self, ref: str, lanes: int) -> str:
-        self.declare("__extendhfsf2", half_calls.EXTEND)
+        self.declare("__extendhfsf2", float16_libcalls.EXTEND)
         return self.define(f"fpext {_half(lanes)} {ref} to {vector_of('float', lanes)}")
 
     def _rounded_to_bfloat(self, ref: str, lanes: int) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from autotune.errors import UsageError, told
 from autotune.ir import dtypes
-from autotune.measure.checks.inputs import Array
-from autotune.measure.checks.magnitudes import magnitudes
+from autotune.measure.checks.check_inputs import Array
+from autotune.measure.checks.magnitude_arrays import magnitudes
 from autotune.runtime.signature import Parameter
 
 Function = Callable[..., Any]

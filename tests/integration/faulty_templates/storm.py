@@ -23,8 +23,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from autotune import host, te
-from autotune.runtime import llvm
+from autotune import te
+from autotune.runtime.cpu import llvm_compiler
+from autotune.system import host
 from autotune.template import Knobs, template
 
 SIZE = 256
@@ -169,7 +170,7 @@ _CALLS = {
     ),
 }  # fmt: skip
 
-_emit = llvm.emit
+_emit = llvm_compiler.emit
 NOTES = os.environ.get("AUTOTUNE_TEST_NOTES")
 
 
@@ -181,7 +182,7 @@ def _note(text: str) -> None:
             notes.write(f"{run} {hashlib.sha256(text.encode()).hexdigest()}\n")
 
 
-def _hostile_emit(function: Any, *options: Any, **more: Any) -> llvm.LLVMSource:
+def _hostile_emit(function: Any, *options: Any, **more: Any) -> llvm_compiler.LLVMSource:
     """Emit LLVM assembly; the output's name says which fault to add."""
     source = _emit(function, *options, **more)
     if function.name == "storm":  # not a kernel that the machine is judged by
@@ -199,7 +200,7 @@ def _hostile_emit(function: Any, *options: Any, **more: Any) -> llvm.LLVMSource:
 
 def _patch() -> None:
     if in_worker():
-        llvm.emit = _hostile_emit
+        llvm_compiler.emit = _hostile_emit
 
 
 _patch()

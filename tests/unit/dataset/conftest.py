@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dataset_records import ADD, ALL, OWN, record_of
+from support.dataset_records import ADD, ALL, OWN, record_of
 
 from autotune.dataset import export, load
-from autotune.task import Task
+from autotune.task.task import Task
 from records import RecordStore
 
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dataset_records import ALL
+from support.dataset_records import ALL
 
 from autotune.cli.main import main
-from autotune.dataset import NothingToExportError, export, load, writing
-from autotune.dataset.schema import FORMAT, VERSION
+from autotune.dataset import NothingToExportError, dataset_writer, export, load
+from autotune.dataset.schema_file import FORMAT, VERSION
 from autotune.errors import UsageError
 from features import versioned
 from records import RecordError, RecordStore
@@ -51,7 +51,7 @@ def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_done(suffix,
 
 
 def test_a_signal_that_ends_an_export_leaves_nothing_behind(log, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(writing, "split_of", lambda _: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(dataset_writer, "split_of", lambda _: signal.raise_signal(signal.SIGTERM))
     out = str(tmp_path / "data.npz")
     assert main(["features", "export", "--log", str(log), "--out", out, "--layout", "knob"]) == 143
     assert "interrupted" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from dataset_records import (
+from support.dataset_records import (
     ADD,
     ALL,
     MISSING,
@@ -26,13 +26,13 @@ from dataset_records import (
 
 from autotune.builder import BuiltFunction
 from autotune.dataset import explain_columns, export, load
-from autotune.dataset.columns import fixed_columns
+from autotune.dataset.dataset_columns import fixed_columns
+from autotune.dataset.scan_logs import Survey
 from autotune.dataset.splits import SPLITS, device_splits, split_of
-from autotune.dataset.survey import Survey
+from autotune.extract.to_loop_nest import loop_nest
 from autotune.lowering.finalise import listing
-from autotune.lowering.to_loop_nest import loop_nest
-from autotune.task import Task, Workload
-from autotune.trace.structures import TracingWarning
+from autotune.task.task import Task, Workload
+from autotune.trace.tracer import TracingWarning
 from features import explain, flatten_names, flatten_rows, itervar_rows
 from records import Record, RecordError, RecordStore
 from records.table import SUFFIXES
@@ -132,9 +132,9 @@ def test_a_data_set_loads_with_the_documented_dtypes_in_every_format(
 def test_rows_do_not_depend_on_how_many_are_written_at_a_time(
     monkeypatch, log, own, frame, tmp_path
 ):
-    monkeypatch.setattr("autotune.dataset.writing._BATCH_NUMBERS", 0)
-    monkeypatch.setattr("autotune.dataset.writing._FEWEST_ROWS", 5)
-    monkeypatch.setattr("autotune.dataset.spool.CHUNK", 3)
+    monkeypatch.setattr("autotune.dataset.dataset_writer._BATCH_NUMBERS", 0)
+    monkeypatch.setattr("autotune.dataset.dataset_writer._FEWEST_ROWS", 5)
+    monkeypatch.setattr("autotune.dataset.spill_files.CHUNK", 3)
     found = load(export([log], tmp_path / "data.npz", ALL, True, [own]).data)
     assert_same(found[frame.columns], frame)
     assert found["loops"].notna().sum() == len(frame) - 5

@@ -1,18 +1,20 @@
 """Mathematical functions as LLVM functions over whole vectors.
 
-LLVM turns a vector exp into one library call per lane; these stay in vector registers. What each
-is accurate to stands in docs/intrinsics.md and is tested in tests/backend/test_llvm_math.py.
-NaN, infinities, overflow, underflow and subnormal numbers behave as the C library's.
+In: the name of a function, a type and a number of lanes. Out: its definition as text. Read
+`exponential.py` first. LLVM turns a vector exp into one library call per lane; these stay in
+vector registers. How accurate each is stands in docs/intrinsics.md and is tested in
+tests/backend/test_llvm_math.py. NaN, infinities, overflow, underflow and subnormal numbers behave
+as the C library's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.codegen.llvm.math import error, exponential, logarithm, power, trigonometry
-from autotune.codegen.llvm.math.formats import FORMATS
-from autotune.codegen.llvm.math.writer import MathWriter
-from autotune.codegen.llvm.types import suffix
+from autotune.codegen.llvm.llvm_types import suffix
+from autotune.codegen.llvm.math import erf, exponential, logarithm, power, trigonometry
+from autotune.codegen.llvm.math.float_formats import FORMATS
+from autotune.codegen.llvm.math.math_writer import MathWriter
 
 _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "exp": (exponential.exp, 1),
@@ -20,7 +22,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., str], int]] = {
     "tanh": (exponential.tanh, 1),
     "log": (logarithm.log, 1),
     "log2": (logarithm.log2, 1),
-    "erf": (error.erf, 1),
+    "erf": (erf.erf, 1),
     "sin": (trigonometry.sin, 1),
     "cos": (trigonometry.cos, 1),
     "pow": (power.power, 2),

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from autotune.codegen.llvm.math.series import LN2, expm1_over_square, interpolated, split
-from autotune.codegen.llvm.math.writer import MathWriter
+from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.polynomial_coefficients import (
+    LN2,
+    expm1_over_square,
+    interpolated,
+    split,
+)
 
 #: Coefficients of (exp(r) - 1 - r) / r**2 that leave less than a tenth of a unit in the last place.
 _TERMS = {"float32": 5, "float64": 10}

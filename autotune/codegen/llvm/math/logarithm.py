@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from autotune.codegen.llvm.math.exponential import ln2_parts
-from autotune.codegen.llvm.math.series import INVERSE_LN2, interpolated, log_ratio, split
-from autotune.codegen.llvm.math.writer import MathWriter
+from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.polynomial_coefficients import (
+    INVERSE_LN2,
+    interpolated,
+    log_ratio,
+    split,
+)
 
 #: Coefficients that leave less than a tenth of a unit in the last place.
 _TERMS = {"float32": 4, "float64": 7}

@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from autotune.codegen.llvm.math import logarithm, pairs
+from autotune.codegen.llvm.math import double_double, logarithm
+from autotune.codegen.llvm.math.double_double import Pair
 from autotune.codegen.llvm.math.exponential import expm1_near_0
 from autotune.codegen.llvm.math.exponential import scaled as times_power_of_two
-from autotune.codegen.llvm.math.pairs import Pair
-from autotune.codegen.llvm.math.series import (
+from autotune.codegen.llvm.math.math_writer import MathWriter
+from autotune.codegen.llvm.math.polynomial_coefficients import (
     INVERSE_LN2,
     LN2,
     TWO_THIRDS,
     interpolated,
     log_ratio_rest,
 )
-from autotune.codegen.llvm.math.writer import MathWriter
 
 #: Exponents of 2 beyond which a power is 0 or infinite, by target format.
 _LARGEST_EXPONENT = {"float32": 200.0, "float64": 1100.0}
@@ -61,7 +61,7 @@ def _single(w: MathWriter, a: str, y: str) -> str:
 
 def _double(w: MathWriter, a: str, y: str) -> str:
     """Return a ** y for positive finite float64 a."""
-    t, low = pairs.scaled(w, _precise_log2(w, a), y)
+    t, low = double_double.scaled(w, _precise_log2(w, a), y)
     most = _LARGEST_EXPONENT["float64"]
     bounded = w.clamp(t, -most, most)
     n, whole = w.nearest(bounded)
@@ -80,22 +80,24 @@ def _precise_log2(w: MathWriter, a: str) -> Pair:
     """
     p = logarithm.parts(w, a)
     f = p.f
-    below, below_low = pairs.ordered_sum(w, w.number(2.0), f)
+    below, below_low = double_double.ordered_sum(w, w.number(2.0), f)
     inverse = w.div(w.number(1.0), below)
     s = w.mul(f, inverse)
-    back, back_low = pairs.exact_product(w, s, below)
+    back, back_low = double_double.exact_product(w, s, below)
     with w.exactly():
         left = w.sub(w.sub(f, back), back_low)
     s_low = w.mul(w.sub(left, w.mul(s, below_low)), inverse)
-    z = pairs.product(w, (s, s_low), (s, s_low))
-    lead, lead_low = pairs.constant(w, TWO_THIRDS)
-    c, c_low = pairs.ordered_sum(w, lead, w.mul(z[0], w.polynomial(z[0], _rest_coefficients())))
+    z = double_double.product(w, (s, s_low), (s, s_low))
+    lead, lead_low = double_double.constant(w, TWO_THIRDS)
+    c, c_low = double_double.ordered_sum(
+        w, lead, w.mul(z[0], w.polynomial(z[0], _rest_coefficients()))
+    )
     c_low = w.add(c_low, lead_low)
-    v = pairs.product(w, pairs.product(w, z, (c, c_low)), (s, s_low))
-    high, low = pairs.ordered_sum(w, w.add(s, s), v[0])
+    v = double_double.product(w, double_double.product(w, z, (c, c_low)), (s, s_low))
+    high, low = double_double.ordered_sum(w, w.add(s, s), v[0])
     low = w.add(low, w.add(v[1], w.add(s_low, s_low)))
-    g = pairs.product(w, (high, low), pairs.constant(w, INVERSE_LN2))
-    total, rest = pairs.ordered_sum(w, p.exponent, g[0])
+    g = double_double.product(w, (high, low), double_double.constant(w, INVERSE_LN2))
+    total, rest = double_double.ordered_sum(w, p.exponent, g[0])
     return total, w.add(rest, g[1])
 
 

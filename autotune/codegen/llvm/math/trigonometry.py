@@ -1,7 +1,7 @@
 """sin and cos: reduction to |r| <= pi / 4 as a pair, and two polynomials; all in float64.
 
 Up to `_LIMIT` a multiple of pi / 2 in exact parts is taken off (Cody and Waite); larger arguments
-go lane by lane through `large_arguments`.
+go lane by lane through `payne_hanek`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from autotune.codegen.llvm.math import large_arguments, pairs, series
-from autotune.codegen.llvm.math.formats import FORMATS
-from autotune.codegen.llvm.math.pairs import Pair
-from autotune.codegen.llvm.math.writer import MathWriter
+from autotune.codegen.llvm.math import double_double, payne_hanek, polynomial_coefficients
+from autotune.codegen.llvm.math.double_double import Pair
+from autotune.codegen.llvm.math.float_formats import FORMATS
+from autotune.codegen.llvm.math.math_writer import MathWriter
 
 #: Largest |x| of the quick reduction: its multiple of pi / 2 has at most 20 bits.
 _LIMIT = 2.0**20
@@ -27,8 +27,8 @@ def _coefficients(dtype: str) -> tuple[list[float], list[float]]:
     sine, cosine = _TERMS[dtype]
     end = (math.pi / 4) ** 2 * 1.001
     return (
-        series.interpolated(series.sine_rest, 0.0, end, sine),
-        series.interpolated(series.cosine_rest, 0.0, end, cosine),
+        polynomial_coefficients.interpolated(polynomial_coefficients.sine_rest, 0.0, end, sine),
+        polynomial_coefficients.interpolated(polynomial_coefficients.cosine_rest, 0.0, end, cosine),
     )
 
 
@@ -59,13 +59,13 @@ def _periodic(w: MathWriter, x: str, name: str) -> str:
 def _reduced(w: MathWriter, x: str, dtype: str) -> tuple[Pair, str]:
     """Return (r, n) with x = n pi / 2 + r for |x| up to `_LIMIT`."""
     n, whole = w.nearest(w.mul(x, w.number(2 / math.pi)))
-    first, *parts = series.split(series.half_pi(), _PARTS[dtype])
+    first, *parts = polynomial_coefficients.split(polynomial_coefficients.half_pi(), _PARTS[dtype])
     high, low = w.sub(x, w.mul(n, w.number(first))), w.number(0.0)
     for part in parts[:-1]:
-        high, lost = pairs.exact_sum(w, high, w.mul(n, w.number(-part)))
+        high, lost = double_double.exact_sum(w, high, w.mul(n, w.number(-part)))
         low = w.add(low, lost)
     low = w.sub(low, w.mul(n, w.number(parts[-1])))
-    return pairs.ordered_sum(w, high, low), whole
+    return double_double.ordered_sum(w, high, low), whole
 
 
 def _of_quadrant(w: MathWriter, r: Pair, quadrant: str, name: str, dtype: str) -> str:
@@ -126,7 +126,7 @@ def _large(w: MathWriter, name: str, dtype: str) -> str:
     symbol = f"at.{name}.large.{dtype}"
     if symbol not in w.needed:
         scalar = MathWriter(FORMATS["float64"], 1, needed=w.needed)
-        r, quadrant = large_arguments.reduced(scalar, "%x", _LIMIT)
+        r, quadrant = payne_hanek.reduced(scalar, "%x", _LIMIT)
         result = _of_quadrant(scalar, r, quadrant, name, dtype)
         finite = scalar.test("olt", scalar.absolute("%x"), scalar.number(math.inf))
         result = scalar.choose(finite, result, scalar.number(math.nan))

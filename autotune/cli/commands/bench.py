@@ -1,0 +1,177 @@
+"""`autotune bench`: how fast ways to compute something are, over sizes or over two knobs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.cli.commands.bench_measurements import Measurements, read_policy
+from autotune.cli.commands.bench_plan import (
+    BenchOptions,
+    ascending,
+    fixed_knobs,
+    grid_knobs,
+    line_knob,
+    sizes_of,
+    value_text,
+)
+from autotune.cli.numpy_threads import load_numpy_for_one_thread
+from autotune.cli.options.log_files import check_log, open_log
+from autotune.cli.options.run_plans import check_target, log_name
+from autotune.cli.options.task_arguments import parse_settings, task_with, template_of
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, say, width
+from autotune.cli.terminal.signals import ending_signals, exit_code
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.report.bench_speeds import Grid, Point, Setting, Speeds
+    from autotune.task.task import Task
+    from search_spaces import Knob, KnobValue
+
+DEFAULT = "default"
+"""Name of the only line there is."""
+
+Values = Mapping[str, "KnobValue"]
+
+
+def bench_command(options: BenchOptions) -> None:
+    """Measure, print a table or JSON, and draw a picture if one is asked for.
+
+    Raises
+    ------
+    StopError
+        3 if nothing valid was measured; 130 (or 128 and the signal) if interrupted.
+    UsageError
+        If an option, a template or a log is not what it should be.
+    """
+    with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints is not asked for
+        load_numpy_for_one_thread()
+        if options.plot is not None:
+            from autotune.report.plots import check_picture
+
+            check_picture(Path(options.plot))
+        found = _measured(options)
+    _show(found, options)
+
+
+def _measured(options: BenchOptions) -> Speeds | Grid:
+    tasks, varied = _tasks(options)
+    usual = log_name(tasks[0].workload.template)
+    log = check_log(usual if options.log is None else options.log)
+    runs = Measurements(open_log(log), read_policy(options), options.timeout_s, varied)
+    try:
+        if options.heatmap is None:
+            return _speeds(options, tasks, runs)
+        return _grid(options, tasks[0], runs, options.heatmap)
+    except KeyboardInterrupt as interrupt:
+        if not log.exists():  # nothing was measured yet
+            raise
+        rest = f"what was measured is in {log}, and is not measured again"
+        raise StopError(exit_code(interrupt), f"interrupted; {rest}") from None
+
+
+def _tasks(options: BenchOptions) -> tuple[list[Task], list[str]]:
+    """Return a task for each size, and the names of the arguments that vary."""
+    from autotune.target import Target
+
+    target = Target.parse(options.target)
+    check_target(target)
+    template = template_of(options.template, target, options.timeout_s)
+    sizes = sizes_of(options, template, target)
+    if options.heatmap is not None and len(sizes) > 1:
+        raise UsageError("--heatmap is of one size: give one value to each of --sizes, or --set")
+    settings = parse_settings(options.settings)
+    shapes = parse_settings(options.shapes, "--shape")
+    tasks = [
+        task_with(template, options.template, settings | size, shapes, target, options.timeout_s)
+        for size in sizes
+    ]
+    return tasks, list(sizes[0])
+
+
+def _show(found: Speeds | Grid, options: BenchOptions) -> None:
+    """Print and draw what was found; StopError if that is nothing."""
+    from autotune.report.bench_tables import as_json, as_text
+
+    say(json.dumps(as_json(found)) if options.as_json else as_text(found, width()))
+    points = list(found.points())
+    if all(point.cost_s is None for point in points):
+        raise StopError(NOTHING_FOUND, f"nothing valid was measured: {points[0].why}")
+    if options.plot is None:
+        return
+    from autotune.report.plots import draw_speeds
+
+    draw_speeds(found, Path(options.plot))
+    if not options.as_json:
+        say(f"drawn into {options.plot}")
+
+
+def _speeds(options: BenchOptions, tasks: Sequence[Task], runs: Measurements) -> Speeds:
+    """Measure a configuration for each line at each size."""
+    from autotune.report.bench_speeds import BEST, Speeds
+
+    fixed = fixed_knobs(options.knobs, tasks[0].space)
+    wanted = _ways(line_knob(tasks[0].space, options.by, fixed), fixed)
+    lines: dict[str, list[Point | None]] = {name or DEFAULT: [] for name in wanted}
+    settings: list[Setting] = []
+    bests: list[Point | None] = []
+    for task in tasks:
+        setting, points, best = runs.of(task, wanted)
+        settings.append(setting)
+        bests.append(best)
+        for name, point in points.items():
+            lines[name or DEFAULT].append(point)
+    if any(_betters(best, at) for best, *at in zip(bests, *lines.values(), strict=True)):
+        lines[BEST] = bests
+    return Speeds(runs.subject(), settings, lines)
+
+
+def _grid(options: BenchOptions, task: Task, runs: Measurements, words: str) -> Grid:
+    """Measure a configuration for each pair of values of two knobs."""
+    from autotune.report.bench_speeds import Grid
+
+    fixed = fixed_knobs(options.knobs, task.space)
+    across, down = grid_knobs(task.space, words, fixed)
+    knob = line_knob(task.space, options.by, fixed)
+    ways = _ways(None if knob in (across, down) else knob, fixed)
+    columns, rows = ascending(across), ascending(down)
+    wanted = {
+        (panel, row, column): {**own, across.name: column, down.name: row}
+        for panel, own in ways.items()
+        for row in rows
+        for column in columns
+    }
+    setting, points, _ = runs.of(task, wanted)
+    panels = {
+        panel: [[points[panel, row, column] for column in columns] for row in rows]
+        for panel in ways
+    }
+    return Grid(runs.subject(), setting, across.name, down.name, columns, rows, panels)
+
+
+def _ways(knob: Knob | None, fixed: Values) -> dict[str, Values]:
+    """Return the knobs to set, by name of the way; one without a name if no knob makes any."""
+    if knob is None:
+        return {"": fixed}
+    values = [knob.value(i) for i in range(len(knob))]
+    if knob.numeric:
+        values.sort()
+    return {_label(knob.name, value): {**fixed, knob.name: value} for value in values}
+
+
+def _label(knob: str, value: KnobValue) -> str:
+    """Return what a way is called: the value of its knob, if that is a word of its own."""
+    return value if isinstance(value, str) else f"{knob}={value_text(value)}"
+
+
+def _betters(best: Point | None, others: Sequence[Point | None]) -> bool:
+    """Whether a point is faster than all of others."""
+    if best is None or best.cost_s is None:
+        return False
+    costs = [point.cost_s for point in others if point is not None and point.cost_s is not None]
+    return best.cost_s < min(costs, default=math.inf)

@@ -1,0 +1,211 @@
+"""Measures what `autotune bench` compares: configurations by way of the log, and the reference."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from autotune.cli.terminal.output import complain, note
+from autotune.errors import AutotuneError
+
+if TYPE_CHECKING:
+    from autotune.cli.commands.bench_plan import BenchOptions
+    from autotune.measure.local_measurer import LocalMeasurer
+    from autotune.measure.timing_policy import TimingPolicy
+    from autotune.report.bench_speeds import Point, Setting, Subject
+    from autotune.report.units import Work
+    from autotune.target import Target
+    from autotune.task.task import Task
+    from autotune.tuner.run.fixed_configs import Chosen
+    from records import Record, RecordStore
+    from search_spaces import KnobValue
+
+SEED = 0
+"""Of the inputs: every run computes with the same data."""
+
+ELSEWHERE = "another process is measuring it just now"
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def read_policy(options: BenchOptions) -> TimingPolicy:
+    """Return how to time; UsageError if an option is not what it should be."""
+    from autotune.cli.options.run_options import WORKLOAD, read
+    from autotune.measure.timing_policy import TimingPolicy
+
+    given = {name: value for name, value in options.policy.items() if value is not None}
+    values = read({**given, "timeout": options.timeout_s}, WORKLOAD, "--")
+    return TimingPolicy(**{name.replace("-", "_"): values[name] for name in given})
+
+
+class Measurements:
+    """Measures configurations of tasks of one template, and what they are compared with.
+
+    Parameters
+    ----------
+    store : RecordStore
+        What it holds is not measured again; what is measured goes there.
+    policy : TimingPolicy
+    timeout_s : float
+        Seconds that a candidate may take to build, and again to run.
+    varied : sequence of str
+        Arguments in which the tasks differ.
+    """
+
+    def __init__(
+        self, store: RecordStore, policy: TimingPolicy, timeout_s: float, varied: Sequence[str]
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._timeout_s = timeout_s
+        self._varied = varied
+        self._task: Task | None = None
+        self._record: Record | None = None
+        self._foreign = 0
+
+    def of(
+        self, task: Task, wanted: Mapping[Key, Mapping[str, KnobValue]]
+    ) -> tuple[Setting, dict[Key, Point], Point | None]:
+        """Measure the default configuration with some knobs changed, for each key that is wanted.
+
+        Returns
+        -------
+        Setting
+        dict of key to Point
+        Point or None
+            The fastest of all that the log holds of the task.
+        """
+        from autotune.measure.local_measurer import LocalMeasurer
+        from autotune.report.bench_speeds import Point, Setting
+        from autotune.tuner.run.fixed_configs import measure_chosen
+
+        args = {name: task.args[name] for name in self._varied}
+        size = ", ".join(f"{name}={value}" for name, value in args.items()) or str(task.workload)
+        workload = (task.template_ref, task.args, task.target)
+        with LocalMeasurer(*workload, self._policy, self._timeout_s, SEED) as measurer:
+            measurer.start()  # it starts up while the template is traced here
+            configs, missing = _configurations(task, wanted)
+            with _counting(size, len(set(configs.values()))) as tell:
+                chosen = measure_chosen(task, measurer, self._store, SEED, configs.values(), tell)
+            baseline = _baseline(task, measurer)
+        self._note(task, chosen)
+        points = {}
+        for key in wanted:
+            index = configs.get(key)
+            if index is None:
+                points[key] = Point(wanted[key], None, missing[key])
+                continue
+            record = chosen.records.get(index)
+            why = "" if record is not None else chosen.refused.get(index, ELSEWHERE)
+            points[key] = Point(task.space.config(index).values, record, why)
+        best = chosen.best
+        fastest = None if best is None else Point(best.config["values"], best)
+        return Setting(args, _work(task, bool(configs)), baseline), points, fastest
+
+    def _note(self, task: Task, chosen: Chosen) -> None:
+        self._task = self._task or task
+        self._record = next(iter(chosen.records.values()), self._record)
+        self._foreign += chosen.foreign
+
+    def subject(self) -> Subject:
+        """Return what was measured, and where; say what of the log is from elsewhere."""
+        from autotune.measure import environment
+        from autotune.report.bench_speeds import Subject
+
+        assert self._task is not None
+        task = self._task
+        if self._foreign:
+            complain(
+                f"{self._foreign} of the times are records of {self._store.path} from another "
+                "device or other versions, or taken otherwise: another --log has them measured anew"
+            )
+        device = environment.device(task.target) if self._record is None else self._record.device
+        return Subject(
+            task.workload.template,
+            {name: value for name, value in task.args.items() if name not in self._varied},
+            str(task.target),
+            _device_text(device or {}),
+            "NumPy" if task.target.on_cpu else "CuPy",
+            meaningless=task.target.kind == "cuda" and task.target.on_cpu,
+            cache_bytes=_cache_bytes(task.target, device or {}),
+        )
+
+
+def _configurations(
+    task: Task, wanted: Mapping[Key, Mapping[str, KnobValue]]
+) -> tuple[dict[Key, int], dict[Key, str]]:
+    """Return the configuration of each key, or why there is none."""
+    from search_spaces import SpaceError
+
+    try:
+        base = task.space.config(task.default_index).values
+    except SpaceError as error:
+        return {}, dict.fromkeys(wanted, str(error))
+    found: dict[Key, int] = {}
+    missing: dict[Key, str] = {}
+    for key, knobs in wanted.items():
+        try:
+            found[key] = task.space.index_of({**base, **knobs})
+        except SpaceError as error:
+            missing[key] = str(error)
+    return found, missing
+
+
+def _work(task: Task, feasible: bool) -> Work:
+    from autotune.measure.checks.unscheduled_program import float_operations
+    from autotune.report.units import Work
+
+    return Work(float_operations(task) if feasible else task.flops, task.bytes)
+
+
+def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
+    """Return the times of the reference; None if there is none, or it cannot be timed.
+
+    That of a Tile function says what is right, not how fast NumPy is.
+    """
+    from autotune.operators.template_lookup import names_tile
+
+    if task.reference is None or names_tile(task.template_ref):
+        return None
+    try:
+        return measurer.baseline()
+    except AutotuneError as error:
+        complain(f"{task.workload}: no baseline: {error}")
+        return None
+
+
+def _device_text(device: Mapping[str, object]) -> str:
+    name = str(device.get("name") or "an unknown device")
+    threads = device.get("threads")
+    return name if threads is None else f"{name}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def _cache_bytes(target: Target, device: Mapping[str, Any]) -> float | None:
+    """Return the size of the largest cache of what the times are of."""
+    from autotune.measure.environment import cache_bytes
+
+    if target.kind == "llvm":
+        return float(cache_bytes())
+    return None if target.on_cpu else device.get("l2_bytes")
+
+
+@contextmanager
+def _counting(size: str, total: int) -> Iterator[Callable[[object], None]]:
+    """Count on a terminal what is measured; the line is gone at the end."""
+    done = 0
+
+    def tell(_: object) -> None:
+        nonlocal done
+        done += 1
+        show(f"{size}: {done} of {total} measured")
+
+    def show(text: str) -> None:
+        if sys.stderr.isatty():
+            note(f"\r\x1b[K{text}", end="")
+
+    try:
+        yield tell
+    finally:
+        show("")

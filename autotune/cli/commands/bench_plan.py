@@ -1,0 +1,191 @@
+"""What `autotune bench` is asked for: sizes, lines and knobs, read from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from autotune.cli.options.task_arguments import closest, parse_settings
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.target import Target
+    from autotune.template import Template
+    from search_spaces import Knob, KnobValue, Space
+
+MOST_LINES = 8
+"""A knob with more values makes no lines unless it is named."""
+
+_LARGEST_POWER = {"llvm": 11, "cuda": 13, "on cpu": 9}
+_SMALLEST_POWER = 5
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The words of the command line, as in `autotune bench --help`."""
+
+    template: str
+    settings: Sequence[str] = ()
+    shapes: Sequence[str] = ()
+    target: str = "llvm"
+    sizes: Sequence[str] = ()
+    by: str | None = None
+    knobs: Sequence[str] = ()
+    heatmap: str | None = None
+    plot: str | None = None
+    log: str | None = None
+    timeout_s: float = 10.0
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    as_json: bool = False
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+def sizes_of(options: BenchOptions, template: Template, target: Target) -> list[dict[str, str]]:
+    """Return the arguments that vary, as texts, size by size.
+
+    By default those vary together that must be whole numbers and are not set: over powers of two.
+
+    Raises
+    ------
+    UsageError
+        If they are not written as they should be, or set as well.
+    """
+    settings = parse_settings(options.settings)
+    if options.sizes:
+        sizes = _written(options.sizes)
+        for name in sizes[0]:
+            if name in settings:
+                raise UsageError(f"--sizes and --set both give {name}: leave one of them out")
+        return sizes
+    free = [
+        parameter.name
+        for parameter in template.parameters
+        if parameter.required and parameter.type is int and parameter.name not in settings
+    ]
+    if not free:
+        return [{}]
+    if options.heatmap is not None:
+        raise UsageError(f"--heatmap is of one size: give {', '.join(free)} by --set")
+    largest = _LARGEST_POWER["on cpu" if target.kind == "cuda" and target.on_cpu else target.kind]
+    return [dict.fromkeys(free, str(2**power)) for power in range(_SMALLEST_POWER, largest + 1)]
+
+
+def _written(words: Iterable[str]) -> list[dict[str, str]]:
+    """Read words such as ``n=256,512`` and ``m=n=256,512``, whose values go together."""
+    columns: dict[str, list[str]] = {}
+    for word in words:
+        *names, texts = (part.strip() for part in word.split("="))
+        values = [text.strip() for text in texts.split(",")]
+        if not names or not all(names) or not all(values):
+            raise UsageError(
+                f"--sizes {word!r}: expected NAME=VALUE,VALUE,..., such as --sizes n=256,512"
+            )
+        for name in names:
+            if name in columns:
+                raise UsageError(f"--sizes gives {name} twice")
+            columns[name] = values
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{count} of {name}" for name, count in lengths.items())
+        raise UsageError(f"--sizes: values go together, so there must be as many of each: {counts}")
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [row for number, row in enumerate(rows) if row not in rows[:number]]
+
+
+# -- knobs ---------------------------------------------------------------------------------------
+
+
+def fixed_knobs(words: Sequence[str], space: Space) -> dict[str, KnobValue]:
+    """Return the knobs that --knob NAME=VALUE fixes.
+
+    Raises
+    ------
+    UsageError
+        If a knob or a value of it is not known, or a knob is given twice.
+    """
+    fixed: dict[str, KnobValue] = {}
+    for word in words:
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not name or not equals or not text:
+            raise UsageError(f"--knob {word!r}: expected NAME=VALUE, such as --knob nt=128")
+        if name in fixed:
+            raise UsageError(f"--knob gives {name} twice")
+        knob = find_knob(space, name, "--knob")
+        values = {value_text(knob.value(i)): knob.value(i) for i in range(len(knob))}
+        if text not in values:
+            known = ", ".join(list(values)[:20])
+            raise UsageError(f"--knob {word}: {name} is one of {known}")
+        fixed[name] = values[text]
+    return fixed
+
+
+def find_knob(space: Space, name: str, option: str) -> Knob:
+    """Return a knob by its name; UsageError, which begins with the option, if there is none."""
+    known = {knob.name: knob for knob in space.knobs}
+    if name in known:
+        return known[name]
+    likely = closest(name, known)
+    hint = f"did you mean {likely!r}?" if likely else f"the knobs are {', '.join(known)}"
+    raise UsageError(f"{option} {name!r}: there is no such knob; {hint}")
+
+
+def line_knob(space: Space, name: str | None, fixed: Mapping[str, KnobValue]) -> Knob | None:
+    """Return the knob whose values are the lines: that named, else the first without numbers.
+
+    None: there is none, or it is fixed; then there is one line.
+    """
+    if name is not None:
+        if name in fixed:
+            raise UsageError(f"--by and --knob both give {name}: leave one of them out")
+        return find_knob(space, name, "--by")
+    for knob in space.knobs:
+        if not knob.numeric and 1 < len(knob) <= MOST_LINES:
+            return None if knob.name in fixed else knob
+    return None
+
+
+def grid_knobs(space: Space, words: str, fixed: Mapping[str, KnobValue]) -> tuple[Knob, Knob]:
+    """Return the two knobs of --heatmap, by default the first two of more than one number.
+
+    Raises
+    ------
+    UsageError
+        If there are no such knobs, or those named are none.
+    """
+    if not words:
+        free = [knob for knob in space.knobs if _is_axis(knob) and knob.name not in fixed]
+        if len(free) < 2:
+            raise UsageError(
+                "--heatmap needs two knobs whose values are numbers: this template has "
+                f"{len(free) or 'none'} left"
+            )
+        return free[0], free[1]
+    names = [name.strip() for name in words.split(",")]
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        raise UsageError(f"--heatmap {words!r}: expected two knobs, such as --heatmap nt,nb")
+    across, down = (find_knob(space, name, "--heatmap") for name in names)
+    for knob in (across, down):
+        if not _is_axis(knob):
+            raise UsageError(f"--heatmap {words}: {knob.name} is no knob of several numbers")
+        if knob.name in fixed:
+            raise UsageError(f"--heatmap and --knob both give {knob.name}: leave one of them out")
+    return across, down
+
+
+def ascending(knob: Knob) -> list[float]:
+    """Return the values of a knob of numbers."""
+    return sorted(cast(float, knob.value(i)) for i in range(len(knob)))
+
+
+def _is_axis(knob: Knob) -> bool:
+    return knob.numeric and len(knob) > 1 and isinstance(knob.value(0), int | float)
+
+
+def value_text(value: KnobValue) -> str:
+    """Return a knob's value as it is written on a command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

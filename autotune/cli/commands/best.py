@@ -1,0 +1,70 @@
+"""`autotune best`: the configuration of a workload that logs have shown to be best."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+
+from autotune.cli.options.task_arguments import load_logs, make_task, work_of
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, say, width
+
+BY_TRIALS = "no final comparison: the fastest of its trials"
+"""What a result rests on that no run has compared with the default at its end."""
+
+
+def best_command(
+    template: str,
+    settings: Sequence[str],
+    shapes: Sequence[str],
+    target: str,
+    logs: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Print the best record, as text or as JSON.
+
+    Raises
+    ------
+    StopError
+        3 if the logs hold no valid record of the workload.
+    UsageError, RecordError
+        If an argument or a log is not what it should be.
+    """
+    from autotune.builder import best_config
+    from autotune.report.ratio import Ratio
+    from autotune.report.text_tables import wrap
+    from autotune.report.units import time_text
+    from autotune.task.valid_records import why_unused
+
+    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+        task = make_task(template, settings, shapes, target)
+        records = load_logs(logs)
+        record, config = best_config(task, records)
+    if record is None or config is None:
+        raise StopError(
+            NOTHING_FOUND,
+            f"{' and '.join(logs)} {'holds' if len(logs) == 1 else 'hold'} no valid record of "
+            f"{task.workload} on {task.target} ({why_unused(task, records)}); "
+            "`autotune run` makes some, `autotune records summary` lists those there are",
+        )
+    work = work_of(task)
+    if as_json:
+        found = {
+            "workload": task.workload.to_json(),
+            "target": str(task.target),
+            "config": config.to_json(),
+            "cost_s": record.cost_s,
+            "gflops": work.gflops(record.cost_s),
+            "record": record.to_json(),
+        }
+        say(json.dumps(found))
+        return
+    say(wrap(f"{task.workload} on {task.target}", width(), "    "))
+    said = [time_text(record.cost_s), work.speed_text(record.cost_s), f"config {config.index}"]
+    if ratio := Ratio.of_final(record):
+        said.insert(2, ratio.sentence("the default"))
+    say(wrap(f"  {', '.join(said)}", width(), "    "))
+    say(wrap(f"  {config.describe()}", width(), "    "))
+    if record.is_trial:
+        say(wrap(f"  {BY_TRIALS}", width(), "    "))

@@ -1,0 +1,238 @@
+"""`autotune replay`: run tuners on recorded measurements, and compare them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.cli.options.input_files import check_readable
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, complain, say, width
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.report.replay_scores import Score
+    from autotune.tuner.replay.replay_tuner import Trace
+
+MEASUREMENT_FILES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".log", ".log.gz")
+"""Suffixes of the files that `autotune replay compare` looks at."""
+
+TracesBySpace = dict[str, tuple[float, "list[Trace]"]]
+"""Optimum in seconds (0 where nothing works) and traces, by space."""
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """The words of the command line, as in `autotune replay run --help`."""
+
+    tuners: Sequence[str]
+    budget: int
+    repeats: int
+    seed: int
+    batch: int
+    jobs: int
+    as_json: bool
+    plot: str | None
+    patience: float | None
+    transfer: Sequence[str]
+    workload: str | None = None
+
+
+def replay_run_command(file: str, options: ReplayOptions) -> None:
+    """Run tuners on one recorded file and print what they found.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If the file, a tuner or an option is not what it should be.
+    """
+    from autotune.tuner.replay.compare_tuners import find_recording, load_recordings
+
+    _check(options)
+    found = load_recordings(str(check_readable(file)))
+    if options.workload is None and len(found) > 1:
+        names = ", ".join(repr(r.name) for r in found[:4])
+        raise UsageError(
+            f"{file} holds {len(found)} workloads: choose one by --workload, such as {names}"
+        )
+    name = options.workload or found[0].name
+    traces = _run([(file, name)], options)
+    space = find_recording(file, name).space
+    if options.as_json:
+        runs = {
+            tuner: [_trace_json(trace) for trace in spaces[name][1]]
+            for tuner, spaces in traces.items()
+        }
+        say(json.dumps({**_comparison(traces, options), "space": name, "runs": runs}))
+    else:
+        from autotune.report.units import time_text
+
+        optimum_s = traces[options.tuners[0]][name][0]
+        optimum = f"optimum {time_text(optimum_s)}" if optimum_s else "none of which works"
+        say(f"{name}: {len(space.feasible_indices())} configurations, {optimum}")
+        _say_table(traces, options)
+        for tuner, spaces in traces.items():
+            for number, trace in enumerate(spaces[name][1]):
+                say(f"{tuner}, seed {options.seed + number}: {_trace_text(trace)}")
+    _plot(traces, options)
+    if all(optimum == 0.0 for spaces in traces.values() for optimum, _ in spaces.values()):
+        raise StopError(NOTHING_FOUND, f"{name}: every recorded measurement failed")
+
+
+def replay_compare_command(folder: str, options: ReplayOptions) -> None:
+    """Run tuners on all recorded files of a folder and print their means.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If the folder, a tuner or an option is not what it should be.
+    """
+    _check(options)
+    workloads = _workloads(folder)
+    traces = _run(workloads, options)
+    if options.as_json:
+        say(json.dumps(_comparison(traces, options)))
+    else:
+        runs = "1 run" if options.repeats == 1 else f"{options.repeats} runs"
+        say(f"{len(workloads)} spaces, {runs} each, {options.budget} measurements")
+        _say_table(traces, options)
+    _plot(traces, options)
+
+
+def _workloads(folder: str) -> list[tuple[str, str]]:
+    """Return (file, workload) of everything recorded in a folder; say what is left out."""
+    from autotune.tuner.replay.compare_tuners import distinct, load_recordings
+    from records import RecordError
+
+    if not Path(folder).is_dir():
+        raise UsageError(f"{folder} is no folder: give one that holds files of measurements")
+    recorded = []
+    for path in sorted(Path(folder).iterdir()):
+        if not path.name.endswith(MEASUREMENT_FILES) or not path.is_file():
+            continue
+        try:
+            found = load_recordings(str(path))
+        except (RecordError, UsageError) as error:
+            complain(f"left out: {error}")
+            continue
+        for recording in found:
+            if recording.optimum_s is None:
+                complain(f"left out: {recording.name}: every recorded measurement failed")
+            else:
+                recorded.append((str(path), recording))
+    kept, repeated = distinct(recorded)
+    for line in repeated:
+        complain(f"left out: {line}")
+    if not kept:
+        raise UsageError(f"{folder} holds no file of measurements")
+    return kept
+
+
+def _run(workloads: Sequence[tuple[str, str]], options: ReplayOptions) -> dict[str, TracesBySpace]:
+    """Run every tuner on every workload; traces by tuner and space."""
+    from autotune.tuner.replay.compare_tuners import (
+        ReplayJob,
+        check_replayed,
+        find_recording,
+        run_jobs,
+    )
+
+    for tuner in options.tuners:
+        check_replayed(tuner, bool(options.transfer))
+    optima = {(path, name): find_recording(path, name).optimum_s or 0.0 for path, name in workloads}
+    common = (options.budget, options.repeats, options.seed, options.batch, options.patience)
+    pairs = [(tuner, path, name) for tuner in options.tuners for path, name in optima]
+    jobs = [
+        ReplayJob(path, name, tuner, *common, tuple(options.transfer))
+        for tuner, path, name in pairs
+    ]
+    found: dict[str, TracesBySpace] = {tuner: {} for tuner in options.tuners}
+    for (tuner, path, name), traces in zip(pairs, run_jobs(jobs, options.jobs), strict=True):
+        found[tuner][name] = (optima[path, name], traces)
+    return found
+
+
+def _scores(
+    traces: Mapping[str, TracesBySpace], options: ReplayOptions
+) -> dict[str, dict[str, Score]]:
+    from autotune.report.replay_scores import score
+
+    return {
+        tuner: {
+            space: score(runs, optimum, options.budget)
+            for space, (optimum, runs) in spaces.items()
+        }
+        for tuner, spaces in traces.items()
+    }
+
+
+def _comparison(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> dict[str, Any]:
+    from autotune.report.replay_scores import comparison_json
+
+    return comparison_json(_scores(traces, options))
+
+
+def _say_table(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> None:
+    from autotune.report.replay_scores import comparison_table, score_table
+
+    scores = _scores(traces, options)
+    say(comparison_table(scores, width()))
+    for tuner, spaces in scores.items():
+        if len(spaces) > 1:
+            say("")
+            say(score_table(tuner, spaces, width()))
+
+
+def _trace_json(trace: Trace) -> dict[str, Any]:
+    return {
+        "indices": list(trace.indices),
+        "costs_s": [cost if cost == cost else None for cost in trace.costs_s.tolist()],
+        "seconds": trace.seconds.tolist(),
+        "thinking_s": trace.thinking_s,
+        "ended": trace.ended,
+    }
+
+
+def _trace_text(trace: Trace) -> str:
+    from autotune.report.units import duration_text, time_text
+
+    count = len(trace.indices)
+    worked = trace.costs_s[trace.costs_s == trace.costs_s]
+    best = f"best {time_text(float(worked.min()))}" if len(worked) else "nothing worked"
+    spent = duration_text(float(trace.seconds[-1])) if count else "0 s"
+    several = "" if count == 1 else "s"
+    return f"{best} in {count} measurement{several} ({spent} recorded), {trace.ended}"
+
+
+def _check(options: ReplayOptions) -> None:
+    """Refuse files that cannot be read, or drawn, before hours of runs and not after them."""
+    for log in options.transfer:
+        check_readable(log, "--transfer")
+    if options.plot is not None:
+        from autotune.report.plots import check_picture
+
+        check_picture(Path(options.plot))
+
+
+def _plot(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> None:
+    if options.plot is None:
+        return
+    from autotune.report.plots import draw_curves
+    from autotune.report.replay_scores import curve_over_measurements, curve_over_seconds
+
+    runs = {
+        tuner: [(trace, optimum) for optimum, some in spaces.values() for trace in some]
+        for tuner, spaces in traces.items()
+    }
+    panels = {
+        "measurements": {t: curve_over_measurements(r, options.budget) for t, r in runs.items()}
+    }
+    timed = {tuner: curve_over_seconds(some) for tuner, some in runs.items()}
+    over_seconds = {tuner: curve for tuner, curve in timed.items() if curve is not None}
+    if over_seconds:
+        panels["simulated seconds of building and running"] = over_seconds
+    draw_curves(panels, Path(options.plot))
+    if not options.as_json:
+        say(f"curves in {options.plot}")

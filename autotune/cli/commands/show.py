@@ -1,0 +1,123 @@
+"""`autotune show`: a template's search space, or steps, loops or code of one configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from autotune.cli.options.task_arguments import make_task
+from autotune.cli.terminal.output import say, width
+from autotune.errors import UsageError
+from autotune.report.text_tables import wrap_clauses
+
+if TYPE_CHECKING:
+    from autotune.task.task import Task
+
+
+def show_command(
+    template: str,
+    settings: Sequence[str],
+    shapes: Sequence[str],
+    target: str,
+    index: int | None,
+    views: Sequence[str],
+    as_json: bool = False,
+) -> None:
+    """Print one view: "space" (the default without an index), "ir" (with one), "source" or "steps".
+
+    Only the space can be had as JSON.
+
+    Raises
+    ------
+    UsageError, SpaceError
+        If an argument is not what it should be, or the configuration is not allowed.
+    """
+    if len(views) > 1:
+        asked = " and ".join(f"--{view}" for view in views)
+        raise UsageError(f"{asked} cannot be asked for at once: choose one")
+    view = views[0] if views else ("space" if index is None or as_json else "ir")
+    if as_json and view != "space":
+        raise UsageError(f"--{view} cannot be had as JSON: ask for --space --json")
+    with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
+        task = make_task(template, settings, shapes, target)
+        text = _space(task, index, as_json) if view == "space" else _code(task, index, view)
+    say(text)
+
+
+def _code(task: Task, index: int | None, view: str) -> str:
+    """Return the schedule, the loops or the generated code of a configuration."""
+    chosen = task.default_index if index is None else index
+    _require_allowed(task, chosen)
+    if view == "steps":
+        return _steps(task, chosen)
+    if view == "ir":
+        from autotune.lowering.finalise import listing
+
+        refused = task.final(chosen).attrs.get("not_vectorized", ())
+        notes = [f"// {loop} is not vectorized: {reason}" for loop, reason in refused]
+        return "\n".join([str(listing(task.function(chosen))).rstrip(), *notes])
+    from autotune.builder import BuiltFunction
+
+    return BuiltFunction(task.final(chosen), task.target).source.rstrip()
+
+
+def _steps(task: Task, index: int) -> str:
+    """Return the schedule of a configuration, one numbered step per line."""
+    from autotune.schedule.steps import Step
+
+    steps = task.steps_of(index)
+    if steps is None:
+        raise UsageError(f"{task.workload} fails in configuration {index}: it has no schedule")
+    return "\n".join(f"{number}. {Step.from_json(step)}" for number, step in enumerate(steps, 1))
+
+
+def _require_allowed(task: Task, index: int) -> None:
+    """Raise UsageError if a configuration breaks a rule, naming it; SpaceError if there is none."""
+    broken = task.refusal(index)
+    if broken:
+        nearest = task.nearest_legal(index)
+        remedy = "none is" if nearest is None else f"the nearest one allowed is {nearest}"
+        raise UsageError(
+            f"{task.workload} does not allow configuration {index}: {broken!r} rejects it; {remedy}"
+        )
+
+
+def _space(task: Task, index: int | None, as_json: bool) -> str:
+    """Return knobs, rules with what they reject, and a configuration or why there is none."""
+    from autotune.report.space_text import space_json, space_text
+    from search_spaces import SpaceError
+
+    chosen, empty = index, ""
+    try:
+        chosen = task.default_index if index is None else index
+    except SpaceError as error:
+        empty = str(error)
+    counts = task.tally()
+    if as_json:
+        found = {
+            "workload": task.workload.to_json(),
+            "target": str(task.target),
+            "untraceable": task.untraceable or None,
+            "explored": task.explored,
+            **space_json(task.space, counts, chosen),
+            "empty": empty or None,
+        }
+        return json.dumps(found)
+    label = "default config" if index is None else "config"
+    title = f"{task.workload} on {task.target}"
+    text = space_text(title, task.space, counts, chosen, label, width())
+    notes = [_unexplored(task), empty]
+    return "\n\n".join([text, *(wrap_clauses(note, width()) for note in notes if note)])
+
+
+def _unexplored(task: Task) -> str:
+    """Return a note on what the counts leave out, if they do."""
+    if task.explored or task.untraceable:
+        return ""
+    return (
+        f"{len(task.structures)} ways through the template are traced; what others refuse is not "
+        "counted here, and is refused when it is proposed"
+    )

@@ -1,0 +1,60 @@
+"""`autotune templates`: the templates that have a name, and their arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from autotune.cli.terminal.output import complain, say, width
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.operators.template_lookup import TemplateEntry
+    from autotune.template import Parameter, Template
+
+
+def templates_command(as_json: bool) -> None:
+    """Print the templates, as a table or as JSON; warn of those that cannot be loaded."""
+    from autotune.report.text_tables import table
+
+    found = list(_loaded())
+    if as_json:
+        rows = [
+            {
+                "name": entry.name,
+                "target": entry.target,
+                "location": entry.location,
+                "description": template.description,
+                "parameters": [_as_json(parameter) for parameter in template.parameters],
+            }
+            for entry, template in found
+        ]
+        say(json.dumps(rows))
+        return
+    lines = [
+        (entry.name, entry.target, f"{', '.join(map(_as_text, template.parameters))}")
+        for entry, template in found
+    ]
+    say(table(["template", "target", "arguments"], lines, width()))
+
+
+def _loaded() -> Iterator[tuple[TemplateEntry, Template]]:
+    from autotune.operators.template_lookup import list_templates
+
+    for entry in list_templates():
+        try:
+            yield entry, entry.load()
+        except UsageError as error:
+            complain(f"warning: {error}")
+
+
+def _as_json(parameter: Parameter) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": parameter.name, "type": parameter.type.__name__}
+    if not parameter.required:
+        described["default"] = parameter.default
+    return described
+
+
+def _as_text(parameter: Parameter) -> str:
+    return parameter.name if parameter.required else f"{parameter.name}={parameter.default}"

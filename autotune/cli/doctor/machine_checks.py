@@ -1,0 +1,199 @@
+"""Checks of `autotune doctor`: the machine, its folders, the user's settings, a measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from autotune.cli.doctor.finding import Check, Finding
+from autotune.cli.options.task_arguments import closest
+from autotune.errors import AutotuneError
+from autotune.system.available_memory import available_memory
+from autotune.system.folders import CACHE_VARIABLE, CONFIG_VARIABLE
+
+LEAST_MEMORY = 512 * 2**20
+LEAST_DISK = 100 * 2**20
+"""Bytes below which runs are expected to fail."""
+
+
+def processor() -> Check:
+    """Tell its name, the width of its vectors, and the threads that parallel loops use."""
+    from autotune.measure.environment import device
+    from autotune.system.available_cpus import quota_cpus
+    from autotune.target import Target
+
+    facts = {**device(Target.parse("llvm")), "quota_cpus": quota_cpus()}
+    quota = "no quota" if facts["quota_cpus"] is None else f"a quota of {facts['quota_cpus']}"
+    threads, cores = facts["threads"], facts["cores"]
+    text = (
+        f"{facts['name']}, {8 * facts['vector_bytes']}-bit vectors; "
+        f"{threads} thread{'' if threads == 1 else 's'} "
+        f"({cores} CPU{'' if cores == 1 else 's'} may be used, {quota})"
+    )
+    return Check("processor", text, facts)
+
+
+def memory() -> Check:
+    """Tell the main memory that is free, with the limits of control groups."""
+    from autotune.report.units import size_text
+
+    free = available_memory()
+    if free is None:
+        return Check("memory", "it is not known how much is free")
+    findings = []
+    if free < LEAST_MEMORY:
+        findings.append(
+            Finding(
+                f"only {size_text(free)} of memory are free: measuring will fail",
+                "end other programs, or raise the memory limit of the container",
+            )
+        )
+    return Check("memory", f"{size_text(free)} free", {"free_bytes": free}, tuple(findings))
+
+
+def folders() -> Check:
+    """Tell where compiled code is kept, how much there is, and what room is left for files."""
+    from autotune.report.units import size_text
+    from autotune.runtime.object_cache import object_folder, use_of
+
+    folder, findings = object_folder(), []
+    entries = size = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(4096))
+        use = use_of(folder)
+        entries, size = use.entries, use.bytes
+    except OSError as error:
+        findings.append(
+            Finding(
+                f"the cache folder {folder} cannot be written ({error.strerror}): every process "
+                "compiles anew",
+                f"make it writable, or name another by {CACHE_VARIABLE}",
+            )
+        )
+    rooms = {}
+    for what, place, other in (
+        ("cache", folder, f"name another folder by {CACHE_VARIABLE}"),
+        ("temporary files", _temporary(), "set TMPDIR"),
+        ("files here", _here(), "work in another folder"),
+    ):
+        room = _room(place)
+        rooms[what] = room
+        if room is None or room < LEAST_DISK:
+            amiss = "no place" if room is None else f"only {size_text(room)} of room"
+            findings.append(Finding(f"there is {amiss} for {what}", f"free some, or {other}"))
+    text = f"{folder}: {entries} objects, {size_text(size)}"
+    if rooms["cache"] is not None:
+        text += f", {size_text(rooms['cache'])} of room"
+    facts = {"folder": str(folder), "entries": entries, "bytes": size, "room_bytes": rooms}
+    return Check("cache", text, facts, tuple(findings))
+
+
+def _temporary() -> Path | None:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return None
+
+
+def _here() -> Path | None:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return None
+
+
+def _room(folder: Path | None) -> int | None:
+    """Bytes that are free where a folder is, or will be."""
+    if folder is None:
+        return None
+    folder = folder.absolute()
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def settings(command: Any) -> Check:
+    """Read the user's config.toml, and find variables that mean nothing to us."""
+    from autotune.cli.options.config_file import config_file, load_defaults
+
+    path, findings = config_file(), []
+    defaults = {}
+    try:
+        defaults = load_defaults(command)
+    except AutotuneError as error:
+        findings.append(Finding(str(error), "mend the file, or delete it"))
+    known = (CACHE_VARIABLE, CONFIG_VARIABLE)
+    for name in sorted(name for name in os.environ if name.startswith("AUTOTUNE_")):
+        if name not in known:
+            meant = closest(name, known) or " and ".join(known)
+            findings.append(Finding(f"the variable {name} means nothing", f"set {meant}", False))
+    text = f"{path}: {', '.join(f'[{name}]' for name in defaults) or 'no defaults'}"
+    facts = {"file": str(path), "exists": path.exists(), "defaults": defaults}
+    return Check("config", text, facts, tuple(findings))
+
+
+def self_test(size: int = 128) -> Check:
+    """Build, run and check a small matrix product, as a run does with every candidate."""
+    from autotune.measure.local_measurer import LocalMeasurer
+    from autotune.measure.result import MeasureInput
+    from autotune.report.units import Work, time_text
+    from autotune.task.task import Task
+
+    begin = time.monotonic()
+    args = {"m": size, "n": size, "k": size}
+    remedy = "mend what is said above; `autotune -v doctor` tells more"
+    try:
+        with _empty_cache(), LocalMeasurer("matmul", args, "llvm") as measurer:
+            measurer.start()
+            task = Task.from_reference("matmul", args, "llvm")
+            config = task.space.config(task.default_index)
+            ((_, result),) = measurer.measure([MeasureInput(config)])
+            work = Work(task.flops, task.bytes)
+    except (AutotuneError, OSError) as error:
+        finding = Finding(f"the self-test failed: {error}", remedy)
+        return Check("self-test", "failed", {"works": False}, (finding,))
+    if result.error is not None:
+        error_text = f"{result.error.stage}: {result.error.message}"
+        finding = Finding(f"the self-test failed, {error_text}", remedy)
+        facts = {"works": False, "error": result.error.to_json()}
+        return Check("self-test", "failed", facts, (finding,))
+    assert result.cost_s is not None  # it has times where it has no error
+    seconds = time.monotonic() - begin
+    text = (
+        f"matmul of {size} built, ran and was right: {time_text(result.cost_s)}, "
+        f"{work.speed_text(result.cost_s)}; it took {seconds:.1f} s"
+    )
+    return Check("self-test", text, {"works": True, "cost_s": result.cost_s, "seconds": seconds})
+
+
+@contextlib.contextmanager
+def _empty_cache() -> Iterator[None]:
+    """Let processes that are started now compile for themselves."""
+    before = os.environ.get(CACHE_VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder:
+        os.environ[CACHE_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[CACHE_VARIABLE]
+            else:
+                os.environ[CACHE_VARIABLE] = before
+
+
+def program() -> Check:
+    """Tell our version, and where we run."""
+    from autotune import __version__
+
+    facts = {"version": __version__, "platform": platform.platform(), "python": sys.executable}
+    return Check("autotune", f"{__version__} on {facts['platform']}", facts)

@@ -1,0 +1,4 @@
+"""From words, job files and config.toml to options that have been checked.
+
+In: words and files. Out: options, tasks and plans of runs. Read `run_options.py` first.
+"""

@@ -1,0 +1,224 @@
+"""Job files: the workloads of a run as TOML or YAML, and what holds for all of them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.cli.options.config_file import config_file
+from autotune.cli.options.input_files import check_readable, read_text
+from autotune.cli.options.run_options import (
+    JOB_ONLY,
+    RUN,
+    WORKLOAD,
+    Values,
+    WorkloadOptions,
+    read,
+    workload_options,
+)
+from autotune.cli.options.task_arguments import closest
+from autotune.errors import UsageError
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """A run: workloads, and what concerns all of them.
+
+    Attributes
+    ----------
+    workloads : tuple of WorkloadOptions
+    time_s : float or None
+        Seconds there are; None for any.
+    seed : int or None
+    view : str
+        How to show it.
+    source : str
+        Name of the job file; empty if there is none.
+    """
+
+    workloads: tuple[WorkloadOptions, ...]
+    time_s: float | None = None
+    seed: int | None = None
+    view: str = "progress"
+    source: str = ""
+
+
+def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
+    """Return what a command line asks for, with or without --job.
+
+    Parameters
+    ----------
+    words : mapping
+        Options that the command line gives, by name; TEMPLATE is "template".
+    defaults : mapping
+        Those that the user's configuration gives. A job file goes before them, and the command
+        line before both.
+    view : str
+
+    Raises
+    ------
+    UsageError
+        If something is wrong with them or with the job file.
+    """
+    words, defaults = dict(words), dict(defaults)
+    usual_job = defaults.pop("job", None)
+    job = words.pop("job", None if "template" in words else usual_job)
+    unsaid = {name: value for name, value in defaults.items() if name not in words}
+    read(unsaid, {**RUN, **WORKLOAD}, f"{config_file()}: run.")  # told where they stand
+    if job is None:
+        if "template" not in words:
+            raise UsageError("missing TEMPLATE: name what to tune, or give --job FILE")
+        return _options({}, [{}], {**defaults, **words}, {}, view, "")
+    for name, said in (("template", "TEMPLATE"), ("set", "--set"), ("shape", "--shape")):
+        if name in words:
+            raise UsageError(f"--job and {said} exclude one another: the file says what to tune")
+    top, workloads = load_job(job)
+    return _options(top, workloads, words, defaults, view, str(job))
+
+
+def _options(
+    top: dict[str, Any],
+    workloads: list[dict[str, Any]],
+    words: Values,
+    defaults: Values,
+    view: str,
+    source: str,
+) -> RunOptions:
+    """Put options together: `words` go before those of the file, and these before `defaults`."""
+    of_run = {name: value for name, value in {**defaults, **top, **words}.items() if name in RUN}
+    run = read(of_run, RUN, f"{source}: " if source else "--")
+    found = []
+    for number, own in enumerate(workloads, 1):
+        where = f"{source}, workload {number}: " if source else ""
+        merged = {**defaults, **own, **words}
+        of_workload = {name: value for name, value in merged.items() if name not in RUN}
+        values = read(of_workload, {**WORKLOAD, **JOB_ONLY}, where or "--")
+        if "template" not in values:
+            raise UsageError(f"{where}template is missing: it says what to tune")
+        try:
+            found.append(workload_options(values, timed="time" in run))
+        except UsageError as error:
+            raise UsageError(f"{where}{error}") from error
+    return RunOptions(tuple(found), run.get("time"), run.get("seed"), view, source)
+
+
+def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what a job file says of the run, and of each workload, its defaults included.
+
+    Values are as the file has them; names have dashes for underscores.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read, or is not laid out as job files are.
+    """
+    data = _names(_parsed(path), path)
+    defaults = _names(_table(data.pop("defaults", {}), f"{path}: defaults"), path)
+    workloads = _workloads(data.pop("workload", []), path)
+    for name in data:
+        if name not in RUN:
+            likely = closest(name, [*RUN, "defaults", "workload"])
+            hint = f"did you mean {likely!r}?" if likely else "put it into [defaults]"
+            raise UsageError(f"{path}: {name} has no meaning outside a workload; {hint}")
+    tables = [
+        _names(_table(own, f"{path}: workload {number}"), path)
+        for number, own in enumerate(workloads, 1)
+    ]
+    for number, table in enumerate([*tables, defaults], 1):
+        for name in RUN.keys() & table.keys():
+            where = "defaults" if table is defaults else f"workload {number}"
+            raise UsageError(f"{path}: {where}: {name} is for all workloads: put it at the top")
+    read(defaults, {**WORKLOAD, **JOB_ONLY}, f"{path}, defaults: ")  # told where they stand
+    for table in tables:
+        for name in ("set", "shape"):
+            if isinstance(table.get(name), dict):
+                table[name] = {**_table_of(defaults, name), **table[name]}
+    return data, [{**defaults, **table} for table in tables]
+
+
+def _workloads(listed: Any, path: str) -> list[Any]:
+    """Return what a job file has as its workloads; UsageError if that is no list, or is empty."""
+    if not isinstance(listed, list):
+        how = "list them, each after a dash" if _is_yaml(path) else "write [[workload]] before each"
+        raise UsageError(f"{path}: workload must be a list of tables, also of one: {how}")
+    if not listed:
+        how = "as a list named workload" if _is_yaml(path) else "as [[workload]] tables"
+        raise UsageError(f"{path} has no workload: list them {how}")
+    return listed
+
+
+def _table_of(defaults: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return arguments that hold for all workloads; those of a workload are added to them."""
+    found = defaults.get(name, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _is_yaml(path: str) -> bool:
+    """Whether the name of a job file says that it is YAML, and not TOML."""
+    return Path(path).suffix in (".yaml", ".yml")
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    if not (_is_yaml(path) or Path(path).suffix == ".toml"):
+        check_readable(path, "--job")  # which says more, if there is no such file
+        raise UsageError(f"--job {path}: a job file ends in .toml, .yaml or .yml")
+    text = read_text(path, "--job")
+    try:
+        return _table(_yaml(text, path), path) if _is_yaml(path) else tomllib.loads(text)
+    except ValueError as error:  # also of numbers of thousands of digits
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: it is nested too deeply for a job file") from error
+
+
+def _yaml(text: str, path: str) -> Any:
+    """Read YAML of plain data; a key that is given twice is a mistake, as in TOML."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            """Refuse what looks like a date or a number, or is said to be one, but is none."""
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, AttributeError) as error:
+                problem = f"{str(node.value)[:40]} is no {node.tag.rpartition(':')[2]}"
+                raise yaml.constructor.ConstructorError(
+                    None, None, problem, node.start_mark
+                ) from error
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+            """Refuse what would be overwritten without a word."""
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            for number, key in enumerate(keys):
+                if key.value in [earlier.value for earlier in keys[:number]]:
+                    problem = f"{key.value} is given twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            return super().construct_mapping(node, deep)
+
+    try:
+        found = yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", error)
+        line = "" if mark is None else f" (line {mark.line + 1})"
+        raise UsageError(f"{path} is no YAML: {problem}{line}") from error
+    return {} if found is None else found
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} must be a table of options, not {value!r}")
+    return value
+
+
+def _names(table: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a table with names as the command line has them: dashes for underscores."""
+    named: dict[str, Any] = {}
+    for key, value in table.items():
+        name = str(key).replace("_", "-")
+        if name in named:
+            raise UsageError(f"{path}: {name} is given twice")
+        named[name] = value
+    return named

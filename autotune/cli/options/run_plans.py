@@ -1,0 +1,153 @@
+"""From options to what a run needs of each workload; mistakes are found before anything starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.cli.options.log_files import check_log, open_log
+from autotune.cli.options.run_options import WorkloadOptions
+from autotune.cli.options.task_arguments import task_of
+from autotune.errors import TileError, UsageError
+
+if TYPE_CHECKING:
+    from autotune.cli.options.job_files import RunOptions
+    from autotune.target import Target
+    from autotune.task.task import Task
+    from autotune.tuner.run.limits import Deadline
+    from records import RecordStore
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workload of a run that is about to begin.
+
+    Attributes
+    ----------
+    options : WorkloadOptions
+    task : Task
+        Not traced yet.
+    store : RecordStore
+        Its log.
+    label : str
+        What it is called; "" if it is the only one.
+    """
+
+    options: WorkloadOptions
+    task: Task
+    store: RecordStore
+    label: str
+
+
+def make_plans(options: RunOptions, deadline: Deadline) -> list[Plan]:
+    """Return the workloads of a run; a log that is locked is waited for until the deadline.
+
+    Raises
+    ------
+    UsageError, RecordError
+        If a template, target, argument or log is not what it should be, or two workloads are one.
+    """
+    found = []
+    for number, workload in enumerate(options.workloads, 1):
+        with mistakes_of(options, number):
+            found.append(_task_and_log(workload))
+    tasks = [task for task, _ in found]
+    _check_distinct(tasks, options.source)
+    names = labels(tasks, [workload.name for workload in options.workloads], options.source)
+    paths = dict.fromkeys(path for _, path in found)
+    stores = {path: open_log(path, lambda: deadline.left_s) for path in paths}
+    return [
+        Plan(workload, task, stores[path], name)
+        for workload, (task, path), name in zip(options.workloads, found, names, strict=True)
+    ]
+
+
+@contextmanager
+def mistakes_of(options: RunOptions, number: int) -> Iterator[None]:
+    """Say which workload of a job file a mistake is in; the first one has the number 1."""
+    try:
+        yield
+    except UsageError as error:
+        if not options.source:
+            raise
+        where = f"{options.source}, workload {number}: "
+        if isinstance(error, TileError):
+            raise error.said_of(where) from error
+        raise UsageError(f"{where}{error}") from error
+
+
+def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
+    path = None if options.log is None else check_log(options.log)
+    task = task_of(
+        options.template, options.settings, options.shapes, options.target, options.timeout_s
+    )
+    check_target(task.target)
+    return task, path or check_log(log_name(task.workload.template))
+
+
+def check_target(target: Target) -> None:
+    """Raise an error of ours unless candidates for a target can be measured here."""
+    if not target.on_cpu:
+        from autotune.measure.devices.cuda.device_properties import gpu_facts
+
+        gpu_facts(target)
+    if target.mcpu != "native":
+        from autotune.runtime.cpu import llvm_compiler
+
+        llvm_compiler.check_target(target)
+
+
+def log_name(template: str) -> str:
+    """Return what a template's log is called unless the user says otherwise."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in template) + ".jsonl"
+
+
+def _check_distinct(tasks: Sequence[Task], source: str) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for number, task in enumerate(tasks, 1):
+        first = seen.setdefault((task.workload.key, task.target.recorded), number)
+        if first != number:
+            raise UsageError(
+                f"{source}: workloads {first} and {number} are one and the same, {task.workload} "
+                f"on {task.target}; a weight says how much one matters"
+            )
+
+
+def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> list[str]:
+    """Return what to call each workload: its given name, or its template.
+
+    Where that is not enough, the arguments that set it apart and then its target are added. A
+    workload that is alone has no name.
+    """
+    if len(tasks) == 1:
+        return [""]
+    named = [name for name in given if name is not None]
+    if twice := [name for name, count in Counter(named).items() if count > 1]:
+        raise UsageError(f"{source}: two workloads have the name {twice[0]!r}")
+    found = [name or task.workload.template for name, task in zip(given, tasks, strict=True)]
+    for detail in (_arguments, lambda task, _: f" on {task.target}"):
+        count = Counter(found)
+        found = [
+            label if name is not None or count[label] == 1 else label + detail(task, tasks)
+            for label, name, task in zip(found, given, tasks, strict=True)
+        ]
+    return found
+
+
+def _arguments(task: Task, tasks: Sequence[Task]) -> str:
+    """Return as many arguments as tell workloads of the same template apart: " m=512 n=64"."""
+    alike = [other.args for other in tasks if other.workload.template == task.workload.template]
+    telling: list[str] = []
+    for name in task.args:
+        if _told_apart(alike, [*telling, name]) > _told_apart(alike, telling):
+            telling.append(name)
+    return "".join(f" {name}={task.args[name]}" for name in telling)
+
+
+def _told_apart(alike: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:
+    """Return how many there are that differ in these arguments."""
+    return len({tuple(args.get(name) for name in names) for args in alike})

@@ -1,0 +1,127 @@
+"""Writing to the terminal or the pipe: whole lines, one line per mistake, no fuss when cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import shutil
+import sys
+from typing import TextIO
+
+from autotune.errors import UsageError
+from autotune.report.display.terminal_escapes import printable
+
+WIDTH = 80
+"""Columns to fill where there is no terminal to ask."""
+
+DONE, MISTAKE, NOTHING_FOUND = 0, 2, 3
+"""Exit codes; a run that a signal ends exits with 128 + its number."""
+
+
+class StopError(Exception):
+    """A command ends early: exit code and one line for the standard error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def prepare_streams() -> None:
+    """Make both streams print any text: what the encoding lacks is escaped.
+
+    The number of a stream that is closed is taken, lest a file opened later gets it, and with it
+    what libraries print. Writing to a closed standard output fails; errors vanish.
+    """
+    modes = (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
+    for number, (name, mode) in enumerate(modes):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            opened = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115, it stays
+            setattr(sys, name, opened)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def width() -> int:
+    """Columns to fill: the terminal's, 80 if the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return max(20, shutil.get_terminal_size((WIDTH, 24)).columns)
+
+
+def say(text: str) -> None:
+    """Print to the standard output; what would steer a terminal is escaped. See `say_as_it_is`."""
+    say_as_it_is(printable(text))
+
+
+def say_as_it_is(text: str) -> None:
+    """Print to the standard output at once; a reader that has gone away is no error.
+
+    Raises
+    ------
+    UsageError
+        If the output cannot be written for another reason.
+    """
+    try:
+        sys.stdout.write(f"{text}\n")  # at once: an interrupt comes before a line or after it
+        sys.stdout.flush()
+    except OSError as error:
+        output_failed(error)
+
+
+def output_failed(error: OSError) -> None:
+    """Write no more to the standard output, which failed; nothing else if its reader has gone.
+
+    Raises
+    ------
+    UsageError
+        If it failed for another reason.
+    """
+    _discard(sys.stdout)
+    if error.errno == errno.EBADF:
+        raise UsageError("cannot write the output: it is closed") from error
+    if not isinstance(error, BrokenPipeError):
+        raise UsageError(f"cannot write the output: {error.strerror}") from error
+
+
+def output_works() -> bool:
+    """Tell whether all that was printed could be written, and its reader is still there."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return False
+    poller = select.poll()
+    poller.register(1, 0)  # the end of a reader is reported unasked
+    return not any(events & select.POLLERR for _, events in poller.poll(0))
+
+
+def complain(text: str) -> None:
+    """Print one line to the standard error."""
+    note(f"autotune: {one_line(text)}")
+
+
+def note(text: str, end: str = "\n") -> None:
+    """Print to the standard error; that it cannot be written is no error."""
+    try:
+        sys.stderr.write(f"{text}{end}")
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)  # nobody is left to be told
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line; characters that steer a terminal are escaped."""
+    words = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what is still written to a stream vanish."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

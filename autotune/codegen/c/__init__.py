@@ -1,0 +1,8 @@
+"""What languages in the style of C share: names, expressions, statements, vectors by lane.
+
+In: statements of a final function. Out: lines of C++. Read `c_statements.py` first.
+"""
+
+from autotune.codegen.c.c_statements import Statements
+
+__all__ = ["Statements"]

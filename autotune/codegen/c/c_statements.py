@@ -1,0 +1,385 @@
+"""Statements as C++: loops, conditions, stores, and vectors as loops over their lanes."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from abc import abstractmethod
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+
+from autotune.codegen.c.c_expressions import AND, SUM, Expressions, Text
+from autotune.codegen.c.c_lanes import (
+    OneLane,
+    Straight,
+    eager_loads,
+    one_lane,
+    overlaps,
+    packed_lanes,
+)
+from autotune.codegen.c.c_names import Names, whole
+from autotune.codegen.c.c_types import C_TYPES
+from autotune.codegen.c.common_subexpressions import repeated
+from autotune.errors import CodegenError
+from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Ramp, Var
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    Barrier,
+    CopyAhead,
+    For,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    WarpReduce,
+)
+from autotune.ir.visitor import free_vars, loads, walk, walk_expr
+
+#: Elements of the largest local array that is expected to stay in registers, and iterations of
+#: the longest loop over one that is unrolled for that.
+REGISTERS, MOST_UNROLLED = 256, 64
+
+#: Longer lines are broken.
+LINE_LENGTH = 100
+
+_UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
+#: Operations that an assignment may carry, and the types that they may have: a sum that is just
+#: stored wraps in two's complement whatever C++ says of signed numbers.
+_ASSIGNED = {"+": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
+             "-": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
+             "*": ("float32", "float64")}  # fmt: skip
+
+
+class Statements(Expressions):
+    """Writes the statements of one function.
+
+    Parameters
+    ----------
+    names : Names
+        Those that are taken.
+
+    Attributes
+    ----------
+    lines : list of str
+        The text so far.
+    """
+
+    def __init__(self, names: Names) -> None:
+        super().__init__()
+        self.names = names
+        self.lines: list[str] = []
+        self.depth = 1
+        self.masks: list[str] = []
+        self.loops: set[Var] = set()
+
+    @abstractmethod
+    def barrier(self) -> str:
+        """Return the statement that lets threads wait for one another."""
+
+    @abstractmethod
+    def copy_ahead(self, body: Stmt) -> None:
+        """Write the start of the copies that some stores make."""
+        raise NotImplementedError
+
+    def arrive(self) -> str:
+        """Return the statement that waits for the copies that a thread has started."""
+        raise NotImplementedError
+
+    def warp_reduce(self, reduction: WarpReduce) -> None:
+        """Write a reduction of values among threads that run in step."""
+
+    @abstractmethod
+    def declare(self, buffer: Buffer, name: str) -> None:
+        """Write the declaration of a buffer that is allocated here."""
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """Write one line, or more if it is long, not broken within products."""
+        pad = "  " * self.depth
+        together = re.sub(r" ([*/%]) ", "\xa0\\1\xa0", text)
+        broken = textwrap.wrap(
+            re.sub(r"(unsigned|signed|long) (?=char|short|int|long)", "\\1\xa0", together),
+            max(LINE_LENGTH, len(pad) + 60),
+            initial_indent=pad,
+            subsequent_indent=pad + "    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        self.lines += [line.replace("\xa0", " ") for line in broken]
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write what follows as a block of its own."""
+        self.line(f"{head} {{".lstrip())
+        self.depth += 1
+        self.names.open()
+        yield
+        self.names.close()
+        self.depth -= 1
+        self.line("}")
+
+    def body(self, stmt: Stmt, variables: Set[Var]) -> None:
+        """Write what stands where some variables have come into sight."""
+        with self._named(stmt, variables):
+            self.stmt(stmt)
+
+    @contextmanager
+    def _named(self, stmt: Stmt | None, variables: Set[Var]) -> Iterator[None]:
+        """Give names to indices of some new variables that a statement has in several places."""
+        named = []
+        for expr in repeated(stmt, variables) if stmt is not None else ():
+            seen = all(var in self.texts for var in free_vars(expr))
+            if seen and expr not in self.texts and self.never_wraps(expr):
+                text = self.exact(expr)
+                name = self.names.fresh(self._noun(expr))
+                self.line(f"const {'long long' if text.is_long else 'int'} {name} = {text.text};")
+                self.texts[expr] = Text(name, is_long=text.is_long)
+                named.append(expr)
+        yield
+        for expr in named:
+            del self.texts[expr]
+
+    def _noun(self, expr: Expr) -> str:
+        """Return what an index is called: as the axis whose part its innermost loop is."""
+        own = free_vars(expr)
+        inner = [var for var in own if var in self.loops]
+        kinds = {var.name.partition(".")[0] for var in own}
+        outer = {"threadIdx": "thread", "blockIdx": "block"}.get("".join(kinds), "at")
+        noun = whole(inner[-1].name) if inner else outer
+        sides = {"//": ".row", "%": ".column"}
+        return noun + (sides.get(expr.op, "") if isinstance(expr, Binary) else "")
+
+    # -- statements --------------------------------------------------------------------------------
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Write one statement."""
+        match stmt:
+            case Store():
+                self._store(stmt)
+            case For():
+                self._loop(stmt)
+            case If():
+                self._branch(stmt)
+            case Seq(stmts):
+                for inner in stmts:
+                    self.stmt(inner)
+            case Allocate(buffer, body):
+                self._allocate(buffer, body)
+            case Produce(_, body):
+                self.stmt(body)
+            case Barrier():
+                self.line(self.barrier())
+            case WarpReduce():
+                self.warp_reduce(stmt)
+            case CopyAhead(body):
+                self.copy_ahead(body)
+            case Arrive():
+                self.line(self.arrive())
+            case _:
+                raise CodegenError(f"cannot write a {type(stmt).__name__}")
+
+    def _allocate(self, buffer: Buffer, body: Stmt) -> None:
+        name = self.names.fresh(buffer.name)
+        self.buffers[buffer] = name
+        if buffer.scope == "local" and constant_elements(buffer) == 1:
+            self.scalars.add(buffer)
+        self.declare(buffer, name)
+        self.stmt(body)
+
+    def _loop(self, loop: For) -> None:
+        if loop.kind in (LoopKind.THREAD, LoopKind.VTHREAD, LoopKind.VECTORIZED):
+            raise CodegenError(f"loop {loop.var.name} is {loop.kind} where it has no meaning")
+        if loop.kind in _UNROLLED or self._indexes_registers(loop):
+            self.line("#pragma unroll")
+        with self._counting(loop.var, loop.extent, inside=loop.body):
+            self.stmt(loop.body)
+
+    @contextmanager
+    def _counting(
+        self, var: Var, extent: Expr, step: int = 1, inside: Stmt | None = None
+    ) -> Iterator[str]:
+        """Write a loop whose variable counts up to `extent`; name what `inside` has in common."""
+        end, high = self.exact(extent), self.simplifier.bounds(extent)[1]
+        kind = "long long" if end.is_long and not self.fits(extent) else "int"
+        self.names.open()
+        name = self.names.fresh(var.name)
+        self.simplifier.bind(var, 0, max(0.0, high - 1))
+        self.texts[var] = Text(name, is_long=kind == "long long")
+        if inside is not None:
+            self.loops.add(var)
+        count = f"++{name}" if step == 1 else f"{name} += {step}"
+        head = f"for ({kind} {name} = 0; {name} < {end.within(SUM)}; {count})"
+        with self.block(head), self._named(inside, {var}):
+            yield name
+        del self.texts[var]
+        self.names.close()
+
+    def _indexes_registers(self, loop: For) -> bool:
+        """Whether a loop has to be unrolled for an array in it to stay in registers."""
+        if not isinstance(loop.extent, Const) or loop.extent.value > MOST_UNROLLED:
+            return False
+        for stmt in walk(loop.body):
+            for buffer, index in _accesses(stmt):
+                size = constant_elements(buffer)
+                in_registers = buffer.scope == "local" and size is not None and size <= REGISTERS
+                if in_registers and any(node is loop.var for node in walk_expr(index)):
+                    return True
+        return False
+
+    def _branch(self, stmt: If) -> None:
+        if stmt.condition.lanes > 1:
+            self._masked(stmt)
+            return
+        with self.block(f"if ({self.condition(stmt.condition)})"):
+            self.stmt(stmt.then)
+        if stmt.orelse is not None:
+            self.lines.pop()
+            with self.block("} else"):
+                self.stmt(stmt.orelse)
+
+    # -- stores ------------------------------------------------------------------------------------
+
+    def _store(self, store: Store) -> None:
+        if store.index.lanes == 1:
+            self.assign(store)
+            return
+        straight = Straight(self.simplifier.expr)
+        store = Store(store.buffer, straight.index(store.index), straight.expr(store.value))
+        width = 1 if self.masks else _width(store)
+        if width == 1:
+            self._lane_by_lane(store)
+        elif width == store.index.lanes:
+            self._packed(store, width, const(0))
+        else:
+            part = Var("part")
+            self.line("#pragma unroll")
+            with self._counting(part, const(store.index.lanes), width):
+                self._packed(store, width, part)
+
+    def assign(self, store: Store, place: str = "") -> None:
+        """Write the assignment of a scalar value to an element, or to what `place` names."""
+        value, dtype = store.value, store.buffer.dtype
+        element = place or self.element(store.buffer, store.index).text
+        if not place and isinstance(value, Binary) and dtype in _ASSIGNED.get(value.op, ()):
+            own = value.a
+            same = isinstance(own, Load) and own.buffer is store.buffer
+            if same and own.children[0] is store.index:
+                self.line(f"{element} {value.op}= {self.value(value.b).text};")
+                return
+        if place:
+            self.line(f"{place} = {self.value(value).text};")
+        else:
+            self.write(store.buffer, element, self.value(value).text)
+
+    def write(self, buffer: Buffer, place: str, value: str) -> None:
+        """Write the assignment of elements of a buffer, which `place` names."""
+        self.line(f"{place} = {value};")
+
+    # -- vectors -----------------------------------------------------------------------------------
+
+    def _lane_by_lane(self, store: Store) -> None:
+        """Store the active lanes of a vector one after another, all computed before the first."""
+        lanes = store.index.lanes
+        if not overlaps(store):
+            with self._lanes(lanes) as lane:
+                self.assign(one_lane(store, lane))
+            return
+        new = self.names.fresh(f"{store.buffer.name}.new")
+        self.line(f"{C_TYPES[store.buffer.dtype]} {new}[{lanes}];")
+        with self._lanes(lanes) as lane:
+            self.assign(one_lane(store, lane), f"{new}[{self.index(lane)}]")
+        with self._lanes(lanes) as lane:
+            element = self.element(store.buffer, one_lane(store, lane).index)
+            self.line(f"{element.text} = {new}[{self.index(lane)}];")
+
+    @contextmanager
+    def _lanes(self, lanes: int) -> Iterator[Var]:
+        """Write what follows for each lane that is active."""
+        lane = Var("lane")
+        self.line("#pragma unroll")
+        with self._counting(lane, const(lanes)) as name:
+            if not self.masks:
+                yield lane
+                return
+            tests = [f"{mask}[{name}]" for mask in self.masks]
+            with self.block(f"if ({' && '.join(tests)})"):
+                yield lane
+
+    def _packed(self, store: Store, width: int, first: Expr) -> None:
+        """Store `width` lanes from `first` on, whatever lies side by side in one piece."""
+        to_pack = packed_lanes(store.buffer, store.index) > 1
+        packs: dict[Load, str] = {}
+        for load in eager_loads(store.value):
+            if packed_lanes(load.buffer, load.index) > 1:
+                packs[load] = f"{self.helper('pack')}<{width}>(&{self._start(load, first)})"
+        target = f"{self.helper('pack')}<{width}>(&{self._start(store, first)})" if to_pack else ""
+        if to_pack and isinstance(store.value, Load) and store.value in packs:
+            self.write(store.buffer, target, packs[store.value])
+            return
+        names: dict[Load, str] = {}
+        for load, text in packs.items():
+            names[load] = self.names.fresh(f"{load.buffer.name}.pack")
+            self.line(f"const auto {names[load]} = {text};")
+        result = ""
+        if to_pack:
+            result = self.names.fresh(f"{store.buffer.name}.pack")
+            self.line(f"Pack<{C_TYPES[store.buffer.dtype]}, {width}> {result};")
+        lane = Var("lane")
+        number = binary("+", first, lane)
+        self.line("#pragma unroll")
+        with self._counting(lane, const(width)) as counter:
+            for load, name in names.items():
+                self.texts[OneLane(number).expr(load)] = Text(f"{name}[{counter}]")
+            self.assign(one_lane(store, number), f"{result}[{counter}]" if to_pack else "")
+        if to_pack:
+            self.write(store.buffer, target, result)
+
+    def _start(self, access: Load | Store, first: Expr) -> str:
+        """Return the first element of a part of an access whose elements lie side by side."""
+        assert isinstance(access.index, Ramp)
+        return self.element(access.buffer, binary("+", access.index.base, first)).text
+
+    def _masked(self, stmt: If) -> None:
+        """Write both sides of a condition of lanes, each for the lanes that take it."""
+        name = self.names.fresh("active")
+        self.line(f"bool {name}[{stmt.condition.lanes}];")
+        lane = Var("lane")
+        self.line("#pragma unroll")
+        with self._counting(lane, const(stmt.condition.lanes)) as number:
+            test = self._text(OneLane(lane).expr(stmt.condition), exact=True).within(AND)
+            outer = "".join(f"{mask}[{number}] && " for mask in self.masks)
+            self.line(f"{name}[{number}] = {outer}{test};")
+        for side, mask in ((stmt.then, name), (stmt.orelse, f"!{name}")):
+            if side is not None:
+                self.masks.append(mask)
+                self.stmt(side)
+                self.masks.pop()
+
+
+def _width(store: Store) -> int:
+    """Return how many lanes of a vector statement move together; 1 if none do."""
+    accesses: list[Load | Store] = [store, *eager_loads(store.value)]
+    found = [packed_lanes(access.buffer, access.index) for access in accesses]
+    together = [lanes for lanes in found if lanes > 1]
+    if not together or overlaps(store):
+        return 1
+    return min(together)
+
+
+def _accesses(stmt: Stmt) -> Iterator[tuple[Buffer, Expr]]:
+    if isinstance(stmt, Store):
+        yield stmt.buffer, stmt.index
+    yield from ((load.buffer, load.index) for load in loads(stmt))
+
+
+def constant_elements(buffer: Buffer) -> int | None:
+    """Return the number of elements of a buffer, None if it is known at run time only."""
+    if not all(isinstance(extent, Const) for extent in buffer.shape):
+        return None
+    return math.prod(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))

@@ -1,0 +1,223 @@
+"""Loads and stores: scalars, vectors, shuffled, masked, gathered and scattered ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.codegen.llvm.addresses import Memory
+from autotune.codegen.llvm.linear_forms import Linear, constant
+from autotune.codegen.llvm.llvm_types import const_text, llvm_type, memory_suffix, memory_type
+from autotune.codegen.llvm.vector_ops import Mask, constants
+from autotune.ir import dtypes
+from autotune.ir.expr import Buffer, Expr, Load
+
+
+class Transfers(Memory):
+    """A writer that loads and stores elements of buffers."""
+
+    # -- loads -------------------------------------------------------------------------------------
+
+    def load(self, load: Load) -> str:
+        """Operand text of the value of a load."""
+        lanes = load.lanes
+        if lanes == 1:
+            return self._load_uniform(load, self.form(load.index))
+        known = self.offsets(load.index)
+        if known is None:
+            return self._one_by_one(load) if self.mask is None else self._gather(load, self.mask)
+        base, offsets = known
+        if not any(offsets):
+            return self.splat(self._load_uniform(load, base), load.dtype, lanes)
+        consecutive = offsets == range(lanes)
+        if self.mask is None or self.is_private(load.buffer, base, offsets):
+            if consecutive:
+                return self._load_unmasked(load.buffer, base, lanes)
+            return self._shuffled(load, base, offsets)
+        if consecutive:
+            return self._masked_load(load, base, self.mask)
+        return self._gather(load, self.mask)
+
+    def load_lane(self, load: Load, lane: int) -> str:
+        """Operand text of lane `lane` of what is loaded."""
+        if load.lanes == 1:
+            return self.value(load)
+        if self.mask is None:
+            return self._load_unmasked(load.buffer, self.form(load.index, lane), 1)
+        kind = llvm_type(load.dtype, load.lanes)
+        return self.define(f"extractelement {kind} {self.value(load)}, i64 {lane}")
+
+    def _load_uniform(self, load: Load, index: Linear) -> str:
+        """Load one scalar, if any lane is active."""
+        if self.mask is None or self.mask.inhabited:
+            return self._load_unmasked(load.buffer, index, 1)
+        return self.choose(
+            self.any_lane(self.mask.ref, self.mask.lanes),
+            llvm_type(load.dtype),
+            lambda: self._load_unmasked(load.buffer, index, 1),
+            lambda: const_text(0, load.dtype),
+        )
+
+    def _load_unmasked(self, buffer: Buffer, index: Linear, lanes: int) -> str:
+        """Load consecutive elements, unless the same ones were loaded and not written since."""
+        key = ("load", buffer, index.key, index.const, lanes, self.version((buffer,)))
+        found = self.recall(key)
+        if isinstance(found, str):
+            return found
+        self.look_ahead(buffer, index, lanes)
+        pointer, kind = self.address(buffer, index), memory_type(buffer.dtype, lanes)
+        align = self.alignment(buffer, index)
+        loaded = self.define(f"load {kind}, ptr {pointer}, align {align}")
+        found = self.from_memory(loaded, buffer.dtype, lanes)
+        self.remember(key, found, self.first)
+        return found
+
+    def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
+        """Load elements at constant distances as few vectors, or one by one where they lie far.
+
+        Only what lies between two elements that are asked for is read beside them.
+        """
+        low, lanes = min(offsets), load.lanes
+        positions = [offset - low for offset in offsets]
+        span = max(positions) + 1
+        width = min(span, lanes)
+        starts = [min(i * width, span - width) for i in range(-(-span // width))]
+        if len(starts) > max(2, min(8, lanes // 2)):
+            starts, width = sorted(set(positions)), 1
+        kind, result, left = llvm_type(load.dtype, lanes), "", dict(enumerate(positions))
+        for start in starts:
+            inside = {i: p - start for i, p in left.items() if start <= p < start + width}
+            if inside:
+                chunk = self._load_unmasked(load.buffer, base + constant(low + start), width)
+                result = self._picked(kind, result, chunk, inside, width)
+            left = {i: p for i, p in left.items() if i not in inside}
+        return result
+
+    def _picked(
+        self, kind: str, result: str, chunk: str, inside: dict[int, int], width: int
+    ) -> str:
+        """Put element p of `chunk` into lane i of `result` for the pairs of `inside`."""
+        lanes, scalar = kind[1:-1].split(" x ")
+        if width == 1:
+            for lane in inside:
+                result = self.define(
+                    f"insertelement {kind} {result or 'poison'}, {scalar} {chunk}, i64 {lane}"
+                )
+            return result
+        if inside == {i: i for i in range(int(lanes))}:
+            return chunk
+        if not result:
+            picks = [str(inside.get(i, "poison")) for i in range(int(lanes))]
+            pair = f"<{width} x {scalar}> {chunk}, <{width} x {scalar}> poison"
+        else:
+            picks = [str(int(lanes) + inside[i] if i in inside else i) for i in range(int(lanes))]
+            pair = f"{kind} {result}, {kind} {chunk}"
+        return self.define(f"shufflevector {pair}, <{lanes} x i32> {constants('i32', picks)}")
+
+    def _one_by_one(self, load: Load) -> str:
+        """Load lanes at distances that only the running program knows.
+
+        Gathers were a fifth slower on the processors tried (Zen 4), and addresses hoist like this.
+        """
+        kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
+        result = "poison"
+        for lane, form in enumerate(self.lanes(load.index)):
+            one = self._load_unmasked(load.buffer, form, 1)
+            result = self.define(f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}")
+        return result
+
+    def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
+        name, kind = self._masked("load", load.dtype, load.lanes)
+        lanes = f"<{load.lanes} x i1>"
+        self.declare(name, f"declare {kind} @{name}(ptr, i32 immarg, {lanes}, {kind})")
+        pointer, align = self.address(load.buffer, index), self.alignment(load.buffer, index)
+        loaded = self.define(
+            f"call {kind} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask.ref}, "
+            f"{kind} zeroinitializer)"
+        )
+        return self.from_memory(loaded, load.dtype, load.lanes)
+
+    def _gather(self, load: Load, mask: Mask) -> str:
+        """Load the active lanes from wherever they are."""
+        name, kind = self._masked("gather", load.dtype, load.lanes)
+        masks, pointers = f"<{load.lanes} x i1>", f"<{load.lanes} x ptr>"
+        self.declare(name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})")
+        loaded = self.define(
+            f"call {kind} @{name}({pointers} {self.pointers(load.buffer, load.index)}, "
+            f"i32 {dtypes.itemsize(load.dtype)}, {masks} {mask.ref}, {kind} zeroinitializer)"
+        )
+        return self.from_memory(loaded, load.dtype, load.lanes)
+
+    @staticmethod
+    def _masked(what: str, dtype: str, lanes: int) -> tuple[str, str]:
+        """Name of a masked intrinsic, and the type of what it moves."""
+        element = memory_suffix(dtype, lanes)
+        pointers = "p0" if what in ("load", "store") else f"v{lanes}p0"
+        return f"llvm.masked.{what}.{element}.{pointers}", memory_type(dtype, lanes)
+
+    # -- stores ------------------------------------------------------------------------------------
+
+    def store(self, buffer: Buffer, index: Expr, value: str) -> None:
+        """Store the value (as it is in memory) at a scalar or vector index."""
+        lanes, mask = index.lanes, self.mask.ref if self.mask else ""
+        order: Sequence[int] = range(lanes)
+        known = self.offsets(index) if lanes > 1 else (self.form(index), order)
+        if known is not None and known[1] != order and sorted(known[1]) == list(
+            range(min(known[1]), min(known[1]) + lanes)
+        ):
+            low = min(known[1])
+            picks = constants("i32", [list(known[1]).index(low + i) for i in order])
+            value = self._permuted(memory_type(buffer.dtype, lanes), value, lanes, picks)
+            mask = mask and self._permuted(f"<{lanes} x i1>", mask, lanes, picks)
+            known = known[0] + constant(low), order
+        if known is None or known[1] != order:
+            self._scatter(buffer, index, value)
+        else:
+            self._store(buffer, known[0], value, lanes, mask)
+        self.writes[buffer] = self.writes.get(buffer, 0) + 1
+
+    def _store(self, buffer: Buffer, index: Linear, value: str, lanes: int, mask: str) -> None:
+        """Store consecutive elements, those in `mask` if there is one."""
+        dtype = buffer.dtype
+        kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
+        pointer, align = self.address(buffer, index), self.alignment(buffer, index)
+        if mask and self.is_private(buffer, index, range(lanes)):
+            old = self.define(f"load {kind}, ptr {pointer}, align {align}")
+            value = self.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
+            mask = ""
+        if not mask:
+            hint = self.store_hint(buffer, lanes)
+            self.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
+            return
+        name, _ = self._masked("store", dtype, lanes)
+        self.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, {masks})")
+        self.line(
+            f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {masks} {mask})"
+        )
+
+    def _permuted(self, kind: str, value: str, lanes: int, picks: str) -> str:
+        return self.define(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> {picks}")
+
+    def _scatter(self, buffer: Buffer, index: Expr, value: str) -> None:
+        """Store lanes wherever they belong, in their order."""
+        name, kind = self._masked("scatter", buffer.dtype, index.lanes)
+        align = dtypes.itemsize(buffer.dtype)
+        if self.mask is None:
+            for lane, form in enumerate(self.lanes(index)):
+                one = self.define(f"extractelement {kind} {value}, i64 {lane}")
+                pointer = self.address(buffer, form)
+                self.line(f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}")
+            return
+        masks, pointers = f"<{index.lanes} x i1>", f"<{index.lanes} x ptr>"
+        self.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
+        self.line(
+            f"call void @{name}({kind} {value}, {pointers} {self.pointers(buffer, index)}, "
+            f"i32 {align}, {masks} {self.mask.ref})"
+        )
+
+    def look_ahead(self, buffer: Buffer, index: Linear, lanes: int) -> None:
+        """Fetch what will be read after these elements, if that is wanted."""
+        raise NotImplementedError
+
+    def store_hint(self, buffer: Buffer, lanes: int) -> str:
+        """Metadata of a store of `lanes` consecutive elements."""
+        raise NotImplementedError

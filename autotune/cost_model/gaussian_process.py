@@ -1,0 +1,389 @@
+"""A Gaussian process: from few measurements, a guess of every other one and how sure it is.
+
+NumPy only; exact, so for some hundred measurements.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.cost_model.base import FloatVector, IndexVector
+from autotune.system.available_cpus import in_threads
+
+SMOOTHNESS = (5, 3, 1)
+"""Twice the parameter nu of the Matérn kernels to choose from, the first one before any data."""
+
+JITTER = 1e-8
+"""Added to the kernel's diagonal for the sake of rounding."""
+
+CHUNK = 1024
+"""Places that are predicted at a time, so that what is in between stays in a cache."""
+
+ROOM = 0.25
+"""Room that is made for measurements to come, as a share of those that there are."""
+
+THREADS = 2
+"""Of them at a time, and of the kernels that are fitted."""
+
+
+@dataclass(frozen=True)
+class KernelPrior:
+    """What is believed of a kernel's parameters before there is data: normal in their logarithms.
+
+    Attributes
+    ----------
+    groups : int64 (d,)
+        Group of each coordinate; a group has one length scale.
+    log_lengths : float64 (g,)
+        Centres of the groups' length scales.
+    length_spread : float
+    log_noise, noise_spread : float
+        Of the variance of the noise, where that of the values is 1.
+    signal_spread : float
+        Of the variance of the signal, centred on 1.
+    log_trend, trend_spread : float
+        Of the variance of the weight that each linear trend has.
+    trends : int
+        Number of functions that the values may depend on linearly.
+    """
+
+    groups: IndexVector
+    log_lengths: FloatVector
+    length_spread: float = 1.0
+    log_noise: float = -3.9
+    noise_spread: float = 1.5
+    signal_spread: float = 1.0
+    log_trend: float = 0.0
+    trend_spread: float = 1.0
+    trends: int = 0
+
+
+class GaussianProcess:
+    """Regression with a Matérn kernel, a length scale per group, and noise.
+
+    Values are standardised by the caller's own choice of `y`; the prior's mean is 0 and its
+    variance about 1. Parameters are those of greatest posterior density, found by resilient
+    propagation from the ones found last (Riedmiller and Braun, 1993); how smooth the kernel is,
+    is one of them.
+
+    Parameters
+    ----------
+    prior : KernelPrior
+    """
+
+    def __init__(self, prior: KernelPrior) -> None:
+        self.prior = prior
+        self._count = len(prior.log_lengths)
+        self._centre = np.concatenate(
+            [prior.log_lengths, [0.0, prior.log_noise], np.full(prior.trends, prior.log_trend)]
+        )
+        self._spread = np.concatenate(
+            [
+                np.full(self._count, prior.length_spread),
+                [prior.signal_spread, prior.noise_spread],
+                np.full(prior.trends, prior.trend_spread),
+            ]
+        )
+        self._smoothness = SMOOTHNESS[0]
+        self._thetas = dict.fromkeys(SMOOTHNESS, self._centre)
+
+    # -- parameters ------------------------------------------------------------------------
+
+    def learn(
+        self, x: FloatVector, y: FloatVector, trends: FloatVector | None = None, steps: int = 20
+    ) -> None:
+        """Fit the parameters to data.
+
+        Parameters
+        ----------
+        x : float64 (n, d)
+        y : float64 (n,)
+            About standardised.
+        trends : float64 (n, t), optional
+            Functions of the inputs that `y` may depend on linearly; needed if the prior has any.
+        steps : int
+        """
+        basis = np.zeros((len(x), 0)) if trends is None else trends
+        distances = self._group_distances(x)
+
+        def climb(smoothness: int) -> tuple[float, FloatVector]:
+            return self._climb(smoothness, distances, y, basis, steps)
+
+        climbs = in_threads([partial(climb, smoothness) for smoothness in SMOOTHNESS], THREADS)
+        found = dict(zip(SMOOTHNESS, climbs, strict=True))
+        self._thetas = {smoothness: theta for smoothness, (_, theta) in found.items()}
+        self._smoothness = max(found, key=lambda smoothness: found[smoothness][0])
+
+    @property
+    def _theta(self) -> FloatVector:
+        """Logarithms of the length scales, and of the variances of signal, noise and trends."""
+        return self._thetas[self._smoothness]
+
+    def _climb(
+        self,
+        smoothness: int,
+        distances: FloatVector,
+        y: FloatVector,
+        basis: FloatVector,
+        steps: int,
+    ) -> tuple[float, FloatVector]:
+        """Return the greatest density found with this smoothness, and its parameters."""
+        theta = best = self._thetas[smoothness]
+        density = -np.inf
+        step = np.full(theta.shape, 0.15)
+        before = np.zeros(theta.shape)
+        for _ in range(steps):
+            value, slope = self._posterior(smoothness, theta, distances, y, basis)
+            if value > density:
+                best, density = theta, value
+            slope[np.abs(slope) < 1e-6] = 0.0  # not a sign that rounding decides
+            sign = np.sign(slope)
+            agree = sign * before
+            step = np.where(agree > 0, np.minimum(1.3 * step, 0.6), step)
+            step = np.where(agree < 0, 0.5 * step, step)
+            before = sign
+            theta = theta + sign * step
+        return density, best
+
+    def _group_distances(self, x: FloatVector) -> FloatVector:
+        """Return squared distances per group, float64 (g, n, n)."""
+        out = np.zeros((self._count, len(x), len(x)))
+        for column, group in zip(x.T, self.prior.groups, strict=True):
+            out[group] += np.square(column[:, None] - column[None, :])
+        return out
+
+    def _posterior(
+        self,
+        smoothness: int,
+        theta: FloatVector,
+        distances: FloatVector,
+        y: FloatVector,
+        basis: FloatVector,
+    ) -> tuple[float, FloatVector]:
+        """Return the log density of parameters, up to a constant, and its slope."""
+        count, n = self._count, len(y)
+        weights = np.exp(-2.0 * theta[:count])
+        signal, noise, *tilts = np.exp(theta[count:])
+        shape, steepness = matern(np.tensordot(weights, distances, 1), smoothness)
+        kernel = signal * shape + (basis * np.array(tilts)) @ basis.T
+        kernel[np.diag_indices(n)] += noise + JITTER
+        lower = np.linalg.cholesky(kernel)
+        half = inverse_of_lower(lower)
+        inverse = half.T @ half
+        weighted = inverse @ y
+        offset = (theta - self._centre) / self._spread
+        value = -0.5 * (y @ weighted) - np.log(np.diag(lower)).sum() - 0.5 * (offset @ offset)
+        outer = np.outer(weighted, weighted) - inverse
+        slope = np.zeros(theta.shape)
+        inner = signal * steepness * outer
+        slope[:count] = 0.5 * weights * (distances.reshape(count, -1) @ inner.ravel())
+        slope[count] = 0.5 * signal * (outer * shape).sum()
+        slope[count + 1] = 0.5 * noise * np.trace(outer)
+        slope[count + 2 :] = 0.5 * np.array(tilts) * ((basis.T @ outer).T * basis).sum(axis=0)
+        return float(value), slope - offset / self._spread
+
+    # -- the kernel with the parameters as they are ----------------------------------------
+
+    @property
+    def noise(self) -> float:
+        """Variance of the noise."""
+        return float(np.exp(self._theta[self._count + 1]))
+
+    @property
+    def trend_scales(self) -> FloatVector:
+        """Standard deviations of the weights of the trends, (t,)."""
+        out: FloatVector = np.exp(0.5 * self._theta[self._count + 2 :])
+        return out
+
+    def scaled(self, x: FloatVector) -> FloatVector:
+        """Return coordinates in units of their length scales, float64 (n, d)."""
+        out: FloatVector = x * np.exp(-self._theta[: self._count])[self.prior.groups]
+        return out
+
+    def kernel(self, one: FloatVector, other: FloatVector) -> FloatVector:
+        """Return the covariances of scaled coordinates (n, d) and (m, d): float64 (n, m)."""
+        squared = (one * one).sum(1)[:, None] + (other * other).sum(1)[None, :]
+        squared -= 2.0 * (one @ other.T)
+        shape, _ = matern(np.maximum(squared, 0.0), self._smoothness)
+        out: FloatVector = self.signal * shape
+        return out
+
+    @property
+    def signal(self) -> float:
+        """Variance of the signal."""
+        return float(np.exp(self._theta[self._count]))
+
+
+def matern(squared: FloatVector, smoothness: int) -> tuple[FloatVector, FloatVector]:
+    """Return a Matérn kernel of squared distances, and what its slopes are made of.
+
+    The slope by the logarithm of a length scale is the second value times the part of the
+    squared distance that this length scale has.
+
+    Parameters
+    ----------
+    squared : float64 array
+    smoothness : int
+        Twice the parameter nu: 1, 3 or 5.
+    """
+    root = np.sqrt(smoothness * squared)
+    decay = np.exp(-root)
+    if smoothness == 1:
+        return decay, decay / np.maximum(root, 1e-12)
+    if smoothness == 3:
+        return (1.0 + root) * decay, 3.0 * decay
+    return (1.0 + root + root * root / 3.0) * decay, (5.0 / 3.0) * (1.0 + root) * decay
+
+
+def inverse_of_lower(matrix: npt.NDArray[np.floating[Any]]) -> FloatVector:
+    """Return the inverse of a lower triangular matrix, float64 (n, n), by halves.
+
+    NumPy's own inverse takes several times as long, as it knows of no triangles.
+    """
+    n = len(matrix)
+    if n <= 32:
+        return np.tril(np.linalg.inv(matrix))
+    half = n // 2
+    out = np.zeros((n, n))
+    first, last = inverse_of_lower(matrix[:half, :half]), inverse_of_lower(matrix[half:, half:])
+    out[:half, :half], out[half:, half:] = first, last
+    out[half:, :half] = -last @ (matrix[half:, :half] @ first)
+    return out
+
+
+class Posterior:
+    """What a process says of fixed places, kept up to date as measurements come in.
+
+    A measurement costs time in proportion to the places and the measurements so far; only new
+    parameters need everything again.
+
+    Parameters
+    ----------
+    process : GaussianProcess
+    places : float64 (m, d)
+        Where to predict.
+    trends : float64 (m, t), optional
+        The trends' values there.
+    """
+
+    def __init__(
+        self, process: GaussianProcess, places: FloatVector, trends: FloatVector | None = None
+    ) -> None:
+        self._process = process
+        self._places = process.scaled(places)
+        self._basis = self._scaled_trends(trends, len(places))
+        self._x = np.zeros((0, places.shape[1]))
+        self._known_basis = np.zeros((0, self._basis.shape[1]))
+        self._whitener = np.zeros((0, 0))  # inverse of the kernel's Cholesky factor
+        self._columns = np.zeros((len(places), 0))  # with room for measurements to come
+        self._variance = process.signal + np.square(self._basis).sum(axis=1)
+
+    def _scaled_trends(self, trends: FloatVector | None, n: int) -> FloatVector:
+        if trends is None:
+            return np.zeros((n, 0))
+        out: FloatVector = trends * self._process.trend_scales
+        return out
+
+    @property
+    def trends(self) -> int:
+        """Number of trends."""
+        return int(self._basis.shape[1])
+
+    def fork(self) -> Posterior:
+        """Return the posterior as it is now, for when this one has taken in too much.
+
+        Only one of the two can take in more.
+        """
+        copied = copy.copy(self)
+        copied._variance = self._variance.copy()
+        return copied
+
+    def among(self, rows: IndexVector) -> Posterior:
+        """Return the posterior of some of the places, which goes its own way from here."""
+        part = copy.copy(self)
+        part._places, part._basis = self._places[rows], self._basis[rows]
+        part._columns, part._variance = self._reduced[rows], self._variance[rows]
+        return part
+
+    @property
+    def _reduced(self) -> FloatVector:
+        """Whitened covariances of the places with the measurements, (m, k)."""
+        return self._columns[:, : len(self._whitener)]
+
+    def add(self, x: FloatVector, trends: FloatVector | None = None) -> None:
+        """Take in where something was measured, float64 (k, d), and the trends there (k, t)."""
+        kernel, known = self._process.kernel, len(self._whitener)
+        scaled, basis = self._process.scaled(x), self._scaled_trends(trends, len(x))
+        cross = kernel(scaled, self._x) + basis @ self._known_basis.T
+        own = kernel(scaled, scaled) + basis @ basis.T
+        own[np.diag_indices(len(x))] += self._process.noise + JITTER
+        left = cross @ self._whitener.T
+        corner = inverse_of_lower(np.linalg.cholesky(own - left @ left.T))
+        whitener = np.zeros((known + len(x), known + len(x)))
+        whitener[:known, :known] = self._whitener
+        whitener[known:, :known] = -corner @ left @ self._whitener
+        whitener[known:, known:] = corner
+        self._x = np.concatenate([self._x, scaled])
+        self._known_basis = np.concatenate([self._known_basis, basis])
+        self._make_room(len(whitener))
+        reduced, fresh = self._columns[:, :known], self._columns[:, known : len(whitener)]
+
+        def extend(starts: Sequence[int]) -> None:
+            for start in starts:
+                part = slice(start, start + CHUNK)
+                places = kernel(self._places[part], scaled) + self._basis[part] @ basis.T
+                fresh[part] = (places - reduced[part] @ left.T) @ corner.T
+                self._variance[part] -= np.square(fresh[part]).sum(axis=1)
+
+        starts = range(0, len(self._places), CHUNK)
+        parts = min(THREADS, len(starts))
+        in_threads([partial(extend, starts[n::parts]) for n in range(parts)], THREADS)
+        self._whitener = whitener
+
+    def _make_room(self, count: int) -> None:
+        """See to it that there are columns for so many measurements; seldom do they move."""
+        known, room = len(self._whitener), self._columns.shape[1]
+        if count > room:
+            columns = np.empty((len(self._columns), count + int(ROOM * count)))
+            columns[:, :known] = self._columns[:, :known]
+            self._columns = columns
+
+    def predict(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Return mean and standard deviation at each place, given the values measured, (m,)."""
+        mean: FloatVector = self._reduced @ (self._whitener @ y)
+        return mean, self.deviation
+
+    @property
+    def deviation(self) -> FloatVector:
+        """Standard deviation of the signal at each place, (m,)."""
+        out: FloatVector = np.sqrt(np.maximum(self._variance, 1e-10))
+        return out
+
+    def covariance(self, rows: IndexVector) -> FloatVector:
+        """Return the covariances of some places, float64 (r, r)."""
+        part, basis, reduced = self._places[rows], self._basis[rows], self._reduced[rows]
+        out: FloatVector = self._process.kernel(part, part) + basis @ basis.T - reduced @ reduced.T
+        return out
+
+    def smoothed(self, y: FloatVector) -> FloatVector:
+        """Return the signal's mean at each measurement, what counts as noise taken away, (k,)."""
+        weighted = self._whitener.T @ (self._whitener @ y)
+        out: FloatVector = y - (self._process.noise + JITTER) * weighted
+        return out
+
+    def left_out(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Return mean and variance of each measurement as the other ones predict it, (k,).
+
+        Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.2.
+        """
+        inverse = self._whitener.T @ self._whitener
+        variance = 1.0 / np.diag(inverse)
+        mean: FloatVector = y - (inverse @ y) * variance
+        return mean, variance

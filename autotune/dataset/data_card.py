@@ -1,0 +1,192 @@
+"""What stands beside a data set: its schema for programs, its card for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.dataset.scan_logs import Survey
+from autotune.dataset.schema_file import schema_path
+from autotune.dataset.splits import SPLITS
+from autotune.dataset.task_finder import REASONS
+from features import FEATURE_VERSION
+from records.table import Field
+
+_MOST_WORKLOADS = 50
+"""Workloads that a card lists."""
+
+
+@dataclass
+class Tally:
+    """What is counted while rows are written.
+
+    Attributes
+    ----------
+    missing : Counter of (str, str)
+        Rows without features from loops, by reason and template.
+    splits, device_splits : Counter of str
+        Rows by split.
+    workloads : dict of str to set of str
+        Workloads' fingerprints by split.
+    """
+
+    missing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    splits: Counter[str] = field(default_factory=Counter)
+    device_splits: Counter[str] = field(default_factory=Counter)
+    workloads: dict[str, set[str]] = field(default_factory=dict)
+
+
+def card_path(data: Path) -> Path:
+    """Return where the card of a data set is."""
+    return data.with_name(f"{data.name}.card.md")
+
+
+def card_text(
+    data: Path, survey: Survey, fields: Sequence[Field], layouts: Sequence[str], tally: Tally
+) -> str:
+    """Return the data card, in Markdown."""
+    failed = sum(survey.errors.values())
+    loops = "The features are read off the loops that each configuration leads to"
+    parts = [
+        f"# {data.name}\n",
+        f"{_count(len(survey), 'measurement')} of {_count(len(survey.workloads()), 'workload')} "
+        f"(each on one target), {failed} of them failures; {_count(len(fields), 'column')}. "
+        f"Exported by autotune; features of version {FEATURE_VERSION} in the layout"
+        f"{'s' if len(layouts) > 1 else ''} {', '.join(layouts)}. `{schema_path(data).name}` "
+        "explains every column.\n",
+        "## Where it is from\n",
+        _table(("log", "rows"), survey.lengths().items()),
+        _table(("workload", "target", "rows", "fastest [s]"), _workloads(survey)),
+        _further(len(survey.workloads()) - _MOST_WORKLOADS, "workload"),
+        _table(("device", "rows"), [(d or "not known", n) for d, n in survey.devices.items()]),
+        "## Failures and missing features\n",
+        "A failed measurement keeps its row: `ok` is false, `throughput` 0, its costs NaN; the "
+        "error columns say what happened.\n",
+        _table(("error_code", "rows"), sorted(survey.errors.items())) if failed else
+        "No measurement failed.\n",
+        _missing(tally, len(survey)),
+        "## Splits\n",
+        "A workload is in one split, chosen by a hash of its fingerprint: 80 % of the workloads "
+        "train, 10 % validate, 10 % test. The choice is the same in every export; with few "
+        "workloads a split may be empty.\n",
+        _table(
+            ("split", "workloads", "rows"),
+            ((s, len(tally.workloads.get(s, ())), tally.splits[s]) for s in SPLITS),
+        ),
+        _device_splits(tally),
+        "## Columns\n",
+        _table(("role", "columns", "dtypes"), _roles(fields)),
+        f"{loops}, as docs/features.md of autotune says. A loop or an access that a program does "
+        "not have is 0; NaN stands for features that are not there at all. A knob that a "
+        "configuration does not have is NaN.\n",
+        "## Reading it\n",
+        _reading(data),
+        "## What to heed\n",
+        _heed(survey),
+    ]  # fmt: skip
+    return "\n".join(part for part in parts if part)
+
+
+def missing_text(tally: Tally, rows: int) -> str:
+    """Return one line on features that are missing; empty if none are."""
+    lacking = sum(tally.missing.values())
+    if not lacking:
+        return ""
+    by_reason: dict[str, Counter[str]] = {}
+    for (reason, template), n in tally.missing.items():
+        by_reason.setdefault(reason, Counter())[template] += n
+    reasons = ", ".join(f"{n.total()} {reason} ({_some(n)})" for reason, n in by_reason.items())
+    return f"{lacking} of {rows} rows have no features from loops: {reasons}"
+
+
+def _some(templates: Counter[str], most: int = 3) -> str:
+    names = [name for name, _ in templates.most_common(most)]
+    return ", ".join(names) + (", ..." if len(templates) > most else "")
+
+
+def _missing(tally: Tally, rows: int) -> str:
+    if not tally.missing:
+        return "Every row has its features.\n"
+    found = [(*key, n, REASONS[key[0]]) for key, n in sorted(tally.missing.items())]
+    lacking = sum(tally.missing.values())
+    return (
+        f"{lacking} of {rows} rows have no features from loops: they are NaN there. Knob features, "
+        "times and all else are kept.\n\n"
+        + _table(("features_missing", "template", "rows", "meaning"), found)
+    )
+
+
+def _workloads(survey: Survey) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    for names, groups in list(survey.workloads().items())[:_MOST_WORKLOADS]:
+        best_s = [cost for group in groups for cost in group.best_s.values()]
+        fastest = f"{min(best_s):.3g}" if best_s else "none"
+        found.append((*names, sum(group.records for group in groups), fastest))
+    return found
+
+
+def _further(n: int, what: str) -> str:
+    return f"... and {_count(n, f'more {what}')}.\n" if n > 0 else ""
+
+
+def _device_splits(tally: Tally) -> str:
+    if not tally.device_splits:
+        return ""
+    return "`device_split` holds out devices instead of workloads.\n\n" + _table(
+        ("device_split", "rows"), ((s, tally.device_splits[s]) for s in SPLITS)
+    )
+
+
+def _roles(fields: Sequence[Field]) -> list[tuple[object, ...]]:
+    roles: dict[str, list[Field]] = {}
+    for column in fields:
+        roles.setdefault(column.role, []).append(column)
+    return [
+        (role, len(own), ", ".join(dict.fromkeys(column.dtype for column in own)))
+        for role, own in roles.items()
+    ]
+
+
+_READERS: Mapping[str, str] = {
+    ".parquet": 'frame = pd.read_parquet("{data}")',
+    ".csv": 'schema = json.load(open("{schema}"))\n'
+    'frame = pd.read_csv("{data}", **schema["read_csv"])',
+    ".npz": 'frame = pd.DataFrame(dict(np.load("{data}")))  # texts are objects, "" for none',
+}
+
+
+def _reading(data: Path) -> str:
+    own = _READERS[data.suffix].format(data=data.name, schema=schema_path(data).name)
+    return (
+        f"```python\n{own}\n```\n\nWith autotune at hand, `autotune.dataset.load(path)` gives the "
+        "dtypes of the schema in every format.\n"
+    )
+
+
+def _heed(survey: Survey) -> str:
+    raced = (
+        f"{_count(survey.raced, 'row')} (`raced`) stopped early, as clearly slower than the best: "
+        "fewer repeats. "
+        if survey.raced
+        else ""
+    )
+    return (
+        f"{raced}A tuner chose what was measured, so fast configurations are over-represented. "
+        "Times of one machine at one time compare with one another only; `relative_throughput` "
+        "is made for learning across workloads. `cost_s` is a median; `noise` says how far to "
+        "trust it.\n"
+    )
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _table(headers: Sequence[str], rows: Any) -> str:
+    lines = [[str(cell) for cell in row] for row in rows]
+    out = [headers, ["---"] * len(headers), *lines]
+    cells = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in out)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"

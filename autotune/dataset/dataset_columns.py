@@ -1,0 +1,233 @@
+"""The columns of a data set beside the features, and their values for a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.dataset.program_text import Program
+from autotune.dataset.scan_logs import Group, compact, device_of
+from autotune.dataset.task_finder import REASONS
+from features import explain
+from records import Record
+from records.table import DType, Field, Values, as_text
+
+NOT_64_BITS = -1
+"""Stands for an index or a seed beyond 64 bits, which only foreign logs have."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record and what is known around it.
+
+    Attributes
+    ----------
+    record : Record
+    log : str
+        File it is from.
+    group : Group
+        Its workload and target.
+    split : str
+        Of its workload.
+    device_split : str or None
+        Of its device.
+    flops : float or None
+        Floating-point operations of one run.
+    missing : str or None
+        Why it has no features from loops.
+    program : Program or None
+    """
+
+    record: Record
+    log: str
+    group: Group
+    split: str
+    device_split: str | None
+    flops: float | None
+    missing: str | None
+    program: Program | None
+
+    @property
+    def throughput(self) -> float:
+        """Runs per second, 0 for a failure."""
+        return 1.0 / self.record.cost_s if self.record.ok else 0.0
+
+    @property
+    def relative_throughput(self) -> float:
+        """Throughput over the best of the same workload, target and device, 0 for a failure."""
+        best_s = self.group.best_s.get(device_of(self.record))
+        return best_s / self.record.cost_s if best_s is not None and self.record.ok else 0.0
+
+    @property
+    def gflops(self) -> float:
+        """1e9 operations per second, NaN where the number of operations is not known."""
+        return math.nan if self.flops is None else 1e-9 * self.flops * self.throughput
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field and how a row gives its value."""
+
+    field: Field
+    value: Callable[[Row], Any]
+
+    def values(self, rows: Sequence[Row]) -> Values:
+        """Return the values of some rows as tables take them."""
+        found = [self.value(row) for row in rows]
+        if self.field.is_text:
+            return [as_text(text) for text in found]
+        if self.field.dtype == "int64":
+            return np.array([_whole(number) for number in found], np.int64)
+        return np.array([math.nan if x is None else x for x in found], self.field.dtype)
+
+
+def _whole(number: int) -> int:
+    return number if -(2**63) <= number < 2**63 else NOT_64_BITS
+
+
+def _costs(row: Row) -> tuple[float, ...]:
+    return row.record.costs_s or (math.nan,)
+
+
+def _error(key: str) -> Callable[[Row], str | None]:
+    return lambda row: None if row.record.error is None else row.record.error[key]
+
+
+def _fingerprint(key: str) -> Callable[[Row], str | None]:
+    return lambda row: (row.record.fingerprints or {}).get(key)
+
+
+def _plain(data: Mapping[str, Any]) -> str | None:
+    return compact(data) if data else None
+
+
+def _steps(row: Row) -> str | None:
+    steps = row.record.steps
+    if steps is None and row.program is not None:
+        steps = row.program["steps"]
+    return None if steps is None else compact(steps)
+
+
+def _column(
+    role: str, name: str, dtype: DType, unit: str, meaning: str, value: Callable[[Row], Any]
+) -> Column:
+    return Column(Field(name, dtype, unit, meaning, role), value)
+
+
+_WHY = "; ".join(f"{code}: {meaning}" for code, meaning in REASONS.items())
+
+RECORD = [
+    _column("record", *about)
+    for about in (
+        ("log", "category", "", "file that the record is from", lambda r: r.log),
+        ("workload", "category", "", "template and arguments", lambda r: str(r.group.workload)),
+        ("template", "category", "", "name of the template", lambda r: r.record.template),
+        ("args", "category", "", "its arguments, as JSON", lambda r: compact(r.record.args)),
+        ("target", "category", "", "what was compiled for", lambda r: r.record.target),
+        ("device", "category", "", "name of the device; in logs without one, the model that the "
+         "target names", lambda r: device_of(r.record)),
+        ("config_index", "int64", "1", "number of the configuration in its space "
+         "(-1: beyond 64 bits)", lambda r: r.record.index),
+        ("config", "string", "", "values of the knobs, as JSON",
+         lambda r: compact(r.record.config["values"])),
+        ("checked", "bool", "", "whether the answer was compared with the reference",
+         lambda r: r.record.max_error is not None),
+        ("max_error", "float64", "1", "largest absolute error of the answer; if checked, NaN and "
+         "infinity are what was found", lambda r: r.record.max_error),
+        ("raced", "bool", "", "whether timing stopped early, as it was clearly slower than the "
+         "best", lambda r: r.record.raced),
+        ("noise", "float64", "1", "relative noise of the machine at that time",
+         lambda r: r.record.noise),
+        ("build_s", "float64", "s", "time spent building", lambda r: r.record.build_s),
+        ("run_s", "float64", "s", "time spent checking and timing", lambda r: r.record.run_s),
+        ("seed", "int64", "1", "seed of the run (-1: beyond 64 bits)", lambda r: r.record.seed),
+        ("timestamp", "float64", "s", "when it was measured, since 1970 (0: not known)",
+         lambda r: r.record.timestamp),
+        ("policy", "category", "", "how it was timed, as JSON", lambda r: _plain(r.record.policy)),
+        ("device_details", "category", "", "what it ran on, as JSON",
+         lambda r: _plain(r.record.device)),
+        ("versions", "category", "", "versions of what shaped it, as JSON",
+         lambda r: _plain(r.record.versions)),
+        ("workload_fingerprint", "category", "", "digest of template and arguments; the split goes "
+         "by it", lambda r: r.group.workload.fingerprint),
+        ("space_fingerprint", "category", "", "digest of the knobs", _fingerprint("space")),
+        ("template_fingerprint", "category", "", "digest of computation and schedule steps",
+         _fingerprint("template")),
+        ("code_fingerprint", "string", "", "digest of the finalised loops", _fingerprint("code")),
+        ("features_missing", "category", "", f"why there are no features from loops, if so; {_WHY}",
+         lambda r: r.missing),
+    )
+]  # fmt: skip
+"""What was measured, and how."""
+
+LABELS = [
+    _column("label", *about)
+    for about in (
+        ("ok", "bool", "", "whether the measurement succeeded", lambda r: r.record.ok),
+        ("throughput", "float64", "1/s", "runs per second: 1 / cost_s, 0 for a failure",
+         lambda r: r.throughput),
+        ("relative_throughput", "float64", "1", "throughput over the best of the same workload, "
+         "target and device in this data set, 0 for a failure", lambda r: r.relative_throughput),
+        ("gflops", "float64", "1e9 operations/s", "speed, 0 for a failure, NaN where the template "
+         "does not count operations or is not here", lambda r: r.gflops),
+        ("cost_s", "float64", "s", "median of the repeats", lambda r: r.record.cost_s
+         if r.record.ok else None),
+        ("cost_min_s", "float64", "s", "shortest repeat", lambda r: min(_costs(r))),
+        ("cost_max_s", "float64", "s", "longest repeat", lambda r: max(_costs(r))),
+        ("cost_spread", "float64", "1", "interquartile range of the repeats over their median",
+         lambda r: r.record.spread),
+        ("repeats", "int64", "1", "number of repeats, 0 for a failure",
+         lambda r: len(r.record.costs_s or ())),
+        ("error_code", "category", "", "what failed, if something did", _error("code")),
+        ("error_stage", "category", "", "where it failed", _error("stage")),
+        ("error_message", "string", "", "what the failure said", _error("message")),
+    )
+]  # fmt: skip
+"""What may be learnt."""
+
+SPLIT = _column(
+    "split",
+    "split",
+    "category",
+    "",
+    "train, validation or test, by the workload's fingerprint",
+    lambda row: row.split,
+)
+DEVICE_SPLIT = _column(
+    "split",
+    "device_split",
+    "category",
+    "",
+    "train, validation or test, by device; none where the device is not known",
+    lambda row: row.device_split,
+)
+
+PROGRAM = [
+    _column("program", *about)
+    for about in (
+        ("costs_s", "string", "s", "all repeats, as a JSON list; none for a failure",
+         lambda r: compact(r.record.costs_s) if r.record.costs_s else None),
+        ("steps", "string", "", "schedule steps as JSON: [primitive, stage, arguments...]", _steps),
+        ("loops", "string", "", "lowered loops as text",
+         lambda r: r.program and r.program["loops"]),
+        ("source_hash", "string", "", "16 hexadecimal digits of the generated source's SHA-256",
+         lambda r: r.program and r.program["source_hash"]),
+    )
+]  # fmt: skip
+"""What --with-programs adds."""
+
+
+def fixed_columns(device_split: bool = True, programs: bool = True) -> list[Column]:
+    """Return the columns beside the features."""
+    splits = [SPLIT, DEVICE_SPLIT] if device_split else [SPLIT]
+    return [*RECORD, *splits, *LABELS, *(PROGRAM if programs else [])]
+
+
+def feature_field(name: str) -> Field:
+    """Return the field of a feature, named with its layout and version."""
+    meaning, unit = explain(name)
+    return Field(name, "float32", unit, meaning, "feature")

@@ -1,0 +1,40 @@
+"""Programs as text, for models that read them: loops, schedule steps, and what source they give."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any, TypedDict
+
+from autotune.builder import BuiltFunction
+from autotune.errors import AutotuneError
+from autotune.lowering.finalise import listing
+from autotune.task.task import Task
+
+_log = logging.getLogger(__name__)
+
+
+class Program(TypedDict):
+    """What a configuration leads to; None where it could not be made."""
+
+    loops: str | None
+    steps: list[Any] | None
+    source_hash: str | None
+
+
+def program_of(task: Task, index: int) -> Program:
+    """Return the program of a configuration.
+
+    ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source. Where the
+    record's target names no processor it is for this one, or for one with vectors as wide as those
+    of the processor that the record is from.
+    """
+    found: Program = {"loops": None, "steps": None, "source_hash": None}
+    try:
+        found["steps"] = task.steps_of(index)
+        found["loops"] = str(listing(task.function(index))).rstrip()
+        source = BuiltFunction(task.final(index), task.target).source
+        found["source_hash"] = hashlib.sha256(source.encode()).hexdigest()[:16]
+    except AutotuneError as error:
+        _log.info("%s, configuration %d: %s", task.workload, index, error)
+    return found

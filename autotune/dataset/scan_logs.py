@@ -1,0 +1,168 @@
+"""The first look at logs: what they hold, and which records belong to one workload and target."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.task.workload import Workload
+from features import KnobSurvey
+from records import Record, RecordError, workload_key
+from records.formats import stream_any
+
+
+@dataclass
+class Group:
+    """Records of one workload, target and width of vectors, in the order of the logs.
+
+    Attributes
+    ----------
+    number : int
+    workload : Workload
+    target : str
+    vector_bytes : int or None
+        Width of the vectors of the processor that they were measured on, where it is recorded.
+    records : int
+        How many there are.
+    configs : list of str
+        Knob values of each record as JSON; until `forget`.
+    fingerprints : list of str or None
+        Fingerprint of the template that each record was made by; until `forget`.
+    best_s : dict of str to float
+        Lowest cost by device.
+    """
+
+    number: int
+    workload: Workload
+    target: str
+    vector_bytes: int | None
+    records: int = 0
+    configs: list[str] = field(default_factory=list)
+    fingerprints: list[str | None] = field(default_factory=list)
+    best_s: dict[str | None, float] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Free the memory that the single records take."""
+        self.configs, self.fingerprints = [], []
+
+
+class Survey:
+    """What some logs hold. Of a record only its group and its knob values stay in memory.
+
+    Parameters
+    ----------
+    logs : sequence of Path
+        In any format that can be read.
+
+    Attributes
+    ----------
+    groups : list of Group
+        In order of appearance.
+    devices : Counter of str or None
+        Records by device.
+    errors : Counter of str
+        Failures by code.
+    raced : int
+        Records whose timing stopped early.
+    knobs : KnobSurvey
+
+    Raises
+    ------
+    RecordError
+        If a log cannot be read.
+    """
+
+    def __init__(self, logs: Sequence[Path]) -> None:
+        self._logs = tuple(logs)
+        self._lengths: list[int] = []
+        self._numbers = array("l")
+        self.groups: list[Group] = []
+        self.devices: Counter[str | None] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.raced = 0
+        self.knobs = KnobSurvey()
+        groups: dict[tuple[str, int | None], Group] = {}
+        for log in self._logs:
+            before = len(self)
+            for record in _trials(log):
+                self._add(record, groups)
+            self._lengths.append(len(self) - before)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def workloads(self) -> dict[tuple[str, str], list[Group]]:
+        """Return the groups of each workload and target."""
+        found: dict[tuple[str, str], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault((str(group.workload), group.target), []).append(group)
+        return found
+
+    def lengths(self) -> dict[str, int]:
+        """Return the number of records of each log."""
+        return {str(log): n for log, n in zip(self._logs, self._lengths, strict=True)}
+
+    def again(self) -> Iterator[tuple[Path, Record, Group]]:
+        """Yield the same records once more, each with its log and its group.
+
+        Raises
+        ------
+        RecordError
+            If a log has lost some of them meanwhile.
+        """
+        numbers = iter(self._numbers)
+        for log, length in zip(self._logs, self._lengths, strict=True):
+            found = 0
+            for record in itertools.islice(_trials(log), length):
+                found += 1
+                yield log, record, self.groups[next(numbers)]
+            if found < length:
+                raise RecordError(f"{log} was cut or replaced while it was exported: try again")
+
+    def _add(self, record: Record, groups: dict[tuple[str, int | None], Group]) -> None:
+        width = record.device.get("vector_bytes")
+        key = workload_key(record), width if isinstance(width, int) else None
+        group = groups.get(key)
+        if group is None:
+            workload = Workload(record.template, record.args)
+            group = groups[key] = Group(len(self.groups), workload, record.target, key[1])
+            self.groups.append(group)
+        self._numbers.append(group.number)
+        values = record.config["values"]
+        group.records += 1
+        group.configs.append(compact(values))
+        group.fingerprints.append((record.fingerprints or {}).get("template"))
+        self.knobs.add(values)
+        device = device_of(record)
+        self.devices[device] += 1
+        self.raced += record.raced
+        if record.error is not None:
+            self.errors[record.error["code"]] += 1
+        else:
+            best = group.best_s.get(device, record.cost_s)
+            group.best_s[device] = min(best, record.cost_s)
+
+
+def _trials(log: Path) -> Iterator[Record]:
+    """Yield the records of a log, without those of final comparisons: they measure the same."""
+    return (record for record in stream_any(log) if record.is_trial)
+
+
+def device_of(record: Record) -> str | None:
+    """Return what a record was measured on: the device's name, else the model in its target."""
+    name = record.device.get("name")
+    if isinstance(name, str) and name:
+        return name
+    models = [word for word in record.target.split() if word.startswith("-model=")]
+    return models[0].removeprefix("-model=") if models else None
+
+
+def compact(data: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return plain data as JSON without spaces."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,202 @@
+"""What a group of records needs its task for, worked out once and set aside on the disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from autotune.dataset.loop_features import (
+    BATCHED,
+    CHUNK,
+    LOOP_LAYOUTS,
+    Matrix,
+    Resolved,
+    StructureFeatures,
+    single_features,
+)
+from autotune.dataset.program_text import Program, program_of
+from autotune.dataset.scan_logs import Group
+from autotune.dataset.task_finder import TEMPLATE_FAILS, TaskFinder
+from autotune.errors import AutotuneError, UsageError
+from autotune.task.task import Task
+from features import FeatureError
+
+_log = logging.getLogger(__name__)
+
+
+_Single = tuple[tuple[str, ...], Matrix]
+
+
+class Part(NamedTuple):
+    """Some records of a group, in order.
+
+    Attributes
+    ----------
+    features : float32 (n, width) or None
+        NaN in rows without features; None if there are none at all.
+    reasons : list of str or None
+        Why a record has none.
+    programs : list of Program or None
+    """
+
+    features: Matrix | None
+    reasons: list[str | None]
+    programs: list[Program | None]
+
+
+class GroupSpool:
+    """Features, programs and operation count of one group; its task is forgotten afterwards.
+
+    Parameters
+    ----------
+    group : Group
+    finder : TaskFinder
+    layouts : sequence of str
+        Layouts of the features; those that need no loops are passed over.
+    programs : bool
+        Whether programs are wanted.
+    folder : Path
+        Where to put what is large.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the features.
+    reasons : list of str or None
+        Why a record has no features, one of `task_finder.REASONS`.
+    flops : float or None
+        Floating-point operations of one run, if the template says.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        finder: TaskFinder,
+        layouts: Sequence[str],
+        programs: bool,
+        folder: Path,
+    ) -> None:
+        self.names: tuple[str, ...] = ()
+        self.flops: float | None = None
+        self.reasons: list[str | None] = [None] * group.records
+        self._path = folder / f"{group.number}.f4"
+        self._programs = folder / f"{group.number}.jsonl"
+        self._layouts = [layout for layout in layouts if layout in LOOP_LAYOUTS]
+        self._next = self._read = 0
+        workload = group.workload
+        task = finder.find(workload.template, workload.args, group.target, group.vector_bytes)
+        if isinstance(task, str):
+            if self._layouts or programs:
+                self.reasons = [task] * group.records
+            return
+        self.flops = _flops(task)
+        if not self._layouts and not programs:
+            return
+        try:
+            found = Resolved(task, group.configs, group.fingerprints)
+            self.reasons = found.reasons
+            if self._layouts:
+                self._evaluate(task, found)
+        except (AutotuneError, FeatureError) as error:
+            _log.info("%s: %s", workload, error)
+            self.reasons = [TEMPLATE_FAILS] * group.records
+            self.names = ()
+            return
+        if programs:
+            self._write_programs(task, found)
+
+    def take(self, n: int) -> Part:
+        """Return what is known of the next `n` records."""
+        rows = slice(self._next, self._next + n)
+        self._next += n
+        reasons = self.reasons[rows]
+        features = None
+        if self.names:
+            width = len(self.names)
+            flat = np.fromfile(self._path, np.float32, n * width, offset=4 * rows.start * width)
+            features = flat.reshape(n, width)
+        programs: list[Program | None] = [None] * n
+        if self._programs.exists():
+            with self._programs.open("rb") as lines:
+                lines.seek(self._read)
+                programs = [json.loads(lines.readline()) for _ in range(n)]
+                self._read = lines.tell()
+        return Part(features, reasons, programs)
+
+    def _evaluate(self, task: Task, found: Resolved) -> None:
+        singles = self._singles(task, found)
+        batched = [layout for layout in self._layouts if layout in BATCHED]
+        plans = {
+            int(label): StructureFeatures(task.structures[label], batched)
+            for label in np.unique(found.labels[found.labels >= 0])
+            if batched
+        }
+        sources = [plan.names for plan in plans.values()] + [names for names, _ in singles.values()]
+        self.names = tuple(dict.fromkeys(name for names in sources for name in names))
+        shape = (len(found.indices), len(self.names))
+        if 0 in shape:
+            return
+        _reserve(self._path, 4 * math.prod(shape))
+        out = np.memmap(self._path, np.float32, "r+", shape=shape)
+        places = {name: place for place, name in enumerate(self.names)}
+        lacking = np.array([reason is not None for reason in found.reasons])
+        out[lacking] = np.nan
+        for row, (names, values) in singles.items():
+            out[row, [places[name] for name in names]] = values[0]
+        for label, plan in plans.items():
+            own = [places[name] for name in plan.names]
+            rows = np.flatnonzero(found.labels == label)
+            for start in range(0, len(rows), CHUNK):
+                part = rows[start : start + CHUNK]
+                columns = task.space.columns(found.indices[part], plan.knobs)
+                block = np.array(out[part])
+                block[:, own] = plan.matrix(columns, len(part))
+                out[part] = block
+        out.flush()
+
+    def _singles(self, task: Task, found: Resolved) -> dict[int, _Single]:
+        """Return names and features, by row, of what is looked at one by one."""
+        slow = [layout for layout in self._layouts if layout not in BATCHED]
+        known: dict[int, _Single | None] = {}
+        singles: dict[int, _Single] = {}
+        for row, (index, label) in enumerate(zip(found.indices, found.labels, strict=True)):
+            layouts = self._layouts if label < 0 else slow
+            if index < 0 or not layouts:
+                continue
+            if index not in known:
+                structure = task.concrete_structure(int(index))
+                made = structure.function is not None
+                known[index] = single_features(structure, layouts) if made else None
+            features = known[index]
+            if features is None:
+                found.refuse(row)
+            else:
+                singles[row] = features
+        return singles
+
+    def _write_programs(self, task: Task, found: Resolved) -> None:
+        with self._programs.open("w", encoding="utf-8") as lines:
+            for index in found.indices.tolist():
+                program = program_of(task, index) if index >= 0 else None
+                lines.write(json.dumps(program) + "\n")
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of `size` bytes that the disk has room for: a full one ends who maps it."""
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _flops(task: Task) -> float | None:
+    try:
+        return task.flops
+    except UsageError as error:
+        _log.info("%s", error)
+        return None

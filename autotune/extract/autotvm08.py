@@ -1,0 +1,245 @@
+"""The form of a schedule's loops that AutoTVM v0.8 reads features from.
+
+It differs from what is compiled: accumulators are not set first, tensors of one name share it,
+nothing is computed ahead, and the text is simplified as TVM v0.8 does it, no more and no less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from autotune.ir import dtypes
+from autotune.ir.algebra.canonical import Canonical
+from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, binary_bounds
+from autotune.ir.expr import COMPARISON, Binary, Buffer, Call, Const, Expr, Load, Not, Select
+from autotune.ir.ops import const, fold
+from autotune.ir.stmt import For, Function, If, Seq, Stmt, Store
+from autotune.ir.visitor import recursive
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
+
+_MIRRORED = {">": "<", ">=": "<="}
+
+
+@recursive
+def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> Function:
+    """Return the loops of a concrete schedule as AutoTVM v0.8 sees them; they compute nothing.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Without knobs.
+    tensors : sequence of Tensor
+        Parameters of the function: inputs, then outputs.
+
+    Returns
+    -------
+    Function
+        Its attribute ``accessed`` says how AutoTVM calls accesses to the results of an operation
+        that has several: as the operation, which numbers them together.
+    """
+    function = lower_schedule(schedule, tensors, for_autotvm08=True)
+    several = [stage for stage in schedule.stages if len(stage.outputs) > 1]
+    accessed = {tensor.name: stage.op.name for stage in several for tensor in stage.outputs}
+    function = function.with_attrs(accessed=accessed)
+    return function.with_body(AutoTVM08().stmt(function.body))
+
+
+class _OnePass(Canonical):
+    """Writes sums as one pass of TVM v0.8's canonical simplifier does.
+
+    A sum that stood in a division, and is left when that goes, stays one term: where it is
+    multiplied, its terms keep their own factors.
+    """
+
+    def _remainder(self, dividend: Sum, c: int, dtype: str) -> Sum:
+        extra = self._parts(dividend, c)[1]
+        several = len(extra.terms) + (extra.base != 0) > 1
+        if several and self._is_remainder(extra, c):
+            return Sum((Term(sum_expr(extra, dtype)),))
+        return super()._remainder(dividend, c, dtype)
+
+    def _to_expr(self, form: Sum, dtype: str) -> Expr:
+        return sum_expr(form, dtype)
+
+
+class AutoTVM08(_OnePass, Simplifier):
+    """Simplifies as TVM v0.8's pass over flattened loops: every loop stays.
+
+    Conditions are facts for what stands under them: an expression that a condition bounds by a
+    constant has that bound, wherever it stands just so in the text.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._facts: dict[Expr, Bounds] = {}
+        self._flattened = _OnePass()
+
+    # -- statements ------------------------------------------------------------------------
+
+    def visit_For(self, node: For) -> Stmt:
+        """Keep the loop, also one of length 0, whose variable stays."""
+        extent = self.expr(node.extent)
+        self.bind(node.var, 0, self.bounds(extent)[1] - 1)
+        return For(node.var, extent, node.kind, self.stmt(node.body), node.thread_tag)
+
+    def visit_If(self, node: If) -> Stmt:
+        """Take a branch that is decided; else the condition is a fact in the first one."""
+        condition = self.expr(node.condition)
+        if isinstance(condition, Const):
+            chosen = node.then if condition.value else node.orelse
+            return Seq(()) if chosen is None else self.stmt(chosen)
+        with self._knowing(condition, holds=True):
+            then = self.stmt(node.then)
+        orelse = None
+        if node.orelse is not None:
+            with self._knowing(condition, holds=False):
+                orelse = self.stmt(node.orelse)
+        return If(condition, then, orelse)
+
+    def may_wrap(self, node: Expr) -> bool:
+        """Whether integers may leave their type: TVM takes it that they do not."""
+        return False
+
+    # -- indices ---------------------------------------------------------------------------
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Simplify value and index."""
+        buffer = self._buffers.get(node.buffer, node.buffer)
+        return Store(buffer, self._index(buffer, node.index), self.expr(node.value))
+
+    def _atom(self, node: Expr) -> Expr:
+        if isinstance(node, Load):
+            buffer = self._buffers.get(node.buffer, node.buffer)
+            return Load(buffer, self._index(buffer, node.index))
+        return super()._atom(node)
+
+    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        """Return a flat index: of several dimensions it was simplified before ranges were known."""
+        return self.expr(self._flattened.expr(index) if len(buffer.shape) > 1 else index)
+
+    # -- facts -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _knowing(self, condition: Expr, holds: bool) -> Iterator[None]:
+        """Take a condition's truth as a fact for a while."""
+        found = dict(_bounded(condition, holds))
+        if not found:
+            yield
+            return
+        before = self._facts
+        self._facts = dict(before)
+        for expr, bounds in found.items():
+            self._facts[expr] = _both(bounds, before.get(expr, ANYTHING))
+        self.forget()
+        yield
+        self._facts = before
+        self.forget()
+
+    def bounds(self, node: Expr) -> Bounds:
+        """Return inclusive bounds of an integer expression, by facts too."""
+        found = super().bounds(node)
+        fact = self._facts.get(node)
+        return found if fact is None else _both(found, fact)
+
+    def sum_bounds(self, form: Sum) -> Bounds:
+        """Return inclusive bounds of a sum: facts may be about the first few of its terms."""
+        if not self._facts:
+            return super().sum_bounds(form)
+        dtype = form.terms[0].atom.dtype if form.terms else dtypes.INDEX
+        return self._text_bounds(sum_expr(form, dtype))
+
+    def _text_bounds(self, node: Expr) -> Bounds:
+        if not (isinstance(node, Binary) and node.op in ("+", "-", "*")):
+            return self.bounds(node)
+        (a, b), (c, d) = self._text_bounds(node.a), self._text_bounds(node.b)
+        if node.op == "*":
+            found = binary_bounds("*", (a, b), (c, d))
+        else:
+            found = (a + c, b + d) if node.op == "+" else (a - d, b - c)
+        fact = self._facts.get(node)
+        return found if fact is None else _both(found, fact)
+
+    def _choice(self, node: Expr) -> Expr:
+        """Take the side that counts, or each side under its condition."""
+        test, true, false = node.children
+        decided = self.expr(test)
+        if isinstance(decided, Const):
+            return self.expr(true if decided.value else false)
+        with self._knowing(decided, holds=True):
+            yes = self.expr(true)
+        with self._knowing(decided, holds=False):
+            no = self.expr(false)
+        if yes is no and isinstance(node, Select):
+            return yes
+        return node.with_children((decided, yes, no))
+
+    # -- floats ----------------------------------------------------------------------------
+
+    def rebuild(self, node: Expr) -> Expr:
+        """Return the simplified expression, that of floats too."""
+        if isinstance(node, Binary) and dtypes.is_float(node.a.dtype):
+            return simplified_floats(node.op, self.expr(node.a), self.expr(node.b))
+        return super().rebuild(node)
+
+    def value(self, node: Expr) -> Expr:
+        """Return a value simplified; integers are taken not to wrap."""
+        return self.expr(node)
+
+
+def simplified_floats(op: str, a: Expr, b: Expr) -> Expr:
+    """Return an operation on floats as TVM v0.8 writes it."""
+    if op in COMPARISON:
+        return fold(_MIRRORED[op], b, a) if op in _MIRRORED else fold(op, a, b)
+    x = a.value if isinstance(a, Const) else None
+    y = b.value if isinstance(b, Const) else None
+    if op in ("+", "-") and y == 0:
+        return a
+    if op == "+" and x == 0:
+        return b
+    if op in ("*", "/") and (y == 1 or x == 0):
+        return a
+    if op == "*" and (x == 1 or y == 0):
+        return b
+    if op == "/" and y is not None and x is None:
+        return fold("*", a, const(1 / y, b.dtype))
+    both = isinstance(a, Select) and isinstance(b, Select) and a.condition is b.condition
+    if both and op in ("+", "-", "min", "max"):
+        assert isinstance(a, Select)
+        assert isinstance(b, Select)
+        true, false = (
+            simplified_floats(op, p, q) for p, q in ((a.true, b.true), (a.false, b.false))
+        )
+        return Select(a.condition, true, false)
+    if op == "-" and isinstance(a, Select) and b is a.false:
+        return Select(a.condition, simplified_floats(op, a.true, b), const(0.0, b.dtype))
+    if op == "-" and isinstance(a, Select) and b is a.true:
+        return Select(a.condition, const(0.0, b.dtype), simplified_floats(op, a.false, b))
+    return fold(op, a, b)
+
+
+def _bounded(condition: Expr, holds: bool) -> Iterator[tuple[Expr, Bounds]]:
+    """Yield the expressions that a condition bounds by constants if it holds, or if it fails."""
+    match condition:
+        case Call(name="likely"):
+            yield from _bounded(condition.children[0], holds)
+        case Not():
+            yield from _bounded(condition.a, not holds)
+        case Binary(op="and") if holds:
+            yield from _bounded(condition.a, holds)
+            yield from _bounded(condition.b, holds)
+        case Binary(op="<" | "<=", a=a, b=b) if dtypes.is_index(a.dtype):
+            strict = (condition.op == "<") == holds
+            low, high = (a, b) if holds else (b, a)
+            if isinstance(high, Const):
+                yield low, (ANYTHING[0], high.value - strict)
+            elif isinstance(low, Const):
+                yield high, (low.value + strict, ANYTHING[1])
+
+
+def _both(a: Bounds, b: Bounds) -> Bounds:
+    return max(a[0], b[0]), min(a[1], b[1])

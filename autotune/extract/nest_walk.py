@@ -1,0 +1,239 @@
+"""The walk over a lowered function that finds its loops and accesses, by AutoTVM's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from autotune.extract.access_strides import ABSENT, Amount, Analysis, Touch
+from autotune.ir import dtypes
+from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Knob, Load, Select, Var
+from autotune.ir.stmt import For, If, LoopKind, Stmt, Store, ThreadReduce
+from autotune.ir.visitor import child_stmts
+from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number
+
+_ANNOTATIONS = {
+    LoopKind.SERIAL: "SERIAL",
+    LoopKind.PARALLEL: "PARALLEL",
+    LoopKind.UNROLLED: "UNROLL",
+    LoopKind.UNROLL_HINTED: "UNROLL",
+    LoopKind.VECTORIZED: "VECTORIZE",
+    LoopKind.VTHREAD: VIRTUAL_THREAD,
+}
+_LEVELS = {"blockIdx": "BLOCK", "threadIdx": "THREAD"}
+_COUNTED = {"+": "add", "-": "add", "*": "mul", "/": "div", "//": "div", "%": "div"}
+
+
+@dataclass
+class _Row:
+    """A loop, and the arithmetic for which it is the innermost open one."""
+
+    var: Var
+    annotation: str
+    length: int | Expr
+    parent: int
+    depth: int
+    counts: dict[str, int] = field(default_factory=lambda: {"add": 0, "mul": 0, "div": 0})
+
+
+@dataclass
+class _Access:
+    """A load or store with one touch per loop open around it, outermost first."""
+
+    name: str
+    buffer: Buffer
+    number: int
+    rows: tuple[int, ...]
+    touches: tuple[Touch, ...]
+    is_store: bool
+
+
+class NestWalk:
+    """Walks a function in textual order and collects its loops and accesses.
+
+    Guards, producer marks and allocations do not count. A store is numbered before its value,
+    which is walked left to right, then its index; a load before its index.
+
+    Parameters
+    ----------
+    body : Stmt
+        What to walk.
+    analysis : Analysis
+        Knows lengths and strides.
+    names : mapping of str to str, optional
+        What accesses to a buffer are called, where that is not its name; those of buffers that
+        are called alike are numbered together.
+    """
+
+    def __init__(
+        self, body: Stmt, analysis: Analysis, names: Mapping[str, str] | None = None
+    ) -> None:
+        self._analysis = analysis
+        self._names = names or {}
+        self._rows: list[_Row] = []
+        self._accesses: list[_Access] = []
+        self._open: list[int] = []
+        self._numbers: dict[str, int] = {}
+        self._virtual: set[Var] = set()
+        self._held: dict[Expr, tuple[bool, bool]] = {}
+        self._stmt(body)
+
+    def amounts(self) -> list[Amount]:
+        """Return every length, stride and modulus."""
+        found = self.lengths()
+        for touches in self.touches():
+            for touch in touches:
+                found += touch
+        return found
+
+    def lengths(self) -> list[Amount]:
+        """Return the length of every loop."""
+        return [row.length for row in self._rows]
+
+    def touches(self) -> list[tuple[Touch, ...]]:
+        """Return for every access its touch of each loop around it."""
+        return [access.touches for access in self._accesses]
+
+    def nest(self, number: Callable[[Amount], Number]) -> LoopNest:
+        """Return the loop nest, each length, stride and modulus turned into a number."""
+        loops = tuple(
+            Loop(row.var.name, row.annotation, number(row.length), row.parent, row.depth,
+                 **row.counts)
+            for row in self._rows
+        )
+        accesses = tuple(
+            BufferAccess(
+                buffer=access.name,
+                number=access.number,
+                loops=access.rows,
+                strides=tuple(number(touch.stride) for touch in access.touches),
+                mods=tuple(number(touch.mod) for touch in access.touches),
+                itemsize=dtypes.itemsize(access.buffer.dtype),
+                is_store=access.is_store,
+            )
+            for access in self._accesses
+        )
+        return LoopNest(loops, accesses)
+
+    # -- statements ------------------------------------------------------------------------
+
+    def _stmt(self, node: Stmt) -> None:
+        if isinstance(node, For):
+            self._loop(node)
+        elif isinstance(node, Store):
+            self._access(node.buffer, node.index, is_store=True)
+            self._expr(node.value)
+            self._expr(node.index)
+        elif isinstance(node, If):
+            self._condition(node.condition)
+            for child in child_stmts(node):
+                self._stmt(child)
+        elif isinstance(node, ThreadReduce):
+            for operand in node.operands:
+                self._expr(operand)
+        else:
+            for child in child_stmts(node):
+                self._stmt(child)
+
+    def _condition(self, condition: Expr) -> None:
+        """Walk a condition on data; guards on loops do not count."""
+        if self._reads(condition):
+            self._expr(condition)
+
+    def _loop(self, loop: For) -> None:
+        if not self._has_row(loop):
+            self._stmt(loop.body)
+            return
+        self._analysis.enter(loop.var, loop.extent)
+        parent = self._open[-1] if self._open else -1
+        length = self._analysis.length(loop.extent)
+        self._open.append(len(self._rows))
+        self._rows.append(_Row(loop.var, _annotation(loop), length, parent, len(self._open)))
+        self._stmt(loop.body)
+        self._open.pop()
+
+    def _has_row(self, loop: For) -> bool:
+        """Whether a loop is a row: a thread axis in its own scope is not.
+
+        Neither is a virtual thread met before.
+        """
+        if loop.kind is LoopKind.VTHREAD:
+            if loop.var in self._virtual:
+                return False
+            self._virtual.add(loop.var)
+        return all(self._rows[row].var is not loop.var for row in self._open)
+
+    # -- expressions -----------------------------------------------------------------------
+
+    def _access(self, buffer: Buffer, index: Expr, is_store: bool) -> None:
+        name = self._names.get(buffer.name, buffer.name)
+        number = self._numbers.get(name, 0)
+        self._numbers[name] = number + 1
+        found = self._analysis.touches(index)
+        touches = tuple(found.get(self._rows[row].var, ABSENT) for row in self._open)
+        self._accesses.append(_Access(name, buffer, number, tuple(self._open), touches, is_store))
+
+    def _reads(self, node: Expr) -> bool:
+        """Whether an expression reads memory."""
+        return self._holds(node)[0]
+
+    def _holds(self, node: Expr) -> tuple[bool, bool]:
+        """Return whether an expression holds loads, and whether it holds floats."""
+        found = self._held.get(node)
+        if found is None:
+            parts = [self._holds(child) for child in node.children]
+            loads = isinstance(node, Load) or any(part[0] for part in parts)
+            floats = dtypes.is_float(node.dtype) or any(part[1] for part in parts)
+            found = self._held[node] = loads, floats
+        return found
+
+    def _expr(self, node: Expr) -> None:
+        if not any(self._holds(node)):
+            return  # loop variables and knobs, of which most of an index is made
+        if isinstance(node, Load):
+            self._access(node.buffer, node.index, is_store=False)
+        elif isinstance(node, Binary) and dtypes.is_float(node.dtype):
+            self._count(node)
+        chosen = _chosen(node)
+        for child in node.children if chosen is None else (chosen,):
+            self._expr(child)
+
+    def _count(self, node: Binary) -> None:
+        """Charge an operation to the innermost row; division by a constant is a multiplication."""
+        kind = _COUNTED.get(node.op)
+        if kind is None or not self._open or _is_constant(node):
+            return
+        if kind == "div" and _is_constant(node.b):
+            kind = "mul"
+        self._rows[self._open[-1]].counts[kind] += 1
+
+
+def _chosen(node: Expr) -> Expr | None:
+    """Return the branch that an expression always takes, None if there is none."""
+    if isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else"):
+        condition, true, false = node.children
+        if isinstance(condition, Const):
+            return true if condition.value else false
+    return None
+
+
+def _is_constant(node: Expr) -> bool:
+    """Whether an expression is a constant in the text once the knobs have values."""
+    match node:
+        case Const() | Knob():
+            return True
+        case Binary():
+            folds = node.op in _COUNTED or dtypes.is_integer(node.dtype)
+            return folds and _is_constant(node.a) and _is_constant(node.b)
+        case Cast():
+            return _is_constant(node.a)
+        case _:
+            chosen = _chosen(node)
+            return chosen is not None and _is_constant(chosen)
+
+
+def _annotation(loop: For) -> str:
+    if loop.kind is not LoopKind.THREAD:
+        return _ANNOTATIONS[loop.kind]
+    level, _, dimension = loop.thread_tag.partition(".")
+    return f"{_LEVELS[level]}_{dimension.upper()}"

@@ -1,0 +1,137 @@
+"""From a lowered function to the plain loop nest that feature extractors read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import LoweringError
+from autotune.extract.access_strides import Amount, FormAnalysis, TextAnalysis
+from autotune.extract.nest_walk import NestWalk
+from autotune.ir.algebra.intervals import Intervals
+from autotune.ir.evaluate.column_programs import ColumnProgram
+from autotune.ir.expr import Expr, Knob
+from autotune.ir.ops import const
+from autotune.ir.printer import excerpt
+from autotune.ir.stmt import Function
+from autotune.ir.visitor import substitute_stmt, walk_expr
+from features import LoopNest, Number, Scratch
+
+
+def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> LoopNest:
+    """Return the loop nest of a function, knobs replaced by values; every number is an int.
+
+    Lengths that only a call decides are `features.SYMBOLIC`. Loops of length 0 and what stands
+    in them are there, as in the nests of all candidates.
+
+    Parameters
+    ----------
+    function : Function
+        As `lower_schedule` returns it.
+    knobs : mapping of Knob to int
+        Values of the function's knobs.
+
+    Raises
+    ------
+    LoweringError
+        If a knob has no value.
+    """
+    values = {knob: const(value, knob.dtype) for knob, value in (knobs or {}).items()}
+    return NestWalk(substitute_stmt(function.body, values), FormAnalysis()).nest(_number)
+
+
+def text_nest(function: Function) -> LoopNest:
+    """Return the loop nest of a function without knobs, read off its text as it stands.
+
+    Parameters
+    ----------
+    function : Function
+        As `autotvm08_loops` returns it.
+    """
+    return NestWalk(function.body, TextAnalysis(), function.attrs.get("accessed")).nest(_number)
+
+
+def _number(value: Amount) -> Number:
+    if isinstance(value, int):
+        return value
+    names = [repr(node.name) for node in walk_expr(value) if isinstance(node, Knob)]
+    raise LoweringError(f"`{excerpt(value)}` depends on knob {names[0]}, which has no value")
+
+
+class LoopNestPlan:
+    """The loop nests of all candidates of a structure, as one program over knob columns.
+
+    A candidate's nest is what `loop_nest` returns for its knobs' values. Only accesses in a branch
+    of an expression that knobs alone rule out stay here, for the rows are the same for all.
+
+    Parameters
+    ----------
+    function : Function
+        As `lower_schedule` returns it, knobs symbolic.
+
+    Attributes
+    ----------
+    knobs : tuple of str
+        Names of the columns that are read.
+    intervals : Intervals
+        Bounds of the numbers.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.intervals = Intervals()
+        self._walk = NestWalk(function.body, FormAnalysis(self.intervals))
+        self._constants: dict[Expr, Number] = {}
+        exprs: dict[Expr, None] = {}
+        for amount in self._walk.amounts():
+            if isinstance(amount, Expr):
+                low, high = self.intervals.bounds(amount)
+                if low == high:
+                    self._constants[amount] = low
+                else:
+                    exprs[amount] = None
+        self._exprs = tuple(exprs)
+        self._program = ColumnProgram(self._exprs)
+        self.knobs = self._program.knobs
+
+    def outline(self) -> LoopNest:
+        """Return the loop nest with an array of one element wherever candidates differ."""
+        return self.symbolic(lambda expr: np.ones(1))
+
+    def symbolic(self, number: Callable[[Expr], Any]) -> LoopNest:
+        """Return the loop nest with what `number` gives for an expression wherever they differ."""
+        return self._nest({expr: number(expr) for expr in self._exprs})
+
+    def nest(
+        self,
+        columns: Mapping[str, npt.NDArray[np.int64 | np.float64]] | None = None,
+        scratch: Scratch | None = None,
+    ) -> LoopNest:
+        """Return the loop nest of the candidates in `columns`.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray (n,)
+            Values of each knob; not needed if there are none.
+        scratch : Scratch, optional
+            Where the arrays lie; they hold until its next use. Not the one for the features.
+
+        Returns
+        -------
+        LoopNest
+            Numbers are float64 arrays (n,), equal ones the same array, and ints where one number
+            holds for all knob values.
+        """
+        columns = columns or {}
+        out: list[npt.NDArray[np.float64]] | None = None
+        if scratch is not None and self.knobs:
+            scratch.reset()
+            n = len(columns[self.knobs[0]])
+            out = [scratch.take(n) for _ in self._exprs]
+        return self._nest(dict(zip(self._exprs, self._program(columns, out), strict=True)))
+
+    def _nest(self, varying: Mapping[Expr, Number]) -> LoopNest:
+        known = {**self._constants, **varying}
+        return self._walk.nest(lambda a: a if isinstance(a, int) else known[a])

@@ -1,0 +1,226 @@
+"""Canonical forms of integer expressions and conditions: the rules of simplification.
+
+No stronger than TVM v0.8's, on purpose: listings and features rely on these forms. Rules for the
+quotient and the remainder of one term are in `division_rules`, constant folding is in `ops.fold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir import dtypes
+from autotune.ir.algebra import division_rules
+from autotune.ir.algebra.canonical_sums import (
+    INF,
+    Sum,
+    Term,
+    add,
+    joined,
+    one_term,
+    scaled,
+    sum_expr,
+    sum_of,
+)
+from autotune.ir.algebra.sum_bounds import ANYTHING, BoundedRewriter, Bounds, verdict
+from autotune.ir.expr import (
+    COMPARISON,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Select,
+    Var,
+)
+from autotune.ir.ops import cast, const, fold, gcd, likely, logical_not, select
+
+
+class Canonical(BoundedRewriter):
+    """Rewrites expressions canonically and decides what the variables' ranges decide.
+
+    Integers that are no indices (`dtypes.is_index`) are data, which wraps: only constants fold.
+
+    Parameters
+    ----------
+    ranges
+        Inclusive bounds of variables; one whose bounds meet becomes that constant, which is
+        also how knob values are substituted.
+    otherwise
+        Bounds of variables that `ranges` does not name.
+    """
+
+    def __init__(
+        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+    ) -> None:
+        super().__init__(ranges, otherwise)
+        self._forms: dict[Expr, Sum] = {}
+        self._buffers: dict[Buffer, Buffer] = {}
+
+    def forget(self) -> None:
+        """Drop what was derived from the ranges known so far."""
+        super().forget()
+        self._forms.clear()
+
+    # -- integers ----------------------------------------------------------------------
+
+    def form(self, node: Expr) -> Sum:
+        """Return the canonical sum of an integer scalar expression."""
+        found = self._forms.get(node)
+        if found is None:
+            found = self._forms[node] = self._form(node)
+        return found
+
+    def _form(self, node: Expr) -> Sum:
+        if isinstance(node, Const):
+            return Sum((), int(node.value))
+        if isinstance(node, Var):
+            low, high = self.ranges.get(node, ANYTHING)
+            return Sum((), int(low)) if low == high else Sum((Term(node),))
+        if isinstance(node, Binary):
+            if node.op in ("+", "-"):
+                return add(self.form(node.a), self.form(node.b), 1 if node.op == "+" else -1)
+            if node.op == "*":
+                return self._product(node)
+            if node.op in ("//", "%"):
+                return self._division(node)
+            if node.op in ("min", "max"):
+                return self._extremum(node)
+        atom = self._atom(node)
+        return self.form(atom) if self._has_form(atom) else Sum((Term(atom),))
+
+    @staticmethod
+    def _has_form(node: Expr) -> bool:
+        return isinstance(node, (Const, Var)) or (
+            isinstance(node, Binary) and node.op in ("+", "-", "*", "//", "%", "min", "max")
+        )
+
+    def _opaque(self, node: Binary) -> Sum:
+        """Return the operation as one term, its operands simplified."""
+        return sum_of(Term(fold(node.op, self.expr(node.a), self.expr(node.b))))
+
+    def _product(self, node: Binary) -> Sum:
+        """Put a constant factor into every term; other products are one term."""
+        a, b = self.form(node.a), self.form(node.b)
+        if not a.terms:
+            return scaled(b, a.base)
+        return self._opaque(node) if b.terms else scaled(a, b.base)
+
+    def _extremum(self, node: Binary) -> Sum:
+        """min(a, b) and max(a, b) are a or b where the bounds of a - b tell which."""
+        if not self.may_wrap(node):
+            low, high = self.sum_bounds(add(self.form(node.a), self.form(node.b), -1))
+            if high <= 0:
+                return self.form(node.a if node.op == "min" else node.b)
+            if low >= 0:
+                return self.form(node.b if node.op == "min" else node.a)
+        return self._opaque(node)
+
+    def _division(self, node: Binary) -> Sum:
+        """Only divisions by positive constants are looked into."""
+        if self.may_wrap(node):
+            return self._opaque(node)
+        divisor = self.form(node.b)
+        if divisor.terms or divisor.base <= 0:
+            return self._opaque(node)
+        divide = self._quotient if node.op == "//" else self._remainder
+        return divide(self.form(node.a), divisor.base, node.dtype)
+
+    def _quotient(self, dividend: Sum, c: int, dtype: str) -> Sum:
+        """(c * w + e) // c is w + e // c, which is w where 0 <= e < c."""
+        whole, extra = self._parts(dividend, c)
+        quotient = Sum(tuple(t._replace(scale=t.scale // c) for t in whole.terms), whole.base // c)
+        if self._is_remainder(extra, c):
+            return quotient
+        return add(quotient, sum_of(division_rules.quotient(one_term(extra, dtype), c, dtype)))
+
+    def _remainder(self, dividend: Sum, c: int, dtype: str) -> Sum:
+        """(c * w + e) % c is e % c, which is e where 0 <= e < c."""
+        extra = self._parts(dividend, c)[1]
+        if self._is_remainder(extra, c):
+            return extra
+        return sum_of(division_rules.remainder(one_term(extra, dtype), c, dtype, self.form))
+
+    @staticmethod
+    def _parts(dividend: Sum, c: int) -> tuple[Sum, Sum]:
+        """Split a sum into what c divides and the rest."""
+        base = dividend.base if dividend.base % c == 0 else 0
+        whole = Sum(tuple(t for t in dividend.terms if t.scale % c == 0), base)
+        return whole, add(dividend, whole, -1)
+
+    def _is_remainder(self, form: Sum, c: int) -> bool:
+        low, high = self.sum_bounds(form)
+        return low >= 0 and high < c
+
+    def _to_expr(self, form: Sum, dtype: str) -> Expr:
+        """Return the expression of a sum; an atom that joining has freed joins the sum."""
+        total = Sum((), form.base)
+        for term in joined(form.terms):
+            plain = term.lower == 1 and term.upper == INF
+            if plain and isinstance(term.atom, Binary) and term.atom.op in ("+", "-"):
+                total = add(total, self.form(term.atom), term.scale)
+            else:
+                total = add(total, Sum((term,)))
+        return sum_expr(total, dtype)
+
+    # -- expressions -------------------------------------------------------------------
+
+    def rebuild(self, node: Expr) -> Expr:
+        """Return the simplified expression."""
+        if dtypes.is_index(node.dtype) and node.lanes == 1:
+            return self._to_expr(self.form(node), node.dtype)
+        if isinstance(node, Binary):
+            if node.op in COMPARISON and dtypes.is_index(node.a.dtype) and node.lanes == 1:
+                return self._comparison(node)
+            return fold(node.op, self.expr(node.a), self.expr(node.b))
+        if isinstance(node, Not):
+            return logical_not(self.expr(node.a))
+        return self._atom(node)
+
+    def _atom(self, node: Expr) -> Expr:
+        """Return a node that is no arithmetic with its operands simplified."""
+        match node:
+            case Select() | Call(name="if_then_else"):
+                return self._choice(node)
+            case Call(name="likely"):
+                return likely(self.expr(node.children[0]))
+            case Call(name="gcd"):
+                return gcd(*(self.expr(child) for child in node.children))
+            case Load():
+                return Load(self._buffers.get(node.buffer, node.buffer), self.expr(node.index))
+            case Cast():
+                return cast(node.dtype, self.expr(node.a))
+            case _:
+                return super().rebuild(node)
+
+    def _choice(self, node: Expr) -> Expr:
+        """Take the one side that counts where the condition is decided."""
+        test, true, false = node.children
+        decided = self.expr(test)
+        if isinstance(decided, Const):
+            return self.expr(true if decided.value else false)
+        if isinstance(node, Select):
+            return select(decided, self.expr(true), self.expr(false))
+        return node.with_children((decided, self.expr(true), self.expr(false)))
+
+    def _comparison(self, node: Binary) -> Expr:
+        """Decide a comparison by the bounds of the difference, or write it with < and <=.
+
+        A constant beside terms goes to the side that has none.
+        """
+        if self.may_wrap(node):
+            return fold(node.op, self.expr(node.a), self.expr(node.b))
+        op, a, b = node.op, node.a, node.b
+        if op in (">", ">="):
+            op, a, b = ("<" if op == ">" else "<="), b, a
+        x, y = self.form(a), self.form(b)
+        decided = verdict(op, *self.sum_bounds(add(x, y, -1)))
+        if decided is not None:
+            return const(decided)
+        if not y.terms:
+            x, y = Sum(x.terms), Sum((), y.base - x.base)
+        elif not x.terms:
+            x, y = Sum((), x.base - y.base), Sum(y.terms)
+        return Binary(op, self._to_expr(x, a.dtype), self._to_expr(y, a.dtype))

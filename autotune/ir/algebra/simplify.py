@@ -1,0 +1,102 @@
+"""Simplification of statements: loops tell ranges, and what the ranges decide goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir.algebra.canonical import Canonical
+from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds
+from autotune.ir.algebra.wraparound import Wrapping
+from autotune.ir.expr import Buffer, Const, Expr, Load, Var
+from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store, ThreadReduce
+from autotune.ir.visitor import walk_expr
+
+
+class Simplifier(Canonical):
+    """Simplifies functions: every expression canonically, every `If` that can be decided.
+
+    Parameters
+    ----------
+    ranges, otherwise
+        As of `Canonical`; the ranges of loop variables are found on the way.
+    """
+
+    def __init__(
+        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+    ) -> None:
+        super().__init__(ranges, otherwise)
+        self._values = Wrapping(self)
+        self._held: list[Expr] = []
+
+    def forget(self) -> None:
+        """Drop what was derived from the ranges known so far."""
+        super().forget()
+        self._values.forget()
+
+    def value(self, node: Expr) -> Expr:
+        """Return a stored value simplified, whose integers wrap to their types."""
+        return self._values.expr(node)
+
+    def visit_For(self, node: For) -> Stmt:
+        """Tell the loop's range to what stands in it."""
+        extent = self.expr(node.extent)
+        self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
+        body = self.stmt(node.body)
+        if isinstance(extent, Const) and extent.value <= 0:
+            return Seq(())
+        if extent is node.extent and body is node.body:
+            return node
+        return For(node.var, extent, node.kind, body, node.thread_tag)
+
+    def visit_If(self, node: If) -> Stmt:
+        """Decide the condition if the ranges do, or the same one around it."""
+        condition = self.expr(node.condition)
+        if any(condition is held for held in self._held):
+            return self.stmt(node.then)
+        if isinstance(condition, Const):
+            if condition.value:
+                return self.stmt(node.then)
+            return Seq(()) if node.orelse is None else self.stmt(node.orelse)
+        if not any(isinstance(part, Load) for part in walk_expr(condition)):
+            self._held.append(condition)
+            then = self.stmt(node.then)
+            self._held.pop()
+        else:
+            then = self.stmt(node.then)
+        orelse = None if node.orelse is None else self.stmt(node.orelse)
+        if all(branch is None or _is_empty(branch) for branch in (then, orelse)):
+            return Seq(())
+        if condition is node.condition and then is node.then and orelse is node.orelse:
+            return node
+        return If(condition, then, orelse)
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        """Simplify the extents, which makes the buffer another one."""
+        shape = tuple(self.expr(extent) for extent in node.buffer.shape)
+        buffer = node.buffer
+        if any(new is not old for new, old in zip(shape, buffer.shape, strict=True)):
+            buffer = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
+            self._buffers[node.buffer] = buffer
+        body = self.stmt(node.body)
+        if buffer is node.buffer and body is node.body:
+            return node
+        return Allocate(buffer, body)
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Simplify index and value."""
+        buffer = self._buffers.get(node.buffer, node.buffer)
+        index, value = self.expr(node.index), self.value(node.value)
+        if buffer is node.buffer and index is node.index and value is node.value:
+            return node
+        return Store(buffer, index, value)
+
+    def visit_ThreadReduce(self, node: ThreadReduce) -> Stmt:
+        """Simplify the operands; the thread axes stay, whatever their lengths."""
+        values = tuple(map(self.value, node.operands))
+        if all(new is old for new, old in zip(values, node.operands, strict=True)):
+            return node
+        return ThreadReduce(node.combiner, values, node.results, node.threads)
+
+
+def _is_empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts

@@ -1,0 +1,190 @@
+"""Bounds of integer expressions from the ranges of their variables, through canonical sums.
+
+Bounds are infinite where nothing is known: variables may have any range, unlike the knobs of
+`intervals`. Known ones are Python's integers, so nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from autotune.ir import dtypes
+from autotune.ir.algebra.canonical_sums import INF, Sum, add
+from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Load, Select, SizeVar, Var
+from autotune.ir.visitor import Rewriter
+
+#: An inclusive range of integer values; infinite where nothing is known.
+Bounds = tuple[float, float]
+
+ANYTHING: Bounds = (-INF, INF)
+
+
+class BoundedRewriter(Rewriter):
+    """A rewriter that knows the ranges of the variables in scope.
+
+    Parameters
+    ----------
+    ranges
+        Inclusive bounds of variables.
+    otherwise
+        Bounds of variables that `ranges` does not name.
+    """
+
+    def __init__(
+        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+    ) -> None:
+        super().__init__()
+        self._otherwise = otherwise
+        self.ranges: dict[Var, Bounds] = dict(ranges or {})
+        self._bounds: dict[Expr, Bounds] = {}
+        self._wraps: dict[Expr, bool] = {}
+
+    @abstractmethod
+    def form(self, node: Expr) -> Sum:
+        """Return the canonical sum of an integer scalar expression."""
+
+    def bind(self, var: Var, low: float, high: float) -> None:
+        """Tell the range of a variable that is now in scope."""
+        known = self.ranges.get(var)
+        if known is not None and known != (low, high):
+            self.forget()
+        self.ranges[var] = (low, high)
+
+    def forget(self) -> None:
+        """Drop what was derived from the ranges known so far."""
+        super().forget()
+        self._bounds.clear()
+        self._wraps.clear()
+
+    def bounds(self, node: Expr) -> Bounds:
+        """Return inclusive bounds of an integer expression."""
+        found = self._bounds.get(node)
+        if found is None:
+            found = self._bounds[node] = self._bounds_of(node)
+        return found
+
+    def sum_bounds(self, form: Sum) -> Bounds:
+        """Return inclusive bounds of a sum."""
+        low: float = form.base
+        high = low
+        for term in form.terms:
+            a, b = self.bounds(term.atom)
+            if term.upper != INF and not (a >= 0 and b < term.upper):
+                a, b = 0, term.upper - 1
+            if term.lower != 1:
+                a, b = _floordiv(a, term.lower), _floordiv(b, term.lower)
+            ends = (a * term.scale, b * term.scale)
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def _bounds_of(self, node: Expr) -> Bounds:
+        if dtypes.is_integer(node.dtype) and not dtypes.is_index(node.dtype):
+            return self._data_bounds(node)
+        match node:
+            case Const():
+                return node.value, node.value
+            case Knob():
+                return self.ranges.get(node, (node.low, node.high))
+            case Var():
+                size = isinstance(node, SizeVar)
+                return self.ranges.get(node, (0, INF) if size else self._otherwise)
+            case Binary(op="+" | "-"):
+                return self.sum_bounds(self.form(node))
+            case Binary():
+                bounds = binary_bounds(node.op, self.bounds(node.a), self.bounds(node.b))
+                return self._ceildiv_bounds(node, bounds) if node.op == "//" else bounds
+            case Select():
+                (a, b), (c, d) = self.bounds(node.true), self.bounds(node.false)
+                return min(a, c), max(b, d)
+            case Cast() if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
+                low, high = self.bounds(node.a)
+                fits = dtypes.min_value(node.dtype) <= low and high <= dtypes.max_value(node.dtype)
+                if fits or dtypes.holds(node.dtype, node.a.dtype):
+                    return low, high
+                wraps = not dtypes.is_index(node.a.dtype)  # to fewer bits, indices stay exact
+                return type_bounds(node.dtype) if wraps else ANYTHING
+            case Cast() if node.a.dtype == dtypes.BOOL:
+                return 0, 1
+            case Call(name="gcd"):
+                (a, b), (c, d) = (self.bounds(child) for child in node.children)
+                return int(a > 0 or c > 0), max(b, d)
+            case _:
+                return ANYTHING
+
+    def _data_bounds(self, node: Expr) -> Bounds:
+        """Return bounds of an integer that wraps: its type's, unless it is just converted."""
+        least, most = type_bounds(node.dtype)
+        if isinstance(node, Const):
+            return node.value, node.value
+        if isinstance(node, Cast) and dtypes.is_integer(node.a.dtype):
+            low, high = self.bounds(node.a)
+            if least <= low and high <= most:
+                return low, high
+        return least, most
+
+    def _ceildiv_bounds(self, node: Binary, bounds: Bounds) -> Bounds:
+        """Tighten `bounds` of a quotient (b + rest) // b, which is 1 + rest // b."""
+        divisor, dividend = self.form(node.b), self.form(node.a)
+        positive = self.bounds(node.b)
+        rest = add(dividend, divisor, -1)
+        if positive[0] < 1 or len(rest.terms) >= len(dividend.terms):
+            return bounds
+        low, high = binary_bounds("//", self.sum_bounds(rest), positive)
+        return max(bounds[0], low + 1), min(bounds[1], high + 1)
+
+    def may_wrap(self, node: Expr) -> bool:
+        """Whether a step of the computation may wrap, so that only congruences hold."""
+        found = self._wraps.get(node)
+        if found is None:
+            found = self._leaves_type(node) or any(map(self.may_wrap, node.children))
+            self._wraps[node] = found
+        return found
+
+    def _leaves_type(self, node: Expr) -> bool:
+        """Whether integers of any size enter: loaded ones, or cast to what may not hold them."""
+        return isinstance(node, Load) or (isinstance(node, Cast) and self.bounds(node) == ANYTHING)
+
+
+def binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:
+    """Return bounds of `x op y` for any values of the operands within theirs."""
+    (a, b), (c, d) = x, y
+    if op == "*":
+        ends = [_times(p, q) for p in x for q in y]
+        return min(ends), max(ends)
+    if op == "min":
+        return min(a, c), min(b, d)
+    if op == "max":
+        return max(a, c), max(b, d)
+    if op == "//" and c >= 1:
+        ends = [_floordiv(p, q) for p in x for q in y]
+        return min(ends), max(ends)
+    if op == "%" and c >= 1:
+        return (a, b) if a >= 0 and b < c else (0, min(d - 1, b) if a >= 0 else d - 1)
+    return ANYTHING
+
+
+def verdict(op: str, low: float, high: float) -> bool | None:
+    """Truth of `difference op 0` where the difference lies in [low, high]; None if open."""
+    if op == "<":
+        return True if high < 0 else (False if low >= 0 else None)
+    if op == "<=":
+        return True if high <= 0 else (False if low > 0 else None)
+    if low > 0 or high < 0:
+        return op == "!="
+    return op == "==" if low == high == 0 else None
+
+
+def type_bounds(dtype: str) -> Bounds:
+    """Return the smallest and the largest value of an integer type."""
+    return dtypes.min_value(dtype), dtypes.max_value(dtype)
+
+
+def _times(a: float, b: float) -> float:
+    return 0 if a == 0 or b == 0 else a * b
+
+
+def _floordiv(a: float, c: float) -> float:
+    if abs(c) == INF:
+        return 0 if a >= 0 else -1
+    return a if abs(a) == INF else int(a) // int(c)

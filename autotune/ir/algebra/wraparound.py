@@ -1,0 +1,83 @@
+"""Canonical forms of stored values, whose integers wrap to their types.
+
+Sums are canonical as in indices, since they hold modulo any power of 2. The other rules are about
+integers that do not wrap: they apply where, by the bounds, no step before or after leaves its type.
+What does leave it is wrapped by casts, so that what follows may take all arithmetic as exact.
+"""
+
+from __future__ import annotations
+
+from autotune.ir import dtypes
+from autotune.ir.algebra.canonical import Canonical
+from autotune.ir.algebra.canonical_sums import INF, Sum, Term, sum_of
+from autotune.ir.algebra.sum_bounds import Bounds, type_bounds
+from autotune.ir.expr import Binary, Cast, Const, Expr, Load, Var
+from autotune.ir.ops import cast, fold
+
+
+class Wrapping(Canonical):
+    """Rewrites stored values canonically.
+
+    Parameters
+    ----------
+    indices
+        What simplifies the indices of loads, where integers are exact; it tells the ranges.
+    """
+
+    def __init__(self, indices: Canonical) -> None:
+        super().__init__()
+        self.ranges = indices.ranges
+        self._indices = indices
+
+    def _atom(self, node: Expr) -> Expr:
+        if isinstance(node, Load):
+            return self._indices.expr(node)
+        if isinstance(node, Cast) and dtypes.is_index(node.dtype):
+            return cast(node.dtype, self._in_type(node.a))
+        return super()._atom(node)
+
+    def _in_type(self, node: Expr) -> Expr:
+        """Return an operand, wrapped by casts if it is known to leave its type.
+
+        Sizes that only a call decides are taken to be small enough.
+        """
+        simple = self.expr(node)
+        if not dtypes.is_index(node.dtype):
+            return simple
+        bounds = self._indices.bounds(simple)
+        if -INF in bounds or INF in bounds or _within(bounds, node.dtype):
+            return simple
+        return cast(node.dtype, cast(f"u{node.dtype}", simple))
+
+    def _opaque(self, node: Binary) -> Sum:
+        if node.op == "*":
+            return super()._opaque(node)
+        return sum_of(Term(fold(node.op, self._in_type(node.a), self._in_type(node.b))))
+
+    def _bounds_of(self, node: Expr) -> Bounds:
+        low, high = super()._bounds_of(node)
+        if not isinstance(node, Var):
+            return low, high
+        least, most = type_bounds(node.dtype)
+        return max(low, least), min(high, most)
+
+    def _leaves_type(self, node: Expr) -> bool:
+        if super()._leaves_type(node):
+            return True
+        return dtypes.is_integer(node.dtype) and not _within(self.bounds(node), node.dtype)
+
+    def _division(self, node: Binary) -> Sum:
+        form = super()._division(node)
+        return self._opaque(node) if self.may_wrap(self._to_expr(form, node.dtype)) else form
+
+    def _comparison(self, node: Binary) -> Expr:
+        if not self.may_wrap(node):
+            result = super()._comparison(node)
+            if isinstance(result, Const) or not self.may_wrap(result):
+                return result
+        return fold(node.op, self._in_type(node.a), self._in_type(node.b))
+
+
+def _within(bounds: Bounds, dtype: str) -> bool:
+    least, most = type_bounds(dtype)
+    return least <= bounds[0] and bounds[1] <= most

@@ -1,0 +1,183 @@
+"""What a program means: runs any function of the IR on NumPy arrays, every access checked.
+
+Backends and schedule primitives are tested against it. Meaning, where it could be doubted:
+
+- Integer arithmetic wraps to its type; that of int32 and int64 is exact in indices, extents and
+  conditions of `If`. Float operations round to their type; intrinsics are computed in float64 and
+  then rounded. A NaN on either side of `min` and `max` wins, as in NumPy. Casts and division are
+  as docs/dtypes.md states.
+- `and`, `or` and select evaluate all their operands, if_then_else only the chosen side.
+- Loops of every kind run in order, one iteration after the other; but the threads of a block, if
+  there are barriers in their loops, each run to the next barrier before the first goes on. What is
+  allocated inside loops of threads is each thread's own, but in scope `shared` the block's. A
+  vector store evaluates all lanes before it writes the first. What an allocation holds at first is
+  poison.
+- A vector condition of `If` is evaluated once; each side runs if any lane takes it, and its stores
+  evaluate and write the lanes that do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import IRError
+from autotune.ir import dtypes
+from autotune.ir.evaluate.block_threads import Block, Watched
+from autotune.ir.evaluate.expr_to_python import PythonSource
+from autotune.ir.evaluate.stmt_to_python import FunctionSource
+from autotune.ir.evaluate.warp_reductions import without_warps
+from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
+from autotune.ir.stmt import Function
+from autotune.ir.visitor import walk_expr
+
+
+def interpret(
+    function: Function,
+    arrays: Sequence[npt.NDArray[Any]],
+    sizes: Mapping[SizeVar, int] | None = None,
+    races: bool = False,
+) -> None:
+    """Run `function` on `arrays` in place.
+
+    Parameters
+    ----------
+    function : Function
+        Any lowered function: with loops of every kind, or with vectors. No knobs left in it.
+    arrays : sequence of ndarray
+        One array per parameter, of its dtype and shape; any strides. Outputs are written.
+    sizes : mapping of SizeVar to int, optional
+        Values of size variables that the shapes do not tell, and of those that say where arrays
+        lie (0 if they are not given).
+    races : bool
+        Refuse two threads that touch one element of an output or of an allocation that is not
+        local, one of them writing, with no barrier between.
+
+    Raises
+    ------
+    IRError
+        If an access is out of bounds, a divisor is zero, an argument does not fit, some threads of
+        a block wait at a barrier that others do not come to, or the function holds something that
+        has no meaning here.
+    """
+    known = _bind_sizes(function, arrays, sizes or {})
+    run, block = compile_function(function, races), Block()
+    flat = [_to_list(array) for array in arrays]
+    if races:
+        flat = [
+            Watched(values, buffer.name, block) if buffer in function.outputs else values
+            for buffer, values in zip(function.params, flat, strict=True)
+        ]
+    run(block, *flat, *(known[var.id] for var in (*function.sizes, *function.lines)))
+    for buffer, array, values in zip(function.params, arrays, flat, strict=True):
+        if buffer in function.outputs:
+            array[...] = np.array(values, dtype=array.dtype).reshape(array.shape)
+
+
+def evaluate(expr: Expr, env: Mapping[Any, int] | None = None) -> int | bool:
+    """Value of a scalar integer or bool expression, in exact Python integers.
+
+    Only the chosen side of a select is evaluated, and `and` and `or` stop at the first operand that
+    decides, so that guarded divisions are fine. Casts between int32 and int64 keep the value;
+    integers of other types wrap.
+
+    Parameters
+    ----------
+    expr : Expr
+        Expression over variables, with no loads.
+    env : mapping of Var to int, optional
+        Value of every variable in it.
+
+    Raises
+    ------
+    IRError
+        If a divisor is zero, a variable has no value, or a float or a load occurs.
+    """
+    env = env or {}
+    variables = [node for node in walk_expr(expr) if isinstance(node, Var)]
+    for var in variables:
+        if var not in env:
+            raise IRError(f"no value is given for variable {var.name!r}")
+    value: int | bool = scalar_function([expr], variables)(*(env[v] for v in variables))[0]
+    return value
+
+
+def scalar_function(
+    exprs: Sequence[Expr], variables: Sequence[Var]
+) -> Callable[..., tuple[int | bool, ...]]:
+    """Compile scalar expressions to one function of the variables, as `evaluate` defines them."""
+    source = PythonSource(lazy=True)
+    for k, var in enumerate(variables):
+        source.names[id(var)] = f"v{k}"
+    for expr in exprs:
+        for node in walk_expr(expr):
+            if isinstance(node, Load) or dtypes.is_float(node.dtype) or node.lanes > 1:
+                raise IRError(f"only scalar integer expressions have exact values, not `{node}`")
+    source.count_uses(exprs)
+    results = [source.expr(expr, 0, True) for expr in exprs]
+    source.line(f"return ({', '.join(results)},)")
+    return source.compile([f"v{k}" for k in range(len(variables))])
+
+
+def compile_function(function: Function, races: bool = False) -> Callable[..., None]:
+    """Compile `function` to a Python function of a Block, flat lists, one per parameter, and sizes.
+
+    What is allocated is watched for `races` if wanted; parameters are the caller's to watch.
+    """
+    source = FunctionSource(races)
+    arguments = [source.bind(var) for var in (*function.sizes, *function.lines)]
+    for buffer in function.params:
+        source.add_buffer(buffer)
+    source.write(without_warps(function).body)
+    lists = [source.buffers[id(buffer)][0] for buffer in function.params]
+    return source.compile(["block", *lists, *arguments])
+
+
+def _bind_sizes(
+    function: Function, arrays: Sequence[npt.NDArray[Any]], sizes: Mapping[SizeVar, int]
+) -> dict[int, int]:
+    if len(arrays) != len(function.params):
+        raise IRError(
+            f"{function.name!r} takes {len(function.params)} arrays, {len(arrays)} were given"
+        )
+    known: dict[Any, int] = dict(sizes)
+    for buffer, array in zip(function.params, arrays, strict=True):
+        if array.dtype != dtypes.numpy_dtype(buffer.dtype) or array.ndim != len(buffer.shape):
+            raise IRError(
+                f"array for {buffer.name!r}: expected {len(buffer.shape)} dimensions of "
+                f"{buffer.dtype}, not {array.ndim} of {array.dtype}"
+            )
+        for dim, extent in zip(buffer.shape, array.shape, strict=True):
+            if isinstance(dim, SizeVar):
+                known.setdefault(dim, extent)
+        known.update(_row_major(buffer, array.shape))
+    for var in function.lines:
+        known.setdefault(var, 0)
+    for var in function.sizes:
+        if var not in known:
+            raise IRError(f"size {var.name!r} of {function.name!r} is in no array's shape: give it")
+    for buffer, array in zip(function.params, arrays, strict=True):
+        expected = tuple(int(evaluate(dim, known)) for dim in buffer.shape)
+        if array.shape != expected:
+            raise IRError(
+                f"array for {buffer.name!r}: expected shape {expected}, not {array.shape}"
+            )
+    return {var.id: int(known[var]) for var in (*function.sizes, *function.lines)}
+
+
+def _row_major(buffer: Buffer, shape: tuple[int, ...]) -> dict[Any, int]:
+    """Strides of an array whose strides are arguments: elements are listed row by row here."""
+    return {
+        stride: math.prod(shape[position + 1 :])
+        for position, stride in enumerate(buffer.strides or ())
+    }
+
+
+def _to_list(array: npt.NDArray[Any]) -> list[Any]:
+    """Elements in row-major order: NumPy scalars for floats, Python's ints and bools."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return list(flat) if dtypes.is_float(flat.dtype.name) else flat.tolist()

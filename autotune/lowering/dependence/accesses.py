@@ -1,0 +1,118 @@
+"""Reads and writes of storage: what a statement does, and by which element of which step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
+
+from autotune.ir.algebra.polynomials import Poly, add, joined, split_multiple, to_expr, to_poly
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import For, If, Stmt, Store
+from autotune.ir.visitor import child_stmts, free_vars, loads, substitute
+
+
+@dataclass(frozen=True)
+class Access:
+    """One read or write of shared storage, by all threads that come to it.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        What is accessed.
+    index : Expr
+        Which element; several if it is a vector.
+    writes : bool
+        Whether it is written.
+    conditions : tuple of Expr
+        What holds for a thread that comes there.
+    free : tuple of (Var, Expr)
+        Loops around, with their extents, whose iterations it may be in at any time.
+    """
+
+    buffer: Buffer
+    index: Expr
+    writes: bool
+    conditions: tuple[Expr, ...] = ()
+    free: tuple[tuple[Var, Expr], ...] = ()
+
+    def where(self, condition: Expr) -> Access:
+        """Return the access under a further condition."""
+        return replace(self, conditions=(*self.conditions, condition))
+
+    def anywhere_in(self, var: Var, extent: Expr) -> Access:
+        """Return the access in any iteration of a loop around it."""
+        return replace(self, free=(*self.free, (var, extent)))
+
+    def at(self, var: Var, value: Expr) -> Access:
+        """Return the access with a variable replaced."""
+        mapping = {var: value}
+        return replace(
+            self,
+            index=substitute(self.index, mapping),
+            conditions=tuple(substitute(c, mapping) for c in self.conditions),
+            free=tuple((own, substitute(extent, mapping)) for own, extent in self.free),
+        )
+
+
+def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | None:
+    """Return two accesses to an array with steps as if it had one; None if their steps differ.
+
+    An index is a step times the elements of a step, and a sum of terms that are not negative and
+    together less than these.
+
+    Parameters
+    ----------
+    a, b : Access
+        To one array, whose first dimension is that of steps.
+    own : set of Var
+        Variables that need not be the same in both.
+    """
+    (row, column), (other_row, other_column) = map(_row_and_column, (a, b))
+    away = add(row, other_row, -1)
+    own = {*own, *(var for var, _ in (*a.free, *b.free))}
+    if (
+        away
+        and not set(away) - {()}
+        and all(own.isdisjoint(free_vars(atom)) for term in (*row, *other_row) for atom in term)
+    ):
+        return None
+    return replace(a, index=column), replace(b, index=other_column)
+
+
+def _row_and_column(access: Access) -> tuple[Poly, Expr]:
+    """Return the step of an access to an array with steps, and its index within the step."""
+    strides: list[Expr] = [const(1)]
+    for extent in reversed(access.buffer.shape[1:]):
+        strides.insert(0, binary("*", strides[0], extent))
+    length, index = strides[0], access.index
+    if access.buffer.strides is not None:  # different elements are apart however they lie
+        index = substitute(index, dict(zip(access.buffer.strides, strides, strict=True)))
+    base = index.base if isinstance(index, Ramp) else index
+    row, rest = split_multiple(joined(to_poly(base)), to_poly(length))
+    if isinstance(length, Const) and length.value > 0 and () in rest:
+        # What is left of the constant may be steps and columns, as where a loop of one step went.
+        steps, rest[()] = divmod(rest[()], int(length.value))
+        row = add(row, {(): steps} if steps else {}, 1)
+    column = to_expr(rest, base.dtype)
+    return row, Ramp(column, index.stride, index.lanes) if isinstance(index, Ramp) else column
+
+
+def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:
+    """Yield what a statement reads and writes, with the loops and conditions around each."""
+    nothing = Access(Buffer("", "int32", ()), const(0), False)
+    around = around or nothing
+    for load in loads(stmt):
+        yield replace(around, buffer=load.buffer, index=load.index)
+    match stmt:
+        case Store(buffer, index, _):
+            yield replace(around, buffer=buffer, index=index, writes=True)
+        case For(var, extent, _, body):
+            yield from accesses(body, around.anywhere_in(var, extent))
+        case If(condition, then, orelse):
+            yield from accesses(then, around.where(condition))
+            if orelse is not None:
+                yield from accesses(orelse, around)
+        case _:
+            for child in child_stmts(stmt):
+                yield from accesses(child, around)

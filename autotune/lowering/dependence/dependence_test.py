@@ -1,0 +1,153 @@
+"""Which elements of arrays with steps are accessed by what runs side by side, whatever the step.
+
+The state of a scan has its steps along the first dimension. What two blocks, or two iterations of
+a parallel loop, do to it cannot be ordered by barriers; so it must never be the same *column*, all
+steps of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from autotune.errors import LoweringError
+from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.polynomials import to_expr, to_poly
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var
+from autotune.ir.printer import excerpt
+from autotune.ir.stmt import For, Stmt
+from autotune.ir.uniformity import is_thread_loop
+from autotune.ir.visitor import free_vars
+from autotune.lowering.dependence.accesses import Access, accesses, in_one_step
+from autotune.lowering.dependence.sharing_conflicts import Conflicts
+
+
+class Apart:
+    """Tells whether what runs side by side keeps to columns of its own.
+
+    Parameters
+    ----------
+    axes : mapping of Var to Expr
+        Variables and lengths of the loops whose iterations run side by side.
+    states : mapping of str to bool
+        Names of the arrays with steps, and whether their columns can be told apart; of others,
+        every element is a column.
+    """
+
+    def __init__(self, axes: Mapping[Var, Expr], states: Mapping[str, bool]) -> None:
+        self.axes = {var: extent for var, extent in axes.items() if not _is_one(extent)}
+        self.states = states
+
+    def shared(self, found: Sequence[Access]) -> Access | None:
+        """Return an access to a column that may be written elsewhere too; None if there is none."""
+        for number, first in enumerate(found):
+            for second in found[number:]:
+                same = first.buffer is second.buffer and (first.writes or second.writes)
+                if same and not self._are_apart(first, second):
+                    return first
+        return None
+
+    def _are_apart(self, a: Access, b: Access) -> bool:
+        """Whether two accesses by different iterations are never to one element.
+
+        They are not if the steps differ, nor if the columns do.
+        """
+        if not self.axes:
+            return True
+        if not self.states.get(a.buffer.name, True):
+            return False
+        if a.buffer.name in self.states:
+            columns = in_one_step(a, b, set(self.axes))
+            if columns is None:
+                return True
+            a, b = columns
+        return self._far(a, b) or self._never_meet(a, b)
+
+    def _never_meet(self, a: Access, b: Access) -> bool:
+        """Try all iterations, if their number is known."""
+        axes = [(v, int(e.value)) for v, e in self.axes.items() if isinstance(e, Const)]
+        return len(axes) == len(self.axes) and not Conflicts(axes).between(a, b)
+
+    def _far(self, a: Access, b: Access) -> bool:
+        """Whether one iteration more moves further than all else can.
+
+        Columns are sums of multiples of the axes, the same in both, and of a rest.
+        """
+        parts = self._linear(a), self._linear(b)
+        if parts[0] is None or parts[1] is None or parts[0][0] != parts[1][0]:
+            return False
+        scales, (low, high) = parts[0]
+        (other_low, other_high) = parts[1][1]
+        reach = max(high - other_low, other_high - low)
+        for var, scale in sorted(scales.items(), key=lambda item: item[1]):
+            extent = self.axes[var]
+            if not reach < scale:
+                return False
+            last = int(extent.value) - 1 if isinstance(extent, Const) else INF
+            reach += scale * last
+        return True
+
+    def _linear(self, access: Access) -> tuple[dict[Var, int], tuple[float, float]] | None:
+        """Return by how much each axis moves a column, and the range of the rest."""
+        index, lanes = access.index, 0
+        if isinstance(index, Ramp):
+            if not (isinstance(index.stride, Const) and index.stride.value == 1):
+                return None
+            index, lanes = index.base, index.lanes - 1
+        rest = to_poly(index)
+        scales: dict[Var, int] = {}
+        for var in self.axes:
+            scales[var] = rest.pop((var,), 0)
+        if any(var in self.axes for term in rest for atom in term for var in free_vars(atom)):
+            return None
+        simplifier = Simplifier(otherwise=(0, INF))
+        for var, extent in access.free:
+            simplifier.bind(var, 0, max(0.0, simplifier.bounds(extent)[1] - 1))
+        low, high = simplifier.bounds(to_expr(rest, index.dtype))
+        return scales, (low, high + lanes)
+
+
+def refuse_sharing_blocks(
+    loops: Sequence[For], body: Stmt, carried: Set[Buffer], states: Mapping[str, bool]
+) -> None:
+    """Refuse scans of which a block needs what another one computes.
+
+    Parameters
+    ----------
+    loops : sequence of For
+        Over blocks and threads.
+    body : Stmt
+        What one thread does.
+    carried : set of Buffer
+        Arrays in global storage that the scan writes and reads.
+    states : mapping of str to bool
+        As `Apart` takes them.
+    """
+    blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
+    for loop in filter(is_thread_loop, loops):
+        body = loop.with_body(body)
+    found = [access for access in accesses(body) if access.buffer in carried]
+    shared = Apart(blocks, states).shared(found)
+    if shared is None:
+        return
+    name, index = shared.buffer.name, excerpt(shared.index)
+    if name in states:
+        what, parts = f"columns of {name!r}, the state of a scan,", "init and update"
+    else:
+        what, parts = f"elements of {name!r}, which a scan computes in each step,", "all stages"
+    why = remedy = ""
+    if not states.get(name, True):
+        why = ", as far as can be told of indices that run backwards"
+        remedy = ", let indices run upwards"
+    elif any(isinstance(var, SizeVar) for var in free_vars(shared.index)):
+        why = ", as far as can be told of sizes that only a call knows"
+        remedy = ", give sizes as numbers"
+    raise LoweringError(
+        f"blocks share {what} at `{index}`{why}, and cannot wait for one another between "
+        f"steps; bind the same columns of {parts} to one block{remedy}, or let one block "
+        "compute all"
+    )
+
+
+def _is_one(extent: Expr) -> bool:
+    return isinstance(extent, Const) and extent.value == 1

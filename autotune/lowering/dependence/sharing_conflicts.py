@@ -1,0 +1,245 @@
+"""Which accesses to shared storage conflict: one element, two threads, at least one of them writes.
+
+What conflicts is found by trying: the elements of all threads are computed, with everything that is
+the same for all of them left out or tried for each value. Where that would be too much, or numbers
+are not known, accesses to the same storage count as conflicting.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from autotune.ir.expr import Binary, Const, Expr, Ramp, Var
+from autotune.ir.ops import const
+from autotune.ir.visitor import free_vars, walk_expr
+from autotune.lowering.dependence.accesses import Access, in_one_step
+from autotune.lowering.dependence.thread_indices import Array, Points, is_plain, meet
+
+#: Most elements that all threads together are tried for, and most values of what they have in
+#: common.
+MOST_POINTS, MOST_CASES = 1 << 21, 64
+
+
+class Conflicts:
+    """Decides whether accesses of a block's threads conflict.
+
+    Parameters
+    ----------
+    threads : sequence of (Var, int)
+        Variables and lengths of the loops over the threads, outermost first.
+    states : mapping of str to bool, optional
+        Names of arrays whose first dimension is that of steps, and whether indices into them are
+        told apart as `in_one_step` does; else all accesses conflict.
+    """
+
+    def __init__(
+        self, threads: Sequence[tuple[Var, int]], states: Mapping[str, bool] | None = None
+    ) -> None:
+        self.states = states or {}
+        self.threads = list(threads)
+        self.count = math.prod(extent for _, extent in threads)
+        self.ranges: dict[Var, int] = {}
+        self._found: dict[tuple[object, ...], bool] = {}
+        self._alive: list[Access] = []  # as they are known by the identity of their parts
+
+    def between(self, a: Access, b: Access) -> bool:
+        """Whether an element may be accessed by one thread in `a` and by another in `b`.
+
+        Other variables in both, such as those of loops around both, have the same value in both.
+        """
+        if a.buffer is not b.buffer or not (a.writes or b.writes) or self.count == 1:
+            return False
+        key = (*_key(a), *_key(b))
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._between(a, b)
+            self._alive += (a, b)
+        return found
+
+    def _between(self, a: Access, b: Access) -> bool:
+        if not self.states.get(a.buffer.name, True):
+            return True
+        if a.buffer.name in self.states:
+            columns = in_one_step(a, b, {var for var, _ in self.threads})
+            if columns is None:
+                return False
+            a, b = columns
+        first, second = self._apart(*self._alone(a, b))
+        own = {var for var, _ in (*self.threads, *first.free, *second.free)}
+        fewer = [_only_about(access, own) for access in (first, second)]
+        # Conditions on what threads have in common only take cases away, and make many of them.
+        if fewer[0] is not first or fewer[1] is not second:
+            return self._somewhere(*fewer) and self._somewhere(first, second)
+        return self._somewhere(first, second)
+
+    def _somewhere(self, first: Access, second: Access) -> bool:
+        """Whether accesses meet for some value of what threads have in common."""
+        cases = self._cases(first, second)
+        if cases is None:
+            return True
+        for case in cases:
+            points = self._points(first, case), self._points(second, case)
+            if points[0] is None or points[1] is None or meet(*points[0], *points[1]):
+                return True
+        return False
+
+    def _alone(self, a: Access, b: Access) -> tuple[Access, Access]:
+        """Return the accesses with the variables that only one of them has as loops around it."""
+        used = [{v for e in (x.index, *x.conditions) for v in free_vars(e)} for x in (a, b)]
+        own = {var for var, _ in (*self.threads, *a.free, *b.free)}
+        found = []
+        for access, mine, theirs in zip((a, b), used, reversed(used), strict=True):
+            for var in mine - theirs - own:
+                if var in self.ranges:
+                    access = access.anywhere_in(var, const(self.ranges[var]))
+            found.append(access)
+        return found[0], found[1]
+
+    def _apart(self, a: Access, b: Access) -> tuple[Access, Access]:
+        """Return the accesses without what both indices add for all threads alike."""
+        own = {var for var, _ in (*self.threads, *a.free, *b.free)}
+        terms = [list(_terms(access.index, 1)) for access in (a, b)]
+        kept = []
+        for access, mine, theirs in zip((a, b), terms, reversed(terms), strict=True):
+            index: Expr = const(0)
+            for scale, atom in mine:
+                alike = own.isdisjoint(free_vars(atom)) and atom.lanes == 1
+                same = [s for s, other in theirs if other is atom]
+                here = [s for s, other in mine if other is atom]
+                if not (alike and sum(same) == sum(here)):
+                    index = index + atom * scale
+            kept.append(replace(access, index=index))
+        return kept[0], kept[1]
+
+    def _cases(self, a: Access, b: Access) -> list[dict[Var, int]] | None:
+        """Return all values of the variables that both accesses have in common."""
+        own = {var for var, _ in (*self.threads, *a.free, *b.free)}
+        common: dict[Var, int] = {}
+        for access in (a, b):
+            for expr in (access.index, *access.conditions):
+                for var in free_vars(expr):
+                    if var in own or var in common:
+                        continue
+                    extent = self._length(var, (a, b))
+                    if extent is not None and extent * math.prod(common.values()) <= MOST_CASES:
+                        common[var] = extent
+                    elif expr is access.index:
+                        return None
+        values = itertools.product(*map(range, common.values()))
+        return [dict(zip(common, value, strict=True)) for value in values]
+
+    def _length(self, var: Var, accesses: Sequence[Access]) -> int | None:
+        """Return how many values of a variable, from 0 on, show all that indices depend on."""
+        length = self.ranges.get(var)
+        moduli = [1]
+        for access in accesses:
+            for expr in (access.index, *access.conditions):
+                found = _modulus(expr, var)
+                if found is None:
+                    return length
+                moduli.append(found)
+        period = math.lcm(*moduli)
+        return period if length is None else min(length, period)
+
+    def _points(self, access: Access, case: Mapping[Var, int]) -> tuple[Array, Array] | None:
+        """Return the elements that are accessed, and the thread of each; None if they are many."""
+        if not is_plain(access.index):
+            return None
+        axes: list[tuple[Var, int]] = list(self.threads)
+        conditions = list(access.conditions)
+        used = {var for expr in (access.index, *conditions) for var in free_vars(expr)}
+        for var, extent in access.free:
+            if var not in used and isinstance(extent, Const) and extent.value > 0:
+                continue
+            length = self.longest(extent)
+            if length is None:
+                if var in used:
+                    return None
+                continue
+            axes.append((var, length))
+            if not isinstance(extent, Const):
+                conditions.append(var < extent)
+        total = math.prod(length for _, length in axes) * access.index.lanes
+        if total > MOST_POINTS:
+            return None
+        known: dict[Var, Array] = {var: np.full(1, value) for var, value in case.items()}
+        for position, (var, length) in enumerate(axes):
+            shape = [1] * (len(axes) + 1)
+            shape[position] = length
+            known[var] = np.arange(length).reshape(shape)
+        shape = [length for _, length in axes] + [access.index.lanes]
+        number: Array = np.zeros(1, np.int64)
+        for var, length in self.threads:
+            number = number * length + known[var]
+        points = Points(known)
+        index = np.broadcast_to(points.value(access.index), shape)
+        thread = np.broadcast_to(number, shape)
+        decided = [c for c in conditions if is_plain(c) and known.keys() >= set(free_vars(c))]
+        mask = np.broadcast_to(points.hold(decided, access.index.lanes), shape)
+        return index[mask], thread[mask]
+
+    def longest(self, extent: Expr) -> int | None:
+        """Return what the length of a loop never exceeds; None if that is not known."""
+        if isinstance(extent, Const):
+            return max(0, int(extent.value))
+        known = free_vars(extent)
+        lengths = {**dict(self.threads), **self.ranges}
+        if not is_plain(extent) or not all(var in lengths for var in known):
+            return None
+        if math.prod(lengths[var] for var in known) > MOST_POINTS:
+            return None
+        axes = np.ix_(*(np.arange(lengths[var]) for var in known))
+        values = {var: axis[..., None] for var, axis in zip(known, axes, strict=True)}
+        return max(0, int(Points(values).value(extent).max()))
+
+
+def _only_about(access: Access, variables: set[Var]) -> Access:
+    """Return the access without the conditions that mention any other variables."""
+    kept = tuple(c for c in access.conditions if variables.issuperset(free_vars(c)))
+    return access if len(kept) == len(access.conditions) else replace(access, conditions=kept)
+
+
+def _key(access: Access) -> Iterator[object]:
+    yield access.buffer
+    yield id(access.index)
+    yield access.writes
+    yield tuple(map(id, access.conditions))
+    yield tuple((id(var), id(extent)) for var, extent in access.free)
+
+
+def _terms(node: Expr, scale: int) -> Iterator[tuple[int, Expr]]:
+    """Yield the terms of a sum, each a whole number times an expression."""
+    match node:
+        case Binary(op="+" | "-" as op):
+            yield from _terms(node.a, scale)
+            yield from _terms(node.b, scale if op == "+" else -scale)
+        case Binary(op="*") if isinstance(node.b, Const):
+            yield from _terms(node.a, scale * int(node.b.value))
+        case Ramp():
+            yield from _terms(node.base, scale)
+            yield scale, Ramp(const(0, node.dtype), node.stride, node.lanes)
+        case _:
+            yield scale, node
+
+
+def _modulus(expr: Expr, var: Var) -> int | None:
+    """Return after how many values of a variable an expression repeats; None if it does not."""
+    if expr is var:
+        return None
+    if not any(node is var for node in walk_expr(expr)):
+        return 1
+    if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.b, Const):
+        if all(_is_linear(atom, var) for _, atom in _terms(expr.a, 1)):
+            return abs(int(expr.b.value)) or None
+        return None
+    found = [_modulus(child, var) for child in expr.children]
+    return None if None in found else math.lcm(*(f for f in found if f is not None))
+
+
+def _is_linear(atom: Expr, var: Var) -> bool:
+    return atom is var or not any(node is var for node in walk_expr(atom))

@@ -1,0 +1,42 @@
+"""Indices over fused loops of symbolic lengths: a quotient and its remainder as one number again.
+
+    S[(x // k)*k + x % k]      ->      S[x]
+
+Constant lengths are joined by `ir.algebra.canonical`; listings keep the others, as TVM v0.8
+prints them.
+"""
+
+from __future__ import annotations
+
+from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
+from autotune.ir.expr import Binary, Const, Expr, Load
+from autotune.ir.stmt import Function, Stmt, Store
+from autotune.ir.visitor import Rewriter, walk_expr
+
+
+def rejoin(function: Function) -> Function:
+    """Return an analysed function in whose indices quotients are joined with their remainders."""
+    return function.with_body(_Rejoin().stmt(function.body))
+
+
+class _Rejoin(Rewriter):
+    def visit_Load(self, node: Load) -> Expr:
+        index = _joined(self.expr(node.index))
+        return node if index is node.index else Load(node.buffer, index)
+
+    def visit_Store(self, node: Store) -> Stmt:
+        index, value = _joined(self.expr(node.index)), self.expr(node.value)
+        same = index is node.index and value is node.value
+        return node if same else Store(node.buffer, index, value)
+
+
+def _joined(index: Expr) -> Expr:
+    if index.lanes > 1 or not any(map(_is_symbolic_remainder, walk_expr(index))):
+        return index
+    poly = to_poly(index)
+    found = joined(poly, _is_symbolic_remainder)
+    return index if found is poly else to_expr(found, index.dtype)
+
+
+def _is_symbolic_remainder(node: Expr) -> bool:
+    return isinstance(node, Binary) and node.op == "%" and not isinstance(node.b, Const)

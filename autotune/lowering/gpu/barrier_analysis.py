@@ -1,0 +1,186 @@
+"""Whether the barriers of a statement suffice: what it does before its first and after its last.
+
+A statement is summarised by its accesses to storage that threads share. Where two that may be to
+one element, at least one of which writes, have no barrier between them, it has too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Buffer, Expr, Var
+from autotune.ir.ops import binary, const, fold, logical_not
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    Barrier,
+    CopyAhead,
+    For,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    WarpReduce,
+)
+from autotune.ir.visitor import loads
+from autotune.lowering.dependence.accesses import Access
+from autotune.lowering.dependence.sharing_conflicts import Conflicts
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a statement does to shared storage.
+
+    Attributes
+    ----------
+    first, last : tuple of Access
+        Accesses that may come before its first barrier, and after its last.
+    waits : bool
+        Whether threads come to a barrier in any case.
+    """
+
+    first: tuple[Access, ...] = ()
+    last: tuple[Access, ...] = ()
+    waits: bool = False
+
+    def then(self, other: Summary) -> Summary:
+        """Return the summary of this and then of another statement."""
+        return Summary(
+            self.first if self.waits else (*self.first, *other.first),
+            other.last if other.waits else (*self.last, *other.last),
+            self.waits or other.waits,
+        )
+
+
+WAIT = Summary(waits=True)
+
+
+def either(condition: Expr, a: Summary, b: Summary) -> Summary:
+    """Return the summary of a choice between two statements."""
+    no = logical_not(condition)
+    return Summary(
+        (*(x.where(condition) for x in a.first), *(x.where(no) for x in b.first)),
+        (*(x.where(condition) for x in a.last), *(x.where(no) for x in b.last)),
+        a.waits and b.waits,
+    )
+
+
+class NotSeparated(Exception):
+    """Two accesses that no barrier separates."""
+
+
+class Waits:
+    """Summarises statements that have the barriers that they need, and finds those that have not.
+
+    Parameters
+    ----------
+    conflicts : Conflicts
+        Decides about pairs of accesses.
+    carried : set of Buffer
+        Arrays in global storage that threads share as they do shared storage.
+    """
+
+    def __init__(self, conflicts: Conflicts, carried: Set[Buffer]) -> None:
+        self.conflicts = conflicts
+        self.carried = carried
+        self._simplifier = Simplifier()
+        self._earlier: dict[Var, Var] = {}
+
+    def check(self, stmt: Stmt, alone: bool = False) -> Summary:
+        """Return the summary of a statement that has the barriers that it needs.
+
+        Parameters
+        ----------
+        stmt : Stmt
+            Any statement.
+        alone : bool
+            Whether some threads may come to it without the others.
+
+        Raises
+        ------
+        NotSeparated
+            If it has not, or holds what all threads must come to while some may come alone.
+        """
+        match stmt:
+            case Seq(stmts):
+                total = Summary()
+                for inner in stmts:
+                    summary = self.check(inner, alone)
+                    if self.clash(total, summary):
+                        raise NotSeparated
+                    total = total.then(summary)
+                return total
+            case Allocate(_, body) | CopyAhead(body) | Arrive(body):
+                return self.check(body, alone)
+            case For(_, _, _, body):
+                with self.inside(stmt):
+                    summary = self.check(body, alone)
+                    if self.clash(self.before(stmt, summary), summary):
+                        raise NotSeparated
+                return self.outside(stmt, summary)
+            case If(condition, then, orelse):
+                other = Summary() if orelse is None else self.check(orelse, alone)
+                return either(condition, self.check(then, alone), other)
+            case Barrier() | WarpReduce() if alone:
+                raise NotSeparated
+            case Barrier():
+                return WAIT
+            case _:
+                return self.single(stmt)
+
+    def clash(self, before: Summary, after: Summary) -> bool:
+        """Whether a barrier is needed between two statements."""
+        return any(self.conflicts.between(a, b) for a in before.last for b in after.first)
+
+    @contextmanager
+    def inside(self, loop: For) -> Iterator[None]:
+        """Know the range of a loop's variable."""
+        longest = self.conflicts.longest(loop.extent)
+        if longest is not None:
+            self.conflicts.ranges[loop.var] = longest
+        try:
+            yield
+        finally:
+            self.conflicts.ranges.pop(loop.var, None)
+
+    def before(self, loop: For, summary: Summary) -> Summary:
+        """Return what came before an iteration in earlier ones, given the summary of one."""
+        if summary.waits:
+            previous = fold("-", loop.var, const(1, loop.var.dtype))
+            is_later = binary("<=", 1, loop.var)
+            last = [a.at(loop.var, previous).where(is_later) for a in summary.last]
+        else:
+            other = self._earlier.setdefault(loop.var, Var(loop.var.name, loop.var.dtype))
+            last = [a.at(loop.var, other).anywhere_in(other, loop.extent) for a in summary.last]
+        return Summary(last=tuple(last))
+
+    def outside(self, loop: For, summary: Summary) -> Summary:
+        """Return the summary of a whole loop, given that of one iteration."""
+        var, extent = loop.var, loop.extent
+        if not summary.waits:
+            first = tuple(a.anywhere_in(var, extent) for a in summary.first)
+            return Summary(first, tuple(a.anywhere_in(var, extent) for a in summary.last))
+        runs = self._simplifier.bounds(extent)[0] >= 1
+        final = fold("-", extent, const(1, extent.dtype))
+        return Summary(
+            tuple(a.at(var, const(0, var.dtype)) for a in summary.first),
+            tuple(a.at(var, final) for a in summary.last),
+            runs,
+        )
+
+    def single(self, stmt: Stmt) -> Summary:
+        """Return what a single statement does to shared storage, and to what scans carry."""
+        found = [
+            Access(load.buffer, load.index, False)
+            for load in loads(stmt)
+            if self._is_shared(load.buffer)
+        ]
+        if isinstance(stmt, Store) and self._is_shared(stmt.buffer):
+            found.append(Access(stmt.buffer, stmt.index, True))
+        return Summary(tuple(found), tuple(found))
+
+    def _is_shared(self, buffer: Buffer) -> bool:
+        return buffer.scope == "shared" or buffer in self.carried

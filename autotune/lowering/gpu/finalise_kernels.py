@@ -1,0 +1,174 @@
+"""Kernels: the final form of functions for GPUs, and the parts that are launched one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autotune.ir.expr import Buffer, Expr, Var
+from autotune.ir.ops import const
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, split_allocations
+from autotune.ir.visitor import (
+    free_vars,
+    is_raw,
+    loads,
+    recursive,
+    stmt_exprs,
+    walk,
+    written,
+)
+from autotune.lowering.finalise import drop_marks, finalise, listing
+from autotune.lowering.fused_indices import rejoin
+from autotune.lowering.gpu.block_thread_nest import gather_threads, lift_shared
+from autotune.lowering.gpu.insert_barriers import insert_barriers
+from autotune.lowering.gpu.software_pipelining import load_early
+from autotune.lowering.gpu.unify_thread_axes import unify_threads
+from autotune.lowering.gpu.virtual_threads import spread_virtual_threads
+from autotune.lowering.guards.facts import has_conditions
+from autotune.lowering.guards.hoist_guards import hoist_guards
+from autotune.lowering.guards.loop_partition import partition, shorten
+from autotune.lowering.storage_rewrite import share_storage
+from autotune.lowering.vector.unroll import mark_unrolled
+from autotune.lowering.vector.vectorize import vectorize
+from autotune.target import Target
+
+Extents = tuple[Expr, Expr, Expr]
+
+
+@recursive
+def finalise_kernels(function: Function) -> Function:
+    """Turn an analysed function into the final form for GPUs.
+
+    It is what `finalise` gives, but for the threads: each stage at the root is one kernel, a nest
+    of loops over blocks, then shared storage, then loops over threads (of the axes x, y, z those
+    that are used, x always), then what one thread does, with barriers. Temporaries that kernels
+    hand on are allocated around them, in global storage. There are no virtual threads.
+
+    Raises
+    ------
+    LoweringError
+        If it cannot be carried out by threads that run side by side.
+    """
+    *_, final = finalising_kernels(function)
+    return final
+
+
+def final_form(function: Function, target: Target) -> Function:
+    """Return an analysed function in the form that backends of `target` take.
+
+    A kernel as text is left as it is: its compiler does the rest.
+
+    Raises
+    ------
+    LoweringError
+        If it cannot be carried out there.
+    """
+    if target.gpu is None:
+        return finalise(function)
+    return function if is_raw(function) else finalise_kernels(function)
+
+
+def finalising_kernels(function: Function) -> Iterator[Function]:
+    """Yield an analysed function after each pass of `finalise_kernels`."""
+    yield (result := gather_threads(listing(mark_unrolled(unify_threads(rejoin(function))))))
+    yield (result := drop_marks(spread_virtual_threads(result)))
+    yield (result := share_storage(result))
+    if has_conditions(result.body):
+        for step in (hoist_guards, partition, hoist_guards, shorten):
+            yield (result := step(result))
+    yield (result := lift_shared(vectorize(result)))
+    yield (result := load_early(result))
+    yield insert_barriers(result)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel of a function.
+
+    Attributes
+    ----------
+    function : Function
+        Its name, what it reads and writes (parameters of the whole function and temporaries, in
+        the order in which these are declared), the sizes that it depends on, and its nest.
+    grid, block : tuple of Expr
+        Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
+    """
+
+    function: Function
+    grid: Extents
+    block: Extents
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel."""
+        return self.function.name
+
+
+def split_kernels(function: Function) -> list[Kernel]:
+    """Return the kernels of a function in final form, in the order in which they run.
+
+    Parameters
+    ----------
+    function : Function
+        As `finalise_kernels` returns it.
+
+    Returns
+    -------
+    list of Kernel
+        One alone has the function's name; several are numbered from 0: name_0, name_1.
+    """
+    nests = list(_nests(function.body))
+    buffers = [*function.params, *workspace(function)]
+    several = len(nests) > 1
+    return [
+        _kernel(function, f"{function.name}_{number}" if several else function.name, nest, buffers)
+        for number, nest in enumerate(nests)
+    ]
+
+
+def workspace(function: Function) -> tuple[Buffer, ...]:
+    """Return the temporaries that kernels hand on; who launches them provides the memory."""
+    buffers, _ = split_allocations(function.body)
+    return tuple(buffers)
+
+
+def _nests(stmt: Stmt) -> Iterator[Stmt]:
+    match stmt:
+        case Allocate(_, body):
+            yield from _nests(body)
+        case Seq(stmts):
+            for inner in stmts:
+                yield from _nests(inner)
+        case _:
+            yield stmt
+
+
+def _kernel(function: Function, name: str, nest: Stmt, buffers: list[Buffer]) -> Kernel:
+    used: dict[Buffer, bool] = {}
+    variables: set[Var] = set()
+    for stmt in walk(nest):
+        used.update((buffer, True) for buffer in written(stmt))
+        for load in loads(stmt):
+            used.setdefault(load.buffer, False)
+        variables.update(var for expr in stmt_exprs(stmt) for var in free_vars(expr))
+    params = tuple(buffer for buffer in buffers if buffer in used)
+    variables.update(var for param in params for size in param.shape for var in free_vars(size))
+    own_sizes = tuple(size for size in function.sizes if size in variables)
+    outputs = frozenset(buffer for buffer in params if used[buffer])
+    extents = dict(_extents(nest))
+
+    def along(axes: str) -> Extents:
+        x, y, z = (extents.get(f"{axes}.{axis}", const(1)) for axis in "xyz")
+        return x, y, z
+
+    own = Function(name, params, outputs, nest, own_sizes, function.attrs)
+    return Kernel(own, along("blockIdx"), along("threadIdx"))
+
+
+def _extents(stmt: Stmt) -> Iterator[tuple[str, Expr]]:
+    while isinstance(stmt, (For, Allocate)):
+        if isinstance(stmt, For):
+            if stmt.kind is not LoopKind.THREAD:
+                return
+            yield stmt.thread_tag, stmt.extent
+        stmt = stmt.body

@@ -1,0 +1,275 @@
+"""Barriers: where threads wait for what other threads of their block do in shared storage.
+
+    for k in 8:                           for k in 8:
+      X[threadIdx.x] = f(k)                 X[threadIdx.x] = f(k)
+      L = L + X[63 - threadIdx.x]    ->     barrier
+                                            L = L + X[63 - threadIdx.x]
+                                            barrier
+
+A barrier stands between two accesses to one element by different threads, at least one of which
+writes, those of different iterations included; without any of the barriers some such pair would
+have none. No barrier stands under a condition that differs between threads: such conditions are
+moved inwards.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence, Set
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Buffer, Const, Expr, Var
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    Barrier,
+    CopyAhead,
+    For,
+    Function,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+    split_allocations,
+)
+from autotune.ir.uniformity import is_thread_loop, is_uniform
+from autotune.ir.visitor import StmtRewriter, all_loads, walk
+from autotune.lowering.dependence.dependence_test import refuse_sharing_blocks
+from autotune.lowering.dependence.sharing_conflicts import Conflicts
+from autotune.lowering.gpu.barrier_analysis import WAIT, NotSeparated, Summary, Waits, either
+from autotune.lowering.gpu.block_thread_nest import is_kernel_loop
+from autotune.lowering.guards.sink_guards import sunk
+
+
+def insert_barriers(function: Function) -> Function:
+    """Return the function with the barriers that its kernels need.
+
+    Parameters
+    ----------
+    function : Function
+        Nests of loops over blocks and threads, each around what one thread does.
+
+    Raises
+    ------
+    LoweringError
+        If threads had to wait where not all of them come.
+    """
+    return function.with_body(_Kernels(function.attrs.get("states", {})).stmt(function.body))
+
+
+class _Kernels(StmtRewriter):
+    """Finds what the threads of each kernel do."""
+
+    def __init__(self, states: Mapping[str, bool]) -> None:
+        super().__init__()
+        self.states = states
+        self.around: list[For] = []
+
+    def visit_For(self, node: For) -> Stmt:
+        if not is_kernel_loop(node):
+            return node
+        self.around.append(node)
+        inside = node.body
+        if is_thread_loop(node) and not is_thread_loop(inside):
+            body = _synchronised(self.around, inside, self.states)
+        else:
+            body = self.stmt(inside)
+        self.around.pop()
+        return node.with_body(body)
+
+
+def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) -> Stmt:
+    written = {s.buffer for s in walk(body) if isinstance(s, Store)}
+    carried = {b for b in written if b.name in states and b.scope == "global"}
+    if carried:  # steps hand on values through states and, from stage to stage, temporaries
+        read = {load.buffer for load in all_loads(body)}
+        carried |= {b for b in written & read if b.scope == "global"}
+        refuse_sharing_blocks(loops, body, carried, states)
+    if not carried and not any(buffer.scope == "shared" for buffer in written):
+        return body
+    threads = [(loop.var, _length(loop)) for loop in loops if is_thread_loop(loop)]
+    own = {buffer.name: states[buffer.name] for buffer in carried if buffer.name in states}
+    sync = _Sync(Conflicts(threads, own), {var for var, _ in threads}, carried)
+    for loop in loops:
+        if not is_thread_loop(loop) and isinstance(loop.extent, Const):
+            sync.conflicts.ranges[loop.var] = int(loop.extent.value)
+    body, _ = sync.visit(body)
+    return _Pruned(sync, body).result
+
+
+def _length(loop: For) -> int:
+    """Return the length of a loop over threads that share memory."""
+    if not isinstance(loop.extent, Const):
+        raise LoweringError(
+            f"{loop.thread_tag} has the extent `{loop.extent}`, which is not known when the kernel "
+            "is compiled, but its threads share memory; bind a loop of constant length"
+        )
+    return int(loop.extent.value)
+
+
+class _Sync(Waits):
+    """Puts barriers in, and summarises statements that have those that they need.
+
+    Parameters
+    ----------
+    conflicts : Conflicts
+        Decides about pairs of accesses.
+    threads : set of Var
+        Variables of the loops over threads.
+    carried : set of Buffer
+        Arrays in global storage that threads share as they do shared storage.
+    """
+
+    def __init__(self, conflicts: Conflicts, threads: set[Var], carried: Set[Buffer]) -> None:
+        super().__init__(conflicts, carried)
+        self.threads = threads
+
+    def visit(self, stmt: Stmt) -> tuple[Stmt, Summary]:
+        """Return a statement with the barriers that it needs inside, and its summary."""
+        match stmt:
+            case Seq(stmts):
+                return self._sequence(stmts)
+            case Allocate(buffer, body):
+                inner, summary = self.visit(body)
+                return (stmt if inner is body else Allocate(buffer, inner)), summary
+            case For():
+                return self._loop(stmt)
+            case If():
+                return self._branch(stmt)
+            case Barrier():
+                return stmt, WAIT
+            case CopyAhead(body) | Arrive(body):
+                return stmt, self._copied(body)
+            case _:
+                return stmt, self.single(stmt)
+
+    def _copied(self, body: Stmt) -> Summary:
+        """Return the summary of copies, which write where they start and where they arrive."""
+        try:
+            return self.check(body)
+        except NotSeparated:
+            raise LoweringError(
+                f"threads copy to elements of {_written(body)} that others copy to; give each "
+                "element to one thread"
+            ) from None
+
+    # -- sequences ---------------------------------------------------------------------------------
+
+    def _sequence(self, stmts: Sequence[Stmt]) -> tuple[Stmt, Summary]:
+        """Put a barrier before each statement that conflicts with what came since the last one."""
+        result: list[Stmt] = []
+        total = Summary()
+        for stmt in stmts:
+            inner, summary = self.visit(stmt)
+            if self.clash(total, summary):
+                result.append(Barrier())
+                total = total.then(WAIT)
+            result.append(inner)
+            total = total.then(summary)
+        unchanged = len(result) == len(stmts) and all(map(operator.is_, result, stmts))
+        return (Seq(tuple(stmts)) if unchanged else seq(*result)), total
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def _loop(self, loop: For) -> tuple[Stmt, Summary]:
+        if not is_uniform(loop.extent, self.threads):
+            return self._uneven(loop)
+        with self.inside(loop):
+            body, summary = self.visit(loop.body)
+            if self.clash(self.before(loop, summary), summary):
+                body, summary = self._carried(loop, body, summary)
+        return loop.with_body(body), self.outside(loop, summary)
+
+    def _carried(self, loop: For, body: Stmt, summary: Summary) -> tuple[Stmt, Summary]:
+        """Put a barrier where iterations conflict, before the first statement that does."""
+        buffers, inner = split_allocations(body)
+        stmts = list(inner.stmts) if isinstance(inner, Seq) else [inner]
+        earlier = self.before(loop, summary)
+        total = Summary()
+        place = 0
+        while place < len(stmts):
+            own = self.check(stmts[place])
+            if not total.waits and self.clash(earlier, own):
+                break
+            total = total.then(own)
+            place += 1
+        body, summary = self._sequence([*stmts[:place], Barrier(), *stmts[place:]])
+        body = allocated(buffers, body)
+        if self.clash(self.before(loop, summary), summary):
+            return self._carried(loop, body, summary)
+        return body, summary
+
+    # -- what differs between threads --------------------------------------------------------------
+
+    def _uneven(self, loop: For) -> tuple[Stmt, Summary]:
+        """Give a loop whose length differs between threads one length, if they wait inside."""
+        try:
+            summary = self.check(loop, True)
+        except NotSeparated:
+            longest = self._longest(loop)
+            guard = binary("<", loop.var, loop.extent)
+            return self.visit(For(loop.var, longest, loop.kind, If(guard, loop.body)))
+        return loop, summary
+
+    def _longest(self, loop: For) -> Expr:
+        longest = self.conflicts.longest(loop.extent)
+        if longest is None:
+            raise LoweringError(
+                f"loop {loop.var.name!r} is of another length, `{loop.extent}`, in each thread, "
+                "and threads have to wait for one another in it; give it a constant length"
+            )
+        return const(longest, loop.extent.dtype)
+
+    def _branch(self, stmt: If) -> tuple[Stmt, Summary]:
+        if stmt.condition.lanes == 1 and is_uniform(stmt.condition, self.threads):
+            then, summary = self.visit(stmt.then)
+            orelse, other = (None, Summary())
+            if stmt.orelse is not None:
+                orelse, other = self.visit(stmt.orelse)
+            same = then is stmt.then and orelse is stmt.orelse
+            result = stmt if same else If(stmt.condition, then, orelse)
+            return result, either(stmt.condition, summary, other)
+        try:
+            return stmt, self.check(stmt, True)
+        except NotSeparated:
+            inner = sunk(stmt)
+            if inner is None:
+                raise LoweringError(
+                    f"threads write elements of {_written(stmt)} that others write or read in the "
+                    "same step; give each element to one thread"
+                ) from None
+            return self.visit(inner)
+
+
+class _Pruned(StmtRewriter):
+    """Takes out barriers, from the first on, as long as the others suffice.
+
+    Attributes
+    ----------
+    result : Stmt
+        What is left.
+    """
+
+    def __init__(self, sync: _Sync, body: Stmt) -> None:
+        super().__init__()
+        self.without: Stmt | None = None
+        self.result = body
+        for barrier in [stmt for stmt in walk(body) if isinstance(stmt, Barrier)]:
+            self.without = barrier
+            fewer = self.stmt(self.result)
+            try:
+                sync.check(fewer)
+            except NotSeparated:
+                continue
+            self.result = fewer
+
+    def visit_Barrier(self, node: Barrier) -> Stmt:
+        return Seq(()) if node is self.without else node
+
+
+def _written(stmt: Stmt) -> str:
+    names = [s.buffer.name for s in walk(stmt) if isinstance(s, Store)]
+    return ", ".join(map(repr, dict.fromkeys(names)))

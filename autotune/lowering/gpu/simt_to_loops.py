@@ -1,0 +1,289 @@
+"""Functions of GPU threads as functions of ordinary loops, which a CPU runs to the same effect.
+
+    blockIdx.x in 8, threadIdx.x in 64         parallel (blockIdx.x, 0, 8)
+      allocate S[64] shared                      allocate S[64]
+      allocate x[1] local                        allocate x[64 * 1]
+      for (k, 0, 4)                              for (k, 0, 4)
+        x[0] = A[k*64 + threadIdx.x]     ->        for (threadIdx.x, 0, 64)
+        S[threadIdx.x] = x[0]                        x[threadIdx.x] = A[k*64 + threadIdx.x]
+        barrier                                      S[threadIdx.x] = x[threadIdx.x]
+        B[...] += x[0] * S[63 - threadIdx.x]       for (threadIdx.x, 0, 64)
+        barrier                                      B[...] += x[threadIdx.x] * S[...]
+
+Barriers cut the body of a block into parts that its threads run one after the other. Loops and
+conditions around a barrier must be the same for all threads, and go around the loops of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from autotune.errors import CodegenError
+from autotune.ir.evaluate.warp_reductions import without_warps
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
+from autotune.ir.ops import binary, const
+from autotune.ir.printer import excerpt
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    Barrier,
+    CopyAhead,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
+from autotune.ir.uniformity import is_thread_loop, is_uniform
+from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, walk
+
+#: Most iterations, those of loops inside counted, of a loop that is unrolled where this is hinted
+#: at.
+UNROLLED = 32
+
+_BOUND = (LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+def simt_on_cpu(function: Function) -> Function:
+    """Return a function in final form without axes of blocks and threads, and without barriers.
+
+    The outermost loop of blocks that has more than one runs in parallel.
+
+    Raises
+    ------
+    CodegenError
+        If not all threads of a block come to a barrier, as far as can be told without running it.
+    """
+    body = _Arrived().stmt(without_warps(function).body)
+    return function.with_body(_Blocks().stmt(body))
+
+
+class _Arrived(StmtRewriter):
+    """Makes copies where they arrive: there is nothing that would go on by itself."""
+
+    def visit_CopyAhead(self, node: CopyAhead) -> Stmt:
+        return Seq(())
+
+    def visit_Arrive(self, node: Arrive) -> Stmt:
+        return node.body
+
+
+class _Blocks(StmtRewriter):
+    """Finds the blocks of a function: what stands in outermost loops of threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_parallel = False
+
+    def visit_For(self, node: For) -> Stmt:
+        if is_thread_loop(node):
+            return _Threads(node).result
+        if node.kind not in _BOUND:
+            return self.rebuild_stmt(node)
+        kind = LoopKind.SERIAL
+        unit = isinstance(node.extent, Const) and node.extent.value == 1
+        if node.kind is LoopKind.THREAD and not (self.in_parallel or unit):
+            kind = LoopKind.PARALLEL
+        outer = self.in_parallel
+        self.in_parallel = outer or kind is LoopKind.PARALLEL
+        body = self.stmt(node.body)
+        self.in_parallel = outer
+        return For(node.var, node.extent, kind, body)
+
+    def visit_Barrier(self, node: Barrier) -> Stmt:
+        return Seq(())
+
+
+class _Threads:
+    """What the threads of a block do, as loops over threads between barriers.
+
+    Attributes
+    ----------
+    result : Stmt
+        The loops.
+    """
+
+    def __init__(self, nest: For) -> None:
+        self._own: dict[Buffer, tuple[Buffer, Expr]] = {}
+        self._kept: list[Buffer] = []
+        body = self._run(nest, ())
+        self.result = _Own(self._own).stmt(body) if self._own else body
+
+    def _run(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
+        """Return a statement run by all threads of `axes`."""
+        return self._whole(stmt, axes) if _waits(stmt) else self._part(stmt, axes)
+
+    def _part(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
+        """Return a statement without barriers, run by each thread of `axes`."""
+        used = _all_accessed(stmt)
+        shared = [
+            s.buffer for s in walk(stmt) if isinstance(s, Allocate) and s.buffer.scope == "shared"
+        ]
+        body = _Sequential().stmt(stmt)
+        for buffer in self._kept:
+            if buffer in used:
+                body = Allocate(buffer, body)
+        for axis in reversed(axes):
+            body = For(axis.var, axis.extent, LoopKind.SERIAL, body)
+        for buffer in shared:
+            body = Allocate(buffer, body)
+        return body
+
+    def _whole(self, stmt: Stmt, axes: tuple[For, ...]) -> Stmt:
+        """Return a statement with barriers, run by the threads of `axes` together."""
+        match stmt:
+            case Barrier():
+                return Seq(())
+            case Seq():
+                return seq(*(self._run(part, axes) for part in _parts(stmt)))
+            case For(var, extent, kind, body):
+                _require_uniform(extent, axes, f"in loop {var.name!r} of length")
+                if kind is LoopKind.THREAD:
+                    return self._whole(body, (*axes, stmt))
+                return For(var, extent, LoopKind.SERIAL, self._whole(body, axes))
+            case If(condition, then, orelse):
+                _require_uniform(condition, axes, "under the condition")
+                no = None if orelse is None else self._run(orelse, axes)
+                return If(condition, self._run(then, axes), no)
+            case Allocate(buffer, body):
+                return self._allocation(buffer, body, axes)
+            case Produce(_, body):
+                return self._whole(body, axes)
+            case _:
+                raise CodegenError(f"no barrier can stand in a {type(stmt).__name__}")
+
+    def _allocation(self, buffer: Buffer, body: Stmt, axes: tuple[For, ...]) -> Stmt:
+        """Return an allocation of one block, of one thread if no barrier is crossed, or of all."""
+        for extent in buffer.shape:
+            _require_uniform(extent, axes, f"where {buffer.name!r} has the size")
+        if buffer.scope == "shared":
+            return Allocate(buffer, self._whole(body, axes))
+        uses = [looped for part, looped in _pieces(body, False) if buffer in _all_accessed(part)]
+        if len(uses) <= 1 and not any(uses):
+            self._kept.append(buffer)
+            return self._whole(body, axes)
+        size: Expr = const(1)
+        for extent in buffer.shape:
+            size = binary("*", size, extent)
+        thread: Expr = const(0)
+        for axis in axes:
+            thread = binary("+", binary("*", thread, axis.extent), axis.var)
+        shape = (*(axis.extent for axis in axes), *buffer.shape)
+        wide = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
+        self._own[buffer] = wide, binary("*", thread, size)
+        return Allocate(wide, self._whole(body, axes))
+
+
+def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
+    """Refuse what differs from thread to thread around a barrier."""
+    if not is_uniform(expr, {axis.var for axis in axes}):
+        raise CodegenError(
+            f"a barrier stands {where} `{excerpt(expr)}`, which differs between the threads of a "
+            "block: all of them must come to it; put the condition around what is between barriers "
+            "instead"
+        )
+
+
+class _Sequential(StmtRewriter):
+    """Makes loops of threads serial; what they share is allocated elsewhere.
+
+    Hints to unroll are for GPUs, whose threads stand in no loop: here short loops follow them, such
+    as those of virtual threads around single statements.
+    """
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind not in (*_BOUND, LoopKind.UNROLL_HINTED):
+            return self.rebuild_stmt(node)
+        short = node.kind is LoopKind.UNROLL_HINTED and _iterations(node) <= UNROLLED
+        kind = LoopKind.UNROLLED if short else LoopKind.SERIAL
+        return For(node.var, node.extent, kind, self.stmt(node.body))
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        if node.buffer.scope == "shared":
+            return self.stmt(node.body)
+        return self.rebuild_stmt(node)
+
+
+class _Own(Rewriter):
+    """Directs each thread to its own part of buffers that hold the values of all threads."""
+
+    def __init__(self, own: dict[Buffer, tuple[Buffer, Expr]]) -> None:
+        super().__init__()
+        self.own = own
+
+    def visit_Load(self, node: Load) -> Expr:
+        index = self.expr(node.index)
+        if node.buffer not in self.own:
+            return node if index is node.index else Load(node.buffer, index)
+        buffer, start = self.own[node.buffer]
+        return Load(buffer, _moved(index, start))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        index, value = self.expr(node.index), self.expr(node.value)
+        if node.buffer not in self.own:
+            same = index is node.index and value is node.value
+            return node if same else Store(node.buffer, index, value)
+        buffer, start = self.own[node.buffer]
+        return Store(buffer, _moved(index, start), value)
+
+
+def _iterations(stmt: Stmt) -> float:
+    """Return how often the statements of a nest run at most."""
+    inside = max(map(_iterations, child_stmts(stmt)), default=1.0)
+    if not isinstance(stmt, For):
+        return inside
+    return inside * stmt.extent.value if isinstance(stmt.extent, Const) else math.inf
+
+
+def _moved(index: Expr, start: Expr) -> Expr:
+    if isinstance(index, Ramp):
+        return Ramp(binary("+", start, index.base), index.stride, index.lanes)
+    return binary("+", start, index)
+
+
+def _waits(stmt: Stmt) -> bool:
+    """Whether there is a barrier in a statement."""
+    return any(isinstance(inner, Barrier) for inner in walk(stmt))
+
+
+def _parts(stmt: Seq) -> Iterator[Stmt]:
+    """Yield the statements of a sequence, neighbours without barriers as one."""
+    together: list[Stmt] = []
+    for inner in stmt.stmts:
+        if not _waits(inner):
+            together.append(inner)
+            continue
+        if together:
+            yield seq(*together)
+            together = []
+        yield inner
+    if together:
+        yield seq(*together)
+
+
+def _pieces(stmt: Stmt, looped: bool) -> Iterator[tuple[Stmt, bool]]:
+    """Yield the parts that barriers cut a statement into, and whether in a loop inside it."""
+    if not _waits(stmt):
+        yield stmt, looped
+        return
+    match stmt:
+        case Seq():
+            for part in _parts(stmt):
+                yield from _pieces(part, looped)
+        case For(kind=kind, body=body):
+            yield from _pieces(body, looped or kind is not LoopKind.THREAD)
+        case If(_, then, orelse):
+            for side in (then, orelse):
+                if side is not None:
+                    yield from _pieces(side, looped)
+        case Allocate(_, body) | Produce(_, body):
+            yield from _pieces(body, looped)
+
+
+def _all_accessed(stmt: Stmt) -> set[Buffer]:
+    return {buffer for inner in walk(stmt) for buffer in accessed(inner)}

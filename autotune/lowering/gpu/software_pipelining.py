@@ -1,0 +1,183 @@
+"""Loads for the next iteration early, stores them late: what is double-buffered through registers.
+
+    for k in 8:                              for k in 8:
+      if k + 1 < 8:                            if k + 1 < 8:
+        S[(k + 1) % 2] = A[k + 1]      ->        R = A[k + 1]
+      use(S[k % 2])                            use(S[k % 2])
+                                               if k + 1 < 8:
+                                                 S[(k + 1) % 2] = R
+
+A store has to wait for what it stores, and nothing after it starts before it: the loads would not
+be under way while this iteration's elements are used. The halves of S differ, so that stores may
+come after the use. One barrier is then enough for an iteration. Asynchronous copies are the same
+without R: started before the use, waited for after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from autotune.ir.buffer_names import Names
+from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import (
+    Allocate,
+    Arrive,
+    CopyAhead,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    allocated,
+    seq,
+    split_allocations,
+)
+from autotune.ir.visitor import StmtRewriter, all_loads, all_written, walk
+from autotune.lowering.nest.double_buffering import together
+
+_IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
+
+
+def load_early(function: Function) -> Function:
+    """Return the function with what is fetched for the next iteration under way during this one.
+
+    "through_registers" buffers are stored after the use, the copies to "through_copies" buffers are
+    started before it and arrive after it.
+
+    Parameters
+    ----------
+    function : Function
+        Nests of loops over blocks and threads; vectors are explicit. What is not a copy of whole
+        extents that are known, from memory that the function does not write, stays where it is.
+    """
+    if not any(function.attrs.get(f"through_{way}") for way in ("registers", "copies")):
+        return function
+    return function.with_body(_Loops(function).stmt(function.body))
+
+
+class _Loops(StmtRewriter):
+    """Finds the loops in which marked buffers are filled for the next iteration."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.copied = set(function.attrs.get("through_copies", ()))
+        self.marked = self.copied.union(function.attrs.get("through_registers", ()))
+        self.names = Names.of_buffers(function)
+        self.given = set(function.params) - function.outputs
+
+    def visit_For(self, node: For) -> Stmt:
+        loop = self.rebuild_stmt(node)
+        assert isinstance(loop, For)
+        if loop.kind not in _IN_ORDER:
+            return loop
+        around, inner = split_allocations(loop.body)
+        parts = list(_parts(inner))
+        fetched = [part for part in parts if self._is_fetch(part)]
+        if not fetched or len(fetched) == len(parts):
+            return loop
+        copies = [part for part in fetched if self._is_copied(part)]
+        copied = together(seq(*copies))
+        registers: list[Buffer] = []
+        early: list[Stmt] = [CopyAhead(copied)] if copies else []
+        late: list[Stmt] = [Arrive(copied)] if copies else []
+        for part in fetched:
+            if self._is_copied(part):
+                continue
+            cut = _Cut(self.names, part)
+            registers += cut.registers
+            early.append(cut.loads)
+            late.append(cut.stores)
+        used = [part for part in parts if not any(part is other for other in fetched)]
+        body = allocated(around, seq(together(seq(*early)), *used, together(seq(*late))))
+        result: Stmt = loop.with_body(body)
+        for buffer in registers:
+            result = Allocate(buffer, result)
+        return result
+
+    def _is_copied(self, part: Stmt) -> bool:
+        return all(buffer.name in self.copied for buffer in all_written(part))
+
+    def _is_fetch(self, part: Stmt) -> bool:
+        """Whether a statement does nothing but fill marked buffers from memory that is given."""
+        stored = all_written(part)
+        if not stored or any(buffer.name not in self.marked for buffer in stored):
+            return False
+        return all(
+            isinstance(stmt, (Store, If, Seq))
+            or (isinstance(stmt, For) and isinstance(stmt.extent, Const))
+            for stmt in walk(part)
+        ) and all(load.buffer in self.given for load in all_loads(part))
+
+
+def _parts(body: Stmt) -> Iterator[Stmt]:
+    """Yield the statements of a loop, those under one guard each under it."""
+    match body:
+        case Seq(stmts):
+            for stmt in stmts:
+                yield from _parts(stmt)
+        case If(condition, Seq(stmts), None):
+            yield from (If(condition, stmt) for stmt in stmts)
+        case _:
+            yield body
+
+
+def _same_place(a: Store, b: Store) -> bool:
+    return a.buffer is b.buffer and a.index is b.index
+
+
+class _Cut:
+    """A statement that fills buffers, cut in two: loads into registers, and stores from there.
+
+    Attributes
+    ----------
+    registers : list of Buffer
+        What has to be allocated around both, one for each store in the text.
+    loads, stores : Stmt
+    """
+
+    def __init__(self, names: Names, part: Stmt) -> None:
+        self.names = names
+        self.registers: list[Buffer] = []
+        self.loads, self.stores = self._cut(part, ())
+
+    def _cut(self, stmt: Stmt, loops: tuple[For, ...]) -> tuple[Stmt, Stmt]:
+        match stmt:
+            case Store():
+                return self._store(stmt, loops)
+            case For(var, extent, kind, body, tag):
+                loads, stores = self._cut(body, (*loops, stmt))
+                return For(var, extent, kind, loads, tag), For(var, extent, kind, stores, tag)
+            case If(condition, Store() as then, Store() as orelse) if _same_place(then, orelse):
+                load, store = self._store(then, loops)
+                assert isinstance(load, Store)
+                other = Store(load.buffer, load.index, orelse.value)
+                return If(condition, load, other), store
+            case If(condition, then, orelse):
+                loads, stores = self._cut(then, loops)
+                others = (None, None) if orelse is None else self._cut(orelse, loops)
+                return If(condition, loads, others[0]), If(condition, stores, others[1])
+            case Seq(stmts):
+                cut = [self._cut(inner, loops) for inner in stmts]
+                return seq(*(loads for loads, _ in cut)), seq(*(stores for _, stores in cut))
+            case _:
+                raise TypeError(f"no part of a fetch: {type(stmt).__name__}")
+
+    def _store(self, store: Store, loops: tuple[For, ...]) -> tuple[Stmt, Stmt]:
+        lanes = store.index.lanes
+        extents = [int(loop.extent.value) for loop in loops if isinstance(loop.extent, Const)]
+        size = math.prod(extents) * lanes
+        name = self.names.unused(f"{store.buffer.name}.next")
+        registers = Buffer(name, store.buffer.dtype, (const(size),), "local")
+        self.registers.append(registers)
+        place: Expr = const(0)
+        for loop in loops:
+            place = binary("+", binary("*", place, loop.extent), loop.var)
+        place = binary("*", place, lanes)
+        if lanes > 1:
+            place = Ramp(place, const(1, place.dtype), lanes)
+        load = Load(registers, place)
+        return Store(registers, place, store.value), Store(store.buffer, store.index, load)

@@ -1,0 +1,175 @@
+"""Spreads loops over virtual threads over the statements that differ between them.
+
+    for vthread in 2:                       for k in 8:
+      for k in 8:                             S = f(k)
+        S = f(k)                     ->       for vthread in 2:
+        L = L + S*g(vthread)                    L[vthread] = L[vthread] + S*g(vthread)
+
+Virtual threads are threads that one thread stands for: they take each step together, so that what
+they share is there for all of them. Local storage that differs between them is widened; what is
+the same for all is done once.
+"""
+
+from __future__ import annotations
+
+from autotune.errors import LoweringError
+from autotune.ir.expr import Buffer, Expr, Load, Var
+from autotune.ir.ops import binary
+from autotune.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    Function,
+    If,
+    LoopKind,
+    Produce,
+    Seq,
+    Stmt,
+    Store,
+    WarpReduce,
+    seq,
+)
+from autotune.ir.visitor import (
+    Rewriter,
+    StmtRewriter,
+    child_stmts,
+    stmt_exprs,
+    walk,
+    walk_expr,
+    written,
+)
+from autotune.lowering.guards.sink_guards import sunk
+from autotune.lowering.storage_rewrite import elements
+
+
+def spread_virtual_threads(function: Function) -> Function:
+    """Return the function with virtual threads as unrolled loops around single statements."""
+    return function.with_body(_Outermost().stmt(function.body))
+
+
+class _Outermost(StmtRewriter):
+    """Finds the loops over virtual threads, outer ones first."""
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind is LoopKind.VTHREAD:
+            return self.stmt(_Spread(node).body())
+        return self.rebuild_stmt(node)
+
+
+class _Spread(Rewriter):
+    """Spreads one loop over virtual threads over its body."""
+
+    def __init__(self, loop: For) -> None:
+        super().__init__()
+        self.loop = loop
+        self.wide: dict[Buffer, Buffer] = {}
+        self.offsets: dict[Buffer, Expr] = {}
+        own = differing(loop)
+        for stmt in walk(loop.body):
+            if isinstance(stmt, Allocate) and stmt.buffer in own:
+                old = stmt.buffer
+                shape = (loop.extent, *old.shape)
+                self.wide[old] = Buffer(old.name, old.dtype, shape, old.scope)
+                self.offsets[old] = binary("*", loop.var, elements(old))
+
+    def body(self) -> Stmt:
+        """Return what takes the loop's place."""
+        return self._spread(self.stmt(self.loop.body))
+
+    # -- storage -----------------------------------------------------------------------------------
+
+    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        offset = self.offsets.get(buffer)
+        return self.expr(index) if offset is None else binary("+", offset, self.expr(index))
+
+    def visit_Load(self, node: Load) -> Expr:
+        return Load(self.wide.get(node.buffer, node.buffer), self._index(node.buffer, node.index))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        buffer = self.wide.get(node.buffer, node.buffer)
+        return Store(buffer, self._index(node.buffer, node.index), self.expr(node.value))
+
+    def visit_WarpReduce(self, node: WarpReduce) -> Stmt:
+        index = self._index(node.results[0], node.index)
+        results = tuple(self.wide.get(buffer, buffer) for buffer in node.results)
+        operands = tuple(map(self.expr, node.operands))
+        return WarpReduce(node.combiner, operands, results, index, node.width)
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        return Allocate(self.wide.get(node.buffer, node.buffer), self.stmt(node.body))
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def _spread(self, stmt: Stmt) -> Stmt:
+        """Return a statement carried out for all virtual threads, loops and sequences kept."""
+        var = self.loop.var
+        if not any(var is n for s in walk(stmt) for e in stmt_exprs(s) for n in walk_expr(e)):
+            return stmt
+        match stmt:
+            case Seq(stmts):
+                return seq(*map(self._spread, stmts))
+            case Allocate(buffer, body):
+                return Allocate(buffer, self._spread(body))
+            case Produce(name, body):
+                return Produce(name, self._spread(body))
+            case For(own, extent, kind, body, tag) if not _mentions(extent, var):
+                return For(own, extent, kind, self._spread(body), tag)
+            case If(condition, then, orelse) if not _mentions(condition, var):
+                no = None if orelse is None else self._spread(orelse)
+                return If(condition, self._spread(then), no)
+            case If() if not _is_simple(stmt) and (inner := sunk(stmt)) is not None:
+                return self._spread(inner)
+            case For() if not _is_simple(stmt):
+                raise LoweringError(
+                    f"loop {stmt.var.name!r} is of another length in each virtual thread and holds "
+                    "what they share; give it a constant length"
+                )
+        fresh = Var(var.name, var.dtype)
+        one = _Renamed(var, fresh).stmt(stmt)
+        return For(fresh, self.loop.extent, LoopKind.UNROLL_HINTED, one)
+
+
+class _Renamed(Rewriter):
+    def __init__(self, old: Var, new: Var) -> None:
+        super().__init__()
+        self._memo[old] = new
+
+
+def differing(loop: For) -> set[Buffer]:
+    """Return the local storage of a loop's body that differs between its iterations."""
+    own = {s.buffer for s in walk(loop.body) if isinstance(s, Allocate)}
+    own = {buffer for buffer in own if buffer.scope == "local"}
+    found: set[Buffer] = set()
+
+    def differs(expr: Expr) -> bool:
+        return any(
+            node is loop.var or (isinstance(node, Load) and node.buffer in found)
+            for node in walk_expr(expr)
+        )
+
+    def visit(stmt: Stmt, around: bool) -> None:
+        around = around or any(map(differs, stmt_exprs(stmt)))
+        if around:
+            found.update(own.intersection(written(stmt)))
+        for child in child_stmts(stmt):
+            visit(child, around)
+
+    known = -1
+    while known != len(found):
+        known = len(found)
+        visit(loop.body, False)
+    return found
+
+
+def _mentions(expr: Expr, var: Var) -> bool:
+    return any(node is var for node in walk_expr(expr))
+
+
+def _is_simple(stmt: Stmt) -> bool:
+    """Whether nothing in a statement is shared by virtual threads."""
+    return not any(
+        (isinstance(inner, Store) and inner.buffer.scope == "shared")
+        or isinstance(inner, (Barrier, WarpReduce))
+        or (isinstance(inner, For) and inner.kind is LoopKind.VTHREAD)
+        for inner in walk(stmt)
+    )

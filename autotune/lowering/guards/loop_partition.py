@@ -1,0 +1,185 @@
+"""Splits loops where guards change their truth, so that most iterations run without them.
+
+    for x in 3:                          for x in 2:
+      for y in vectorized(16):             for y in vectorized(16):
+        if x*16 + y < 37:         ->         C[x*16 + y] = ...
+          C[x*16 + y] = ...              for y in vectorized(5):
+                                           C[32 + y] = ...
+
+A guard is dealt with at the innermost loop it depends on that may have any length:
+
+- If it holds in the first or last iterations of a serial loop, whatever the loops further in do,
+  the loop is split there. A part in which nothing is left to do is dropped, so a guard around a
+  whole body only shortens the loop.
+- Elsewhere (a parallel loop, which stays one region; a guard that is not linear in the variable)
+  the condition that it holds throughout the loops further in is tested before them, and chooses
+  between a copy without the guard and the guarded code.
+
+Vectors and unrolled loops have constant lengths, so their guards go to the loop around. What is
+left there is a remainder: of a constant number of lanes where that is constant, else guarded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from autotune.ir.expr import Const, Expr
+from autotune.ir.ops import binary, const, likely
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, seq
+from autotune.ir.visitor import StmtRewriter, child_stmts, stmt_exprs, walk, walk_expr
+from autotune.lowering.guards.facts import is_empty
+from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, Part, Splitter
+
+#: Nodes that all copies may have together: so many times the function's (five are what guards
+#: on three axes of an unrolled tile take), but some tens of statements in any case, and not so many
+#: that compiling takes seconds. Beyond, guards stay.
+TIMES, AT_LEAST, AT_MOST = 6, 2_000, 20_000
+
+_UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
+_IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
+
+
+def partition(function: Function) -> Function:
+    """Return the function with loops split where guards change, as far as copies are allowed."""
+    return function.with_body(_Partition(function.body).stmt(function.body))
+
+
+def shorten(function: Function) -> Function:
+    """Return the function with loops of constant length ended where a guard ends them."""
+    return function.with_body(_Shorten(function.body).stmt(function.body))
+
+
+class Sizes:
+    """Counts the nodes of statements, each as often as unrolling writes it out."""
+
+    def __init__(self) -> None:
+        self._exprs: dict[Expr, int] = {}
+
+    def of(self, stmt: Stmt) -> int:
+        """Return the number of nodes of a statement."""
+        total = 1 + sum(map(self.of, child_stmts(stmt)))
+        if isinstance(stmt, For):
+            if stmt.kind in _UNROLLED and isinstance(stmt.extent, Const):
+                total *= int(stmt.extent.value)
+            return total
+        for expr in stmt_exprs(stmt):
+            if expr not in self._exprs:
+                self._exprs[expr] = sum(1 for _ in walk_expr(expr))
+            total += self._exprs[expr]
+        return total
+
+
+class _Partition(Splitter):
+    """Splits serial loops, and tests before inner loops what cannot be split."""
+
+    def __init__(self, body: Stmt) -> None:
+        super().__init__(body)
+        self.body = body
+        self.sizes = Sizes()
+        self.copied = 0
+
+    @cached_property
+    def allowance(self) -> int:
+        """Nodes that all copies may have together."""
+        return max(AT_LEAST, min(TIMES * self.sizes.of(self.body), AT_MOST))
+
+    def split(self, loop: For) -> Stmt:
+        if loop.kind in (LoopKind.VECTORIZED, *THREADS) or _has_threads(loop.body):
+            return loop
+        main = Part(const(0), loop.extent, loop.body)
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        for guards in self.guards(loop):
+            if not self.mentions(main.body, guards):  # decided with others
+                continue
+            if self.at_most_zero(guards.excess):
+                main = replace(main, body=self.within(guards, main.body))
+                continue
+            # A copy of the loop is a copy also of what has nothing to do with the guards.
+            within = self.sizes.of(self.smallest(main.body, guards))
+            most = 2 * within >= self.sizes.of(main.body)
+            pair = self.cut(loop.var, main, guards) if most else None
+            if pair is not None and pair[0].low is pair[0].high:  # nothing is gained
+                continue
+            if pair is not None and self._may_split(loop, *pair):
+                rest = self.loop_over(loop, pair[1])
+                if pair[0].low is main.low:
+                    after.insert(0, rest)
+                else:
+                    before.append(rest)
+                main = pair[0]
+            elif loop.kind is not LoopKind.UNROLLED and not (guards.is_exact and guards.is_here):
+                main = replace(main, body=self._versions(main.body, guards))
+        if main.body is loop.body:
+            return loop
+        return seq(*before, self.loop_over(loop, main), *after)
+
+    def _may_split(self, loop: For, main: Part, rest: Part) -> bool:
+        unrolled = loop.kind is LoopKind.UNROLLED
+        if unrolled and not (main.is_constant and rest.is_constant):
+            return False
+        if is_empty(rest.body) or rest.low is rest.high:
+            return True
+        if unrolled:  # written out anyway, but for what it allocates
+            return not _allocates(rest.body)
+        return loop.kind in _IN_ORDER and self._may_copy(rest.body)
+
+    def _may_copy(self, stmt: Stmt) -> bool:
+        """Whether a copy is within the allowance, which it then uses."""
+        nodes = self.sizes.of(stmt)
+        if self.copied + nodes > self.allowance or _allocates(stmt):
+            return False
+        self.copied += nodes
+        return True
+
+    def _versions(self, body: Stmt, guards: Guards) -> Stmt:
+        """Choose between the smallest statement with the guards and that without, by a test."""
+        whole = self.smallest(body, guards)
+        rest = self.without(guards, whole)
+        if not self._may_copy(rest):
+            return body
+        then = self.within(guards, whole)
+        chosen = If(likely(self._test(guards)), then, None if is_empty(rest) else rest)
+        return _Exchanged(whole, chosen).stmt(body)
+
+    def _test(self, guards: Guards) -> Expr:
+        """Return the condition that guards hold throughout, most of its terms positive."""
+        below = self.simplifier.expr(binary("-", const(0), guards.excess))
+        scales = [term.scale for term in self.simplifier.form(below).terms]
+        if min(scales) > 0:
+            return self.simplifier.expr(binary("<=", const(0), below))
+        return self.simplifier.expr(binary("<=", guards.excess, const(0)))
+
+
+class _Shorten(Splitter):
+    """Ends vectorised and unrolled loops where a guard on them alone ends them."""
+
+    def split(self, loop: For) -> Stmt:
+        if loop.kind not in FIXED:
+            return loop
+        part = Part(const(0), loop.extent, loop.body)
+        for guards in self.guards(loop):
+            pair = self.cut(loop.var, part, guards) if guards.is_exact else None
+            if pair is not None and is_empty(pair[1].body) and pair[0].is_constant:
+                part = pair[0]
+        return loop if part.body is loop.body else self.loop_over(loop, part)
+
+
+class _Exchanged(StmtRewriter):
+    """Replaces one statement by another."""
+
+    def __init__(self, old: Stmt, new: Stmt) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+
+    def stmt(self, node: Stmt) -> Stmt:
+        return self.new if node is self.old else super().stmt(node)
+
+
+def _has_threads(stmt: Stmt) -> bool:
+    return any(isinstance(inner, For) and inner.kind in THREADS for inner in walk(stmt))
+
+
+def _allocates(stmt: Stmt) -> bool:
+    return any(isinstance(inner, Allocate) for inner in walk(stmt))

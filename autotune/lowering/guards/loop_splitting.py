@@ -1,0 +1,253 @@
+"""The guards that one loop decides, and the loop over some of its iterations: what splitting takes.
+
+Loops are visited innermost first; a subclass of `Splitter` says what becomes of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
+from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
+from autotune.lowering.guards.facts import NOTHING, Assuming, extremum, is_empty
+from autotune.lowering.guards.prove_guards import Prover
+
+#: Loops whose length has to be constant.
+FIXED = (LoopKind.VECTORIZED, LoopKind.UNROLLED)
+
+#: Loops whose iterations are threads.
+THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+@dataclass
+class Guards:
+    """Conditions that hold for all iterations of loops further in where one number is at most 0.
+
+    Attributes
+    ----------
+    excess : Expr
+        The number, over the loop's variable and those around it.
+    conditions : dict of Expr to None
+        The conditions, in order.
+    is_exact : bool
+        Whether none of them depends on the loops further in.
+    is_here : bool
+        Whether none of them is tested in a loop further in.
+    """
+
+    excess: Expr
+    conditions: dict[Expr, None] = field(default_factory=dict)
+    is_exact: bool = True
+    is_here: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """The iterations low, ..., high - 1 of a loop."""
+
+    low: Expr
+    high: Expr
+    body: Stmt
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether its iterations are known."""
+        return isinstance(self.low, Const) and isinstance(self.high, Const)
+
+
+class Splitter(Prover):
+    """Finds the guards of a loop and splits it, innermost loops first.
+
+    Attributes
+    ----------
+    tested : set of Var
+        Variables that conditions depend on.
+    """
+
+    def __init__(self, body: Stmt) -> None:
+        super().__init__()
+        self.threads: set[Var] = set()
+        self._variables = {
+            over: free_vars(over)
+            for stmt in walk(body)
+            for _, over in self.choices.parts_of(stmt)
+            if over is not None
+        }
+        self.tested = {var for variables in self._variables.values() for var in variables}
+
+    def visit_For(self, node: For) -> Stmt:
+        """Split the loops inside, then this one."""
+        if node.kind in THREADS:
+            self.threads.add(node.var)
+        loop = super().visit_For(node)
+        return self.split(loop) if isinstance(loop, For) and loop.var in self.tested else loop
+
+    def split(self, loop: For) -> Stmt:
+        """Return what becomes of a loop whose inner loops have been dealt with."""
+        raise NotImplementedError
+
+    # -- guards ----------------------------------------------------------------------------
+
+    def guards(self, loop: For) -> list[Guards]:
+        """Return the guards to deal with at a loop, those that keep vectors from being first."""
+        found: dict[Expr, Guards] = {}
+        for stmt, inner in _inside(loop.body, {}):
+            for part, over in self.choices.parts_of(stmt):
+                if over is not None:
+                    self._collect(loop, part, over, inner, found)
+        return sorted(found.values(), key=lambda guards: guards.is_exact)
+
+    def _collect(
+        self,
+        loop: For,
+        condition: Expr,
+        over: Expr,
+        inner: Mapping[Var, For],
+        found: dict[Expr, Guards],
+    ) -> None:
+        variables = self._variables.get(over)
+        if variables is None:
+            variables = self._variables[over] = free_vars(over)
+        if not any(var is loop.var for var in variables):
+            return
+        within = [inner[var] for var in variables if var in inner]
+        if any(x.kind not in FIXED for x in within) or not self.threads.isdisjoint(variables):
+            return
+        worst = self.worst(over, within)
+        if worst is None or isinstance(worst, Const):
+            return
+        guards = found.setdefault(worst, Guards(worst))
+        guards.conditions[condition] = None
+        guards.is_exact = guards.is_exact and not within
+        guards.is_here = guards.is_here and not inner
+
+    def worst(self, over: Expr, loops: list[For]) -> Expr | None:
+        """Return a bound of the values over all iterations of some loops.
+
+        None if it is not linear in them, or nothing is known of their lengths.
+        """
+        ends: dict[Var, Expr] = {}
+        for loop in loops:
+            factor = self.factor(over, loop.var)
+            last = self.simplifier.bounds(loop.extent)[1] - 1
+            if factor is None or last == INF:
+                return None
+            ends[loop.var] = const(int(last) if factor > 0 else 0)
+        return self.simplifier.expr(substitute(over, ends))
+
+    def factor(self, node: Expr, var: Var) -> int | None:
+        """Return what a variable is multiplied with in a sum; None if it is not linear in it."""
+        factor = None
+        for term in self.simplifier.form(node).terms:
+            if term.atom is var and term.lower == 1 and term.upper == INF and factor is None:
+                factor = term.scale
+            elif any(part is var for part in walk_expr(term.atom)):
+                return None
+        return factor
+
+    def mentions(self, stmt: Stmt, guards: Guards) -> bool:
+        """Whether a statement tests some of the conditions."""
+        return any(
+            part in guards.conditions
+            for inner in walk(stmt)
+            for part, _ in self.choices.parts_of(inner)
+        )
+
+    def smallest(self, stmt: Stmt, guards: Guards) -> Stmt:
+        """Return the smallest statement, inside no further loop, with all tests of some guards."""
+        match stmt:
+            case Allocate() | Produce():
+                return self.smallest(stmt.body, guards)
+            case Seq():
+                holders = [inner for inner in stmt.stmts if self.mentions(inner, guards)]
+                return self.smallest(holders[0], guards) if len(holders) == 1 else stmt
+            case _:
+                return stmt
+
+    def within(self, guards: Guards, stmt: Stmt) -> Stmt:
+        """Return a statement for where some guards hold, whatever the loops further in do."""
+        return Assuming(dict.fromkeys(guards.conditions, const(True)), self.choices).stmt(stmt)
+
+    def without(self, guards: Guards, stmt: Stmt) -> Stmt:
+        """Return a statement for where some guards do not hold throughout."""
+        if guards.is_exact:
+            stmt = Assuming(dict.fromkeys(guards.conditions, const(False)), self.choices).stmt(stmt)
+        prover = Prover(self)
+        prover.facts.append(binary("-", const(1), guards.excess))
+        return prover.stmt(stmt)
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def cut(self, var: Var, part: Part, guards: Guards) -> tuple[Part, Part] | None:
+        """Return the iterations in which guards hold and, before or after, those where not all do.
+
+        None where the guards are not linear in the loop's variable.
+        """
+        factor = self.factor(guards.excess, var)
+        if factor is None:
+            return None
+        at_zero = substitute(guards.excess, {var: const(0)})
+        rest = self.without(guards, part.body)
+        body = self.within(guards, part.body)
+        if factor > 0:  # factor * var + at_zero <= 0
+            last = binary("//", binary("-", const(0), at_zero), const(factor))
+            end = self._within(binary("+", last, const(1)), part)
+            return Part(part.low, end, body), Part(end, part.high, rest)
+        first = binary("//", binary("+", at_zero, const(-factor - 1)), const(-factor))
+        begin = self._within(first, part)
+        return Part(begin, part.high, body), Part(part.low, begin, rest)
+
+    def _within(self, bound: Expr, part: Part) -> Expr:
+        """Return a bound as it is among the iterations of a part."""
+        within = binary("max", part.low, binary("min", bound, part.high))
+        simple = self.simplifier.expr(within)
+        return extremum(simple, self.at_most_zero)
+
+    def loop_over(self, loop: For, part: Part) -> Stmt:
+        """Return the loop over some of its iterations."""
+        extent = self.simplifier.expr(binary("-", part.high, part.low))
+        if is_empty(part.body) or (isinstance(extent, Const) and extent.value <= 0):
+            return NOTHING
+        if isinstance(extent, Const) and extent.value == 1:
+            return self._replaced(loop.var, part.low, part.body)
+        if isinstance(part.low, Const) and part.low.value == 0:
+            return For(loop.var, extent, loop.kind, part.body)
+        var = Var(loop.var.name, loop.var.dtype)
+        self.simplifier.bind(var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
+        body = self._replaced(loop.var, binary("+", var, part.low), part.body)
+        return For(var, extent, loop.kind, body)
+
+    def _replaced(self, var: Var, value: Expr, body: Stmt) -> Stmt:
+        return _Replaced({var: value}, self.simplifier).stmt(body)
+
+
+class _Replaced(Rewriter):
+    """Replaces a variable throughout a statement and simplifies what it stood in."""
+
+    def __init__(self, mapping: Mapping[Var, Expr], simplifier: Simplifier) -> None:
+        super().__init__()
+        self.mapping = mapping
+        self.simplifier = simplifier
+
+    def visit_For(self, node: For) -> Stmt:
+        extent = self.expr(node.extent)
+        self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
+        body = self.stmt(node.body)
+        return For(node.var, extent, node.kind, body, node.thread_tag)
+
+    def expr(self, node: Expr) -> Expr:
+        new = substitute(node, self.mapping)
+        return node if new is node else self.simplifier.expr(new)
+
+
+def _inside(stmt: Stmt, loops: Mapping[Var, For]) -> Iterator[tuple[Stmt, Mapping[Var, For]]]:
+    """Yield each statement with the loops between it and the root."""
+    yield stmt, loops
+    within = {**loops, stmt.var: stmt} if isinstance(stmt, For) else loops
+    for child in child_stmts(stmt):
+        yield from _inside(child, within)

@@ -1,0 +1,224 @@
+"""Proves guards away: by the ranges of loops, and by the guards and loop ends around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial, reduce
+
+from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Binary, Call, Const, Expr, SizeVar
+from autotune.ir.ops import binary, const, likely
+from autotune.ir.stmt import For, If, Stmt, Store
+from autotune.ir.visitor import StmtRewriter
+from autotune.lowering.guards.facts import (
+    NOTHING,
+    Assuming,
+    Choices,
+    extremum,
+    is_empty,
+    is_exact,
+    operands,
+)
+
+#: Facts that one proof may combine; guards that follow from more of them are rare.
+STEPS = 2
+
+
+class Prover(StmtRewriter):
+    """Rewrites statements without the conditions that the loops and guards around them decide.
+
+    Parameters
+    ----------
+    around : Prover, optional
+        One that has arrived where the statements stand.
+
+    Attributes
+    ----------
+    simplifier : Simplifier
+        Knows the ranges of the loops' variables.
+    choices : Choices
+        Finds the conditions.
+    facts : list of Expr
+        Integers known to be at most 0.
+    """
+
+    def __init__(self, around: Prover | None = None) -> None:
+        super().__init__()
+        self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
+        self.choices: Choices = Choices() if around is None else around.choices
+        self.facts: list[Expr] = [] if around is None else list(around.facts)
+
+    # -- proofs ----------------------------------------------------------------------------
+
+    def decide(self, condition: Expr, over: Expr | None) -> bool | None:
+        """Return the truth of a condition of some excess where it is known, else None."""
+        if isinstance(condition, Const):
+            return bool(condition.value)
+        if over is None:
+            return None
+        if self.at_most_zero(over):
+            return True
+        below = binary("-", const(1), over)
+        return False if self.at_most_zero(below) else None
+
+    def at_most_zero(self, node: Expr) -> bool:
+        """Whether an integer is provably at most 0."""
+        if isinstance(node, Const):
+            return node.value <= 0
+        goal = self.simplifier.form(node)
+        facts = [form for form in map(self.simplifier.form, self.facts) if form.terms]
+        ends = {t: None for fact in facts for t in fact.terms if isinstance(t.atom, SizeVar)}
+        return self._below(goal, 1, [*facts, *self._divisions((*goal.terms, *ends))], STEPS)
+
+    def _divisions(self, terms: Iterable[Term]) -> Iterator[Sum]:
+        """Yield c * q - a and a - c * q - (c - 1), both at most 0, for each quotient q = a // c."""
+        for term in terms:
+            if term.upper == INF and term.lower > 1:
+                product = Sum((term._replace(scale=term.lower),), 0)
+                rest = add(self.simplifier.form(term.atom), product, -1)
+                yield scaled(rest, -1)
+                yield add(rest, Sum((), term.lower - 1), -1)
+
+    def _below(self, goal: Sum, limit: int, facts: list[Sum], steps: int) -> bool:
+        """Whether goal < limit, possibly after a multiple of a fact (<= 0) was taken from it."""
+        if self._highest(goal, facts) < limit:
+            return True
+        if not steps:
+            return False
+        for place, fact in enumerate(facts):
+            others = facts[:place] + facts[place + 1 :]
+            for p, q in _multiples(goal, fact):
+                if self._below(add(scaled(goal, p), fact, -q), p * limit, others, steps - 1):
+                    return True
+        return False
+
+    def _highest(self, form: Sum, facts: list[Sum]) -> float:
+        """Upper bound of a sum; what stands inside a quotient is bounded by facts too."""
+        total = self.simplifier.sum_bounds(form)[1]
+        for term in form.terms:
+            if term.upper == INF and term.lower > 1 and term.scale > 0:
+                low, high = self.simplifier.bounds(term.atom)
+                best = high
+                inner = self.simplifier.form(term.atom)
+                for fact in facts:
+                    for p, q in _multiples(inner, fact):
+                        rest = self.simplifier.sum_bounds(add(scaled(inner, p), fact, -q))[1]
+                        best = min(best, math.floor(rest / p) if rest < INF else INF)
+                if best < high < INF and best >= low:
+                    total -= term.scale * (high // term.lower - best // term.lower)
+        return total
+
+    # -- statements ------------------------------------------------------------------------
+
+    def visit_For(self, node: For) -> Stmt:
+        """Know in the body that the variable is below each of the extent's bounds."""
+        if self.choices.is_plain(node):
+            return node
+        extent = extremum(node.extent, self.at_most_zero)
+        if self.at_most_zero(extent):
+            return NOTHING
+        self.simplifier.bind(node.var, 0, max(0.0, self.simplifier.bounds(extent)[1] - 1))
+        known = len(self.facts)
+        if not isinstance(extent, Const) and is_exact(extent):
+            beyond = binary("+", node.var, const(1))
+            self.facts += [binary("-", beyond, end) for end in _ends(extent)]
+        body = self.stmt(node.body)
+        del self.facts[known:]
+        if is_empty(body):
+            return NOTHING
+        if extent is node.extent and body is node.body:
+            return node
+        return For(node.var, extent, node.kind, body, node.thread_tag)
+
+    def visit_If(self, node: If) -> Stmt:
+        """Decide the condition's parts one by one; know in each branch what led there."""
+        parts = self._open(node.condition)
+        if parts is None:
+            return NOTHING if node.orelse is None else self.stmt(node.orelse)
+        if not parts:
+            return self.stmt(node.then)
+        known = len(self.facts)
+        for over in parts.values():
+            self._learn(over, True)
+        then = self.stmt(node.then)
+        del self.facts[known:]
+        orelse = None
+        if node.orelse is not None:
+            if len(parts) == 1:
+                self._learn(next(iter(parts.values())), False)
+            orelse = self.stmt(node.orelse)
+            del self.facts[known:]
+        if is_empty(then) and is_empty(orelse):
+            return NOTHING
+        condition = _all(parts)
+        if isinstance(node.condition, Call) and node.condition.name == "likely":
+            condition = likely(condition)
+        if condition is node.condition and then is node.then and orelse is node.orelse:
+            return node
+        return If(condition, then, orelse)
+
+    def _open(self, condition: Expr) -> dict[Expr, Expr | None] | None:
+        """Return the parts of a condition that are needed, with excess; None if it never holds."""
+        known = len(self.facts)
+        parts: dict[Expr, Expr | None] = {}
+        for part, over in self.choices.parts(condition).items():
+            truth = self.decide(part, over)
+            if truth is False:
+                del self.facts[known:]
+                return None
+            if truth is None:
+                parts[part] = over
+                self._learn(over, True)
+        del self.facts[known:]
+        for part, over in list(parts.items())[:-1]:  # what a later one implies
+            rest = {p: o for p, o in parts.items() if p is not part}
+            for other in rest.values():
+                self._learn(other, True)
+            if self.decide(part, over):
+                parts = rest
+            del self.facts[known:]
+        return parts
+
+    def _learn(self, over: Expr | None, truth: bool) -> None:
+        """Note that a condition of some excess holds, or not."""
+        if over is not None:
+            self.facts.append(over if truth else binary("-", const(1), over))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Decide the choices between values."""
+        known: dict[Expr, Expr] = {}
+        for condition in self.choices.of(node):
+            parts = self._open(condition)
+            if parts is None:
+                known[condition] = const(False)
+            elif len(parts) < len(self.choices.parts(condition)):
+                known[condition] = _all(parts)
+        return Assuming(known, self.choices).stmt(node) if known else node
+
+
+def _all(parts: Iterable[Expr]) -> Expr:
+    """Return the condition that all parts hold."""
+    true: Expr = const(True)
+    return reduce(partial(binary, "and"), parts, true)
+
+
+def _ends(extent: Expr) -> Iterator[Expr]:
+    """Yield what the variable of a loop is below, if the loop runs at all."""
+    if isinstance(extent, Binary) and extent.op == "max":
+        if isinstance(extent.a, Const) and extent.a.value <= 0:
+            return _ends(extent.b)
+        if isinstance(extent.b, Const) and extent.b.value <= 0:
+            return _ends(extent.a)
+    return operands(extent, "min")
+
+
+def _multiples(goal: Sum, fact: Sum) -> Iterator[tuple[int, int]]:
+    """Yield (p, q), both above 0, for which p * goal - q * fact lacks a term of both."""
+    for term in goal.terms:
+        for other in fact.terms:
+            same = term.atom is other.atom and term[1:3] == other[1:3]
+            if same and (term.scale > 0) == (other.scale > 0):
+                shared = math.gcd(term.scale, other.scale)
+                yield abs(other.scale) // shared, abs(term.scale) // shared

@@ -1,0 +1,84 @@
+"""Guards around a stage's stores: which iterations of its loops stand for points of its axes.
+
+Every guard is emitted; which of them are needed is decided when the knobs have values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autotune.ir.axes import AxisKind, IterVar
+from autotune.ir.expr import Const, Expr, Var
+from autotune.ir.ops import binary, const, likely
+from autotune.ir.stmt import If, Stmt
+from autotune.lowering.nest.bound_inference import Bounds, at_least_one
+from autotune.schedule.axis_relations import Fuse, Split, is_over_knobs
+from autotune.schedule.stage import Stage
+
+
+def stage_guards(
+    stage: Stage, bounds: Bounds, values: Mapping[Var, Expr], skip_reduce: bool = False
+) -> list[Expr]:
+    """Return the conditions under which an iteration is one that the stage needs."""
+    guards = []
+    for axis, value, exact in _split_values(stage, bounds):
+        if skip_reduce and axis.kind is AxisKind.REDUCE:
+            continue
+        guards.append(binary("or", exact, below(value, bounds.ranges[axis].extent)))
+    for axis in stage.op.axis:
+        span, dom = bounds.ranges[axis], axis.dom
+        assert dom is not None
+        if stage.cell is not None and bounds.is_step(stage.cell, axis):
+            continue
+        whole = binary("and", _same(span.min, dom.min), _same(span.extent, dom.extent))
+        value = values[axis.var]
+        guards.append(binary("or", whole, binary("<=", const(0), value)))
+        guards.append(binary("or", whole, below(value, dom.extent)))
+    return [g for g in guards if not isinstance(g, Const) or not g.value]
+
+
+def _split_values(stage: Stage, bounds: Bounds) -> list[tuple[IterVar, Expr, Expr]]:
+    """Return the values of axes counted from 0, and when their loops surely do not overshoot.
+
+    The latter are conditions over knobs, so that a guard is there for just those values for
+    which it would be if they were plain numbers.
+    """
+    ranges = bounds.ranges
+    values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
+    exact: dict[IterVar, Expr] = dict.fromkeys(stage.leaf_axes, const(True))
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            outer = binary("*", values[relation.outer], bounds.stride(relation))
+            values[relation.parent] = binary("+", outer, values[relation.inner])
+            parts = binary("and", exact[relation.outer], exact[relation.inner])
+            divides = relation.exact(ranges[relation.parent].extent)
+            exact[relation.parent] = binary("and", parts, divides)
+        else:
+            assert isinstance(relation, Fuse)
+            fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
+            values[relation.outer] = binary("//", fused, inner)
+            values[relation.inner] = binary("%", fused, inner)
+            # A guard on the fused axis keeps both of these within their extents.
+            exact[relation.outer] = exact[relation.inner] = const(True)
+    return [(axis, values[axis], exact[axis]) for axis in stage.all_axes if axis in values]
+
+
+def _same(size: Expr, other: Expr) -> Expr:
+    """Return the condition over knobs under which two sizes are equal; False if unknown."""
+    if size is other:
+        return const(True)
+    if not (is_over_knobs(size) and is_over_knobs(other)):
+        return const(False)
+    return binary("==", size, other)
+
+
+def below(value: Expr, extent: Expr) -> Expr:
+    """Return the condition value < extent."""
+    return binary("<", value, extent)
+
+
+def guarded(guards: Sequence[Expr], body: Stmt) -> Stmt:
+    """Return `body` under conditions that hold nearly always, the first one outermost."""
+    for guard in reversed(guards):
+        body = If(likely(guard), body)
+    return body

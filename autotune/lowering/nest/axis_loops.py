@@ -1,0 +1,190 @@
+"""The loop of each axis: serial, parallel or over threads, and what must hold of its length.
+
+Loops of several stages that are bound to one thread axis share its variable: the outermost is the
+loop, those inside are guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import LoweringError
+from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.axes import IterVar, same_index
+from autotune.ir.expr import Expr, Var
+from autotune.ir.ops import binary
+from autotune.ir.stmt import For, LoopKind, Stmt
+from autotune.ir.visitor import Rewriter
+from autotune.lowering.nest.axis_guards import below, guarded
+from autotune.lowering.nest.bound_inference import Bounds, is_sized
+from autotune.lowering.nest.stage_placement import seen_by_all
+from autotune.schedule.stage import Stage
+
+#: The thread axes that loops around are bound to, outermost first, and their variables.
+Threads = Mapping[IterVar, Var]
+
+
+@dataclass(frozen=True)
+class OpenThreads:
+    """The threads of a stage.
+
+    Attributes
+    ----------
+    variables : mapping of IterVar to Var
+        Of the thread axes that its loops, and those around them, are bound to.
+    opened : set of IterVar
+        Loops of the stage that are the outermost ones of their thread axis.
+    """
+
+    variables: Threads
+    opened: frozenset[IterVar] = frozenset()
+
+    def at(self, stage: Stage, leaf: IterVar) -> Threads:
+        """Return what is open inside a loop of the stage: not what loops further in open."""
+        further_in = stage.leaf_axes[stage.leaf_axes.index(leaf) + 1 :]
+        later = {stage.bindings[axis] for axis in further_in if axis in self.opened}
+        return {axis: var for axis, var in self.variables.items() if axis not in later}
+
+
+class AxisLoops:
+    """Makes loops, and notes what the function is to know of them.
+
+    Attributes
+    ----------
+    requirements : list of (Expr, str)
+        Conditions on knobs without which the loops mean nothing, and what to say then.
+    unrolling : dict of Var to mapping of str to Expr
+        Pragmas of loops, by the variables of these.
+    bound : dict of Var to (str, str)
+        Stages and axes whose loops open thread axes, by the variables of these.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.requirements: list[tuple[Expr, str]] = []
+        self.unrolling: dict[Var, Mapping[str, Expr]] = {}
+        self.bound: dict[Var, tuple[str, str]] = {}
+        self._bounds = bounds
+        self._simplifier = Simplifier(otherwise=(0, INF))  # sizes are not negative
+        self._threads: dict[Var, Expr] = {}
+        self._virtual: dict[IterVar, Var] = {}
+        self._extents: dict[Var, Expr] = {}
+
+    def open_threads(self, stage: Stage, around: Threads) -> OpenThreads:
+        """Return the threads of a stage, given those of the loops around it."""
+        variables = dict(around)
+        opened = []
+        for leaf in stage.leaf_axes:
+            thread = stage.bindings.get(leaf)
+            if thread is None:
+                continue
+            outer = next((other for other in around if same_index(other, thread)), None)
+            if outer is not None:
+                self._require_shared(stage, leaf, self._extents[around[outer]])
+            if thread not in variables:
+                variables[thread] = self._variable(thread)
+                self._extents[variables[thread]] = self._bounds.ranges[leaf].extent
+                self.bound[variables[thread]] = stage.name, leaf.name
+                opened.append(leaf)
+        return OpenThreads(variables, frozenset(opened))
+
+    def _variable(self, thread: IterVar) -> Var:
+        """Return the variable of a loop over threads; a virtual thread has one everywhere."""
+        fresh: Var = Var(thread.name if thread.thread_tag == "vthread" else thread.thread_tag)
+        return self._virtual.setdefault(thread, fresh) if thread.thread_tag == "vthread" else fresh
+
+    def _require_shared(self, stage: Stage, leaf: IterVar, around: Expr) -> None:
+        """Require that the threads of a loop around can share the iterations of an axis.
+
+        There have to be enough of them, and each has to see what the others compute.
+        """
+        tag = stage.bindings[leaf].thread_tag
+        where = f"stage {stage.name!r}: axis {leaf.name!r} is"
+        self._require(
+            binary("<=", self._bounds.ranges[leaf].extent, around),
+            f"{where} longer than the loop around that is bound to the same {tag}; split it to "
+            "that length",
+        )
+        level = tag.partition("Idx")[0]
+        if not seen_by_all(stage, level):
+            remedy = "leave it unbound" if level == "block" else (
+                "leave it unbound, or give the stage shared storage with set_scope"
+            )
+            self._require(
+                binary("<=", around, 1),
+                f"{where} bound to {tag} inside a loop that is so too, but each {level} keeps the "
+                f"result of {stage.name!r} to itself and would lack what others compute; {remedy}",
+            )
+
+    def _require(self, condition: Expr, message: str) -> None:
+        """Note what must hold of knobs; refuse what sizes of a call may break."""
+        if is_sized(condition):
+            condition = self._simplifier.expr(condition)
+            if is_sized(condition):
+                raise LoweringError(message)
+        self.requirements.append((condition, message))
+
+    def loop(self, stage: Stage, leaf: IterVar, body: Stmt, threads: OpenThreads) -> Stmt:
+        """Return the loop over an axis of a stage, or its guard where a loop around is it."""
+        extent = self._bounds.ranges[leaf].extent
+        thread = stage.bindings.get(leaf)
+        if thread is None:
+            self._note_pragmas(stage, leaf, leaf.var)
+            kind = stage.loop_kinds.get(leaf, LoopKind.SERIAL)
+            return For(leaf.var, extent, kind, body)
+        var = threads.variables[thread]
+        self._threads[leaf.var] = var
+        self._note_pragmas(stage, leaf, var)
+        if leaf not in threads.opened:
+            return guarded([below(var, extent)], body)
+        if thread.dom is not None:
+            self.requirements.append(
+                (
+                    binary("==", extent, thread.dom.extent),
+                    f"stage {stage.name!r}: axis {leaf.name!r} bound to {thread.thread_tag} must "
+                    "have its extent; leave the thread axis' range out, or split the loop to it",
+                )
+            )
+        kind = LoopKind.VTHREAD if thread.thread_tag == "vthread" else LoopKind.THREAD
+        return For(var, extent, kind, body, thread.thread_tag)
+
+    def _note_pragmas(self, stage: Stage, leaf: IterVar, var: Var) -> None:
+        if leaf in stage.pragmas:
+            self.unrolling[var] = stage.pragmas[leaf]
+
+    def once_more(self, stage: Stage, leaves: Sequence[IterVar], nest: Stmt) -> Stmt:
+        """Return loops over axes that have loops of their own elsewhere, with other variables."""
+        fresh = {
+            leaf.var: Var(f"{leaf.name}.init") for leaf in leaves if leaf not in stage.bindings
+        }
+        for var, other in fresh.items():
+            if var in self.unrolling:
+                self.unrolling[other] = self.unrolling[var]
+        return _Rename(fresh).stmt(nest) if fresh else nest
+
+    def with_threads(self, body: Stmt) -> Stmt:
+        """Return statements that say thread variables where they said those of bound axes."""
+        return _Threads(self._threads).stmt(body) if self._threads else body
+
+
+class _Rename(Rewriter):
+    """Gives loops other variables."""
+
+    def __init__(self, mapping: Mapping[Any, Var]) -> None:
+        super().__init__()
+        self.mapping = mapping
+        self._memo.update(mapping)
+
+    def visit_For(self, node: For) -> Stmt:
+        var = self.mapping.get(node.var, node.var)
+        return For(var, self.expr(node.extent), node.kind, self.stmt(node.body), node.thread_tag)
+
+
+class _Threads(Rewriter):
+    """Replaces loop variables of bound axes by the thread variables."""
+
+    def __init__(self, mapping: Mapping[Any, Expr]) -> None:
+        super().__init__()
+        self._memo.update(mapping)

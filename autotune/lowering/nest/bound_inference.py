@@ -1,0 +1,307 @@
+"""Bound inference: the range of every axis, from what the readers of each stage need.
+
+Nothing is decided on a knob's value: extents are expressions over knobs and sizes, inner ones
+min(factor, extent), and what may overshoot is left to guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from autotune.errors import LoweringError
+from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.polynomials import add, normal, rejoined, to_poly
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.axes import IterVar, Range
+from autotune.ir.expr import Const, Expr, SizeVar, Var
+from autotune.ir.ops import binary, cast, const
+from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.lowering.nest.regions import Interval, Relaxer, as_index, union
+from autotune.lowering.nest.stage_placement import (
+    loop_path,
+    refuse_nested_parallel,
+    refuse_nested_vectors,
+    refuse_repeated_axes,
+    shared_across,
+    storage_scope,
+)
+from autotune.schedule.axis_relations import Fuse, Split, fused_whole
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Attach, Stage
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import ComputeOp, Tensor
+
+Ranges = dict[IterVar, Range]
+
+
+class Bounds:
+    """Ranges of all axes of a schedule's stages.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Whose axes.
+    for_autotvm08 : bool
+        Write indices over split loops as TVM v0.8 does.
+
+    Attributes
+    ----------
+    ranges : dict of IterVar to Range
+        Range of every axis: root axes where their region lies, derived ones from 0.
+    parts : dict of Stage to dict of int to Range
+        What of their dimensions scans are computed in, where that is not all.
+    bodies : dict of Stage to tuple of Expr
+        Bodies of the computed stages, inlined ones substituted.
+    """
+
+    def __init__(self, schedule: Schedule, for_autotvm08: bool = False) -> None:
+        self.schedule = schedule
+        self._for_autotvm08 = for_autotvm08
+        self.bodies = schedule.bodies()
+        self.ranges: Ranges = {}
+        self.parts: dict[Stage, dict[int, Range]] = {}
+        self._simplifier = Simplifier(otherwise=(0, INF))  # loops start at 0
+        for stage in reversed(list(self.bodies)):
+            self._infer(stage)
+
+    def refuse_sizes_but(self, known: Set[SizeVar]) -> None:
+        """Refuse stages that depend on sizes which no call gives."""
+        for stage, body in self.bodies.items():
+            spans = (axis.dom for axis in (*stage.op.axis, *stage.op.reduce_axis))
+            lengths = [span.extent for span in spans if span is not None]
+            for var in (var for expr in (*lengths, *body) for var in free_vars(expr)):
+                if isinstance(var, SizeVar) and var not in known:
+                    raise LoweringError(
+                        f"stage {stage.name!r} depends on the size {var.name!r}, which is in the "
+                        "shape of no tensor that is listed; list one, or give a number"
+                    )
+
+    # -- one stage -------------------------------------------------------------------------
+
+    def _infer(self, stage: Stage) -> None:
+        refuse_repeated_axes(stage)
+        if not self._for_autotvm08:
+            refuse_nested_parallel(stage)
+            refuse_nested_vectors(stage)
+        op = stage.op
+        if isinstance(op, ScanOp):
+            self.parts[stage] = self._scan_parts(stage, op)
+        if isinstance(op, ComputeOp):
+            for axis, span in zip(op.axis, self._region(stage, op), strict=True):
+                self.ranges[axis] = span
+        for axis in (op.scan_axis,) if isinstance(op, ScanOp) else op.reduce_axis:
+            assert axis.dom is not None
+            self.ranges[axis] = axis.dom
+        self._pass_down(stage)
+
+    def step(self, scan: Stage) -> Expr:
+        """Return the step that a scan's loops are at."""
+        assert isinstance(scan.op, ScanOp)
+        return self.root_values(scan)[scan.op.scan_axis.var]
+
+    def _pass_down(self, stage: Stage) -> None:
+        """Derive the ranges of split and fused axes from those they came from."""
+        bound = _ancestors_of_bound(stage)
+        zero = const(0)
+        for relation in stage.relations:
+            if isinstance(relation, Split):
+                extent = self.ranges[relation.parent].extent
+                given = relation.outer if relation.factor is None else relation.inner
+                outer, inner = relation.extents(extent, given in bound or self._keeps(extent))
+                self.ranges[relation.outer] = Range(zero, outer)
+                self.ranges[relation.inner] = Range(zero, inner)
+            else:
+                product = binary(
+                    "*", self.ranges[relation.outer].extent, self.ranges[relation.inner].extent
+                )
+                self.ranges[relation.fused] = Range(zero, product)
+
+    def _keeps(self, extent: Expr) -> bool:
+        """Whether a split of an empty axis keeps its size, as in TVM v0.8."""
+        return self._for_autotvm08 and isinstance(extent, Const) and extent.value == 0
+
+    def is_step(self, scan: Stage, axis: IterVar) -> bool:
+        """Whether the region of an axis in a cell is surely the present step, or some before.
+
+        Such are in every tensor that has as many steps as the scan.
+        """
+        op, span = scan.op, self.ranges[axis]
+        assert isinstance(op, ScanOp)
+        assert axis.dom is not None
+        away = add(to_poly(span.min), to_poly(self.step(scan)), -1)
+        if set(away) - {()} or not isinstance(span.extent, Const):
+            return False
+        low = away.get((), 0)
+        return (
+            axis.dom.extent is op.update[0].extents[0]
+            and op.first + low >= 0
+            and low + int(span.extent.value) <= 1
+        )
+
+    def root_values(self, stage: Stage, apart: Set[Fuse] = frozenset()) -> dict[Var, Expr]:
+        """Return the value of each axis of the operation, over the stage's loop variables.
+
+        Values include the start of the axis' region. Those of `apart` count as not fused.
+        """
+        values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
+        for relation in reversed(stage.relations):
+            if isinstance(relation, Split):
+                outer = binary("*", values[relation.outer], self.stride(relation))
+                value = binary("+", outer, values[relation.inner])
+                values[relation.parent] = self._from(relation.parent, value)
+            elif relation in apart:
+                for axis in (relation.outer, relation.inner):
+                    values[axis] = self._from(axis, axis.var)
+            else:
+                fused, inner = values[relation.fused], self.ranges[relation.inner].extent
+                inner = at_least_one(inner)
+                values[relation.outer] = self._from(relation.outer, binary("//", fused, inner))
+                values[relation.inner] = self._from(relation.inner, binary("%", fused, inner))
+        op = stage.op
+        roots = (op.scan_axis,) if isinstance(op, ScanOp) else (*op.axis, *op.reduce_axis)
+        for axis in roots:
+            if axis in stage.leaf_axes:
+                values[axis] = self._from(axis, values[axis])
+            elif axis is stage.time:
+                values[axis] = self.ranges[axis].min
+        return {axis.var: cast(axis.var.dtype, values[axis]) for axis in roots}
+
+    def stride(self, split: Split) -> Expr:
+        """Return how far one step of the outer loop goes.
+
+        It is the factor even where the axis is shorter and the inner loop with it: the outer
+        loop then has one iteration, and a multiple of the factor is easier to reason about. TVM
+        v0.8 does otherwise, which shows where the outer loop is split again for threads.
+        """
+        if split.factor is None or self._for_autotvm08:
+            return self.ranges[split.inner].extent
+        return split.factor
+
+    def _from(self, axis: IterVar, value: Expr) -> Expr:
+        return binary("+", value, self.ranges[axis].min)
+
+    # -- what readers need -----------------------------------------------------------------
+
+    def _region(self, stage: Stage, op: ComputeOp) -> list[Range]:
+        whole = [axis.dom for axis in op.axis if axis.dom is not None]
+        if stage.is_output:
+            return whole
+        if stage.attach is Attach.INIT or stage.time is not None:
+            assert stage.scan is not None
+            parts = self.parts[stage.scan]
+            rows = whole[0] if stage.time is None else Range(self.step(stage.scan), const(1))
+            others = (parts.get(n, span) for n, span in enumerate(whole[1:], start=1))
+            return [rows, *others]
+        needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
+        return self._needed_parts(whole, needs)
+
+    def _scan_parts(self, stage: Stage, op: ScanOp) -> dict[int, Range]:
+        """Return what readers need of the dimensions that a scan can be computed in parts of."""
+        if stage.is_output or stage.attach is Attach.ROOT:
+            return {}
+        whole = [Range(const(0), extent) for extent in op.outputs[0].extents]
+        needs = [self._needed(stage, reader, tensor) for reader, tensor in self._reads_of(stage)]
+        found = self._needed_parts(whole, needs)
+        return {position: found[position] for position in op.apart}
+
+    def _needed_parts(
+        self, whole: Sequence[Range], needs: Sequence[Sequence[Interval | None]]
+    ) -> list[Range]:
+        """Return the part of a tensor that its readers need; all of it where that is unknown."""
+        regions = []
+        for position, span in enumerate(whole):
+            known = (need[position] if position < len(need) else None for need in needs)
+            found = union(known) if needs else None
+            if found is None or reads(found.low) or reads(found.width):
+                regions.append(span)
+                continue
+            low, extent = found.low, _at_least_zero(normal(found.width + 1), self._simplifier)
+            if self._simplifier.bounds(low)[0] < 0:
+                low = binary("max", low, const(0, low.dtype))
+            regions.append(Range(low, self._clipped(extent, span.extent)))
+        return regions
+
+    def _clipped(self, extent: Expr, size: Expr) -> Expr:
+        """Return min(extent, size): no region is larger than its tensor.
+
+        A size known only at run time does not shorten a region whose extent is known before:
+        guards keep to the tensor, and a local array keeps a constant length.
+        """
+        if extent is size or (is_sized(size) and not is_sized(extent)):
+            return extent
+        return binary("min", extent, size)
+
+    def _reads_of(self, stage: Stage) -> Iterator[tuple[Stage, Tensor]]:
+        for reader, body in self.bodies.items():
+            for tensor in stage.outputs:
+                if any(read.tensor is tensor for expr in body for read in reads(expr)):
+                    yield reader, tensor
+
+    def _needed(self, stage: Stage, reader: Stage, tensor: Tensor) -> list[Interval | None]:
+        relaxed = self._relaxed(stage, reader)
+        ranging = {leaf for leaf in reader.leaf_axes if leaf.var in relaxed}
+        apart = set() if self._for_autotvm08 else fused_whole(reader.relations, ranging)
+        for axis in (axis for relation in apart for axis in (relation.outer, relation.inner)):
+            relaxed[axis.var] = as_index(self.ranges[axis].extent)
+        relaxer, values = Relaxer(relaxed), self.root_values(reader, apart)
+        indices = [
+            tuple(
+                rejoined(as_index(substitute(index, values)), relaxed.keys())
+                for index in read.children
+            )
+            for expr in self.bodies[reader]
+            for read in reads(expr)
+            if read.tensor is tensor
+        ]
+        return [
+            union(relaxer.interval(index[position]) for index in indices)
+            for position in range(tensor.ndim)
+        ]
+
+    def _relaxed(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
+        """Return the loop variables around the read that range within the point of attachment."""
+        point = stage.attach_point
+        scope = storage_scope(stage)
+        relaxed: dict[Var, Expr] = {}
+        found = False
+        for owner, axis in loop_path(reader):
+            found = found or (point is not None and axis is point.axis and owner is point.stage)
+            if not found or shared_across(scope, owner, axis):
+                relaxed[axis.var] = as_index(self.ranges[axis].extent)
+        if point is not None and not found:
+            raise LoweringError(
+                f"stage {stage.name!r} is computed at axis {point.axis.name!r} of stage "
+                f"{point.stage.name!r}, but its reader {reader.name!r} is not inside that loop; "
+                f"move the reader there too, or compute {stage.name!r} further out"
+            )
+        return relaxed
+
+
+def is_sized(extent: Expr) -> bool:
+    """Whether an extent is known only when the function is called."""
+    return any(isinstance(var, SizeVar) for var in free_vars(extent))
+
+
+def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
+    """Return the extent of a region, which an empty loop of its reader makes negative."""
+    empty = isinstance(extent, Const) and extent.value < 0
+    if empty or (is_sized(extent) and simplifier.bounds(extent)[0] < 0):
+        return binary("max", extent, const(0, extent.dtype))
+    return extent
+
+
+def at_least_one(extent: Expr) -> Expr:
+    """Return a divisor for a loop's extent; a loop of length 0 never divides."""
+    return const(1) if isinstance(extent, Const) and extent.value == 0 else extent
+
+
+def _ancestors_of_bound(stage: Stage) -> set[IterVar]:
+    """Return the axes from which some loop bound to a thread derives."""
+    bound = set(stage.bindings)
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            if relation.outer in bound or relation.inner in bound:
+                bound.add(relation.parent)
+        elif relation.fused in bound:
+            bound.update((relation.outer, relation.inner))
+    return bound

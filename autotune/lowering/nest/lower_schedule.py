@@ -1,0 +1,202 @@
+"""Loop nests: every stage's loops, guards and stores, over flat buffers.
+
+Guards are all emitted here, and axes of length 1 keep their loops; `finalise` decides later,
+when the knobs have values, which of them are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.errors import LoweringError
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import Buffer, SizeVar
+from autotune.ir.stmt import Allocate, Function, Produce, Seq, Stmt, seq
+from autotune.ir.visitor import free_vars, recursive
+from autotune.lowering.nest.axis_guards import guarded, stage_guards
+from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
+from autotune.lowering.nest.bound_inference import Bounds
+from autotune.lowering.nest.buffer_layout import Layout
+from autotune.lowering.nest.double_buffering import double_buffer
+from autotune.lowering.nest.function_attrs import buffer_attrs
+from autotune.lowering.nest.scan_loops import hoist_allocations
+from autotune.lowering.nest.stage_body import StageBody, reduced
+from autotune.lowering.nest.stage_placement import refuse_rings_of_reductions
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Attach, Stage
+from autotune.te.scan import ScanOp
+from autotune.te.tensor import PlaceholderOp, Tensor
+
+
+@recursive
+def lower_schedule(
+    schedule: Schedule,
+    tensors: Sequence[Tensor],
+    name: str = "main",
+    *,
+    for_autotvm08: bool = False,
+    strided: bool = False,
+) -> Function:
+    """Return the loops of a schedule, knobs still symbolic.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        What to lower.
+    tensors : sequence of Tensor
+        Parameters of the function: inputs, then outputs.
+    name : str
+        Name of the function.
+    for_autotvm08 : bool
+        Return the loops that AutoTVM v0.8 reads features from, which compute nothing: reductions
+        do not set their accumulators first, buffers are named as their tensors, which may be
+        alike, and nothing is computed ahead.
+    strided : bool
+        Let arrays with sizes that only a call knows lie as the call says, by strides that it
+        gives: a listing shows them, and arrays that are not contiguous need them. Otherwise they
+        are row-major.
+    """
+    if not isinstance(schedule, Schedule):
+        raise LoweringError(
+            f"lower: expected a schedule first, got {schedule!r}; make one with te.create_schedule"
+        )
+    if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
+        raise LoweringError(
+            f"lower: expected a list of tensors, got {tensors!r}; give inputs, then outputs, as in "
+            "[A, B]"
+        )
+    return _Lowering(schedule, tensors, name, for_autotvm08, strided).function()
+
+
+class _Lowering:
+    def __init__(
+        self,
+        schedule: Schedule,
+        tensors: Sequence[Tensor],
+        name: str,
+        for_autotvm08: bool,
+        strided: bool,
+    ) -> None:
+        self.schedule = schedule
+        self.for_autotvm08 = for_autotvm08
+        self.tensors = list(tensors)
+        self.parameters = set(tensors)
+        self.name = name
+        self.bounds = Bounds(schedule, for_autotvm08)
+        self.stages = list(self.bounds.bodies)
+        self.layout = Layout(schedule, self.bounds, tensors, not for_autotvm08, strided)
+        self.buffers = self.layout.buffers
+        self.loops = AxisLoops(self.bounds)
+
+    def function(self) -> Function:
+        body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
+        body = self.loops.with_threads(body)
+        if not self.for_autotvm08:
+            body = self._double_buffered(body)
+        params = tuple(self.buffers[t] for t in self.tensors)
+        outputs = frozenset(
+            self.buffers[t] for t in self.tensors if not isinstance(t.op, PlaceholderOp)
+        )
+        sizes = _sizes(params)
+        self.bounds.refuse_sizes_but(set(sizes))
+        attrs = {
+            "requirements": tuple(self.loops.requirements),
+            "unrolling": self.loops.unrolling,
+            "bound": self.loops.bound,
+            **buffer_attrs(self.layout, self.parameters),
+        }
+        return Function(self.name, params, outputs, body, sizes, attrs)
+
+    def _doubled(self) -> dict[Buffer, str]:
+        """Return the buffers of stages that are double-buffered, and the names of these."""
+        return {
+            self.buffers[tensor]: stage.name
+            for stage in self.stages
+            if stage.double_buffered
+            for tensor in stage.outputs
+        }
+
+    def _double_buffered(self, body: Stmt) -> Stmt:
+        buffers = self._doubled()
+        return double_buffer(body, buffers) if buffers else body
+
+    def _pipeline(self, stages: Sequence[Stage], rest: Stmt | None, around: Threads) -> Stmt:
+        """Return the stages in order, then `rest`, each temporary allocated around its use."""
+        body = rest
+        for stage in reversed(stages):
+            produced = self._produce(stage, around)
+            body = produced if body is None else seq(produced, body)
+            for tensor in stage.outputs:
+                if tensor not in self.parameters and tensor not in self.layout.whole:
+                    body = Allocate(self.buffers[tensor], body)
+        return Seq(()) if body is None else body
+
+    def _produce(self, stage: Stage, around: Threads) -> Stmt:
+        if isinstance(stage.op, ScanOp):
+            scan = Produce(stage.name, self._scan(stage, around))
+            refuse_rings_of_reductions(self.schedule, stage)
+            return hoist_allocations(scan, set(self._doubled()), self.layout.rings_of(stage))
+        nest = self._nest(stage, around)
+        return nest if stage.time is not None else Produce(stage.name, nest)
+
+    def _scan(self, stage: Stage, around: Threads) -> Stmt:
+        """Return the first steps of a scan, then the loop over the others."""
+        inits = [s for s in self.stages if s.scan is stage and s.attach is Attach.INIT]
+        cell = [s for s in self.stages if s.scan is stage and s.attach is Attach.CELL]
+        step = self._pipeline(cell, None, around)
+        step = guarded(stage_guards(stage, self.bounds, {}), step)
+        steps = self._loops(stage, stage.leaf_axes, step, OpenThreads(around))
+        return seq(*(self._nest(init, around) for init in inits), steps)
+
+    def _nest(self, stage: Stage, around: Threads) -> Stmt:
+        """Return the loops of a stage that computes."""
+        threads = self.loops.open_threads(stage, around)
+        body = StageBody(stage, self.layout, threads.variables, self.for_autotvm08)
+        leaves = stage.leaf_axes
+        over = reduced(stage)
+        if not over:
+            return self._loops(stage, leaves, body.stores(), threads)
+        serial = [leaf for leaf in over if leaf not in stage.bindings]
+        if len(serial) < len(over):
+            each = [leaf for leaf in leaves if leaf not in serial]
+            part = body.across_threads(serial, lambda s: self._loops(stage, serial, s, threads))
+            return self._loops(stage, each, part, threads)
+        first = leaves.index(over[0])
+        inner = self._loops(stage, leaves[first:], body.update(), threads)
+        if not self.for_autotvm08:
+            kept = [leaf for leaf in leaves[first:] if leaf not in over]
+            start = self._loops(stage, kept, body.start(), threads, attached=False)
+            inner = seq(self.loops.once_more(stage, kept, start), inner)
+        return self._loops(stage, leaves[:first], inner, threads)
+
+    def _loops(
+        self,
+        stage: Stage,
+        leaves: Sequence[IterVar],
+        body: Stmt,
+        threads: OpenThreads,
+        attached: bool = True,
+    ) -> Stmt:
+        """Wrap `body` in the loops `leaves`, computing the stages attached to them inside."""
+        for leaf in reversed(leaves):
+            if attached:
+                inside = [
+                    s
+                    for s in self.stages
+                    if s.attach_point is not None
+                    and s.attach is Attach.AT
+                    and s.attach_point.stage is stage
+                    and s.attach_point.axis is leaf
+                ]
+                if inside:
+                    body = self._pipeline(inside, body, threads.at(stage, leaf))
+            body = self.loops.loop(stage, leaf, body, threads)
+        return body
+
+
+def _sizes(params: Sequence[Buffer]) -> tuple[SizeVar, ...]:
+    """Return the sizes and then the strides that parameters have, each once."""
+    variables = (var for buffer in params for extent in buffer.shape for var in free_vars(extent))
+    strides = (stride for buffer in params for stride in buffer.strides or ())
+    sizes = (var for var in variables if isinstance(var, SizeVar))
+    return tuple(dict.fromkeys((*sizes, *strides)))

@@ -1,0 +1,130 @@
+"""Where stages stand: the loops around them, refused nestings, where results are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from autotune.errors import LoweringError
+from autotune.ir.axes import IterVar
+from autotune.ir.stmt import LoopKind
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Attach, Stage
+from autotune.te.scan import ScanOp
+
+
+def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
+    """Yield the loops around a stage's body, innermost first, those it is attached in included."""
+    for axis in reversed(stage.leaf_axes):
+        yield stage, axis
+    if stage.attach is Attach.INIT:
+        assert stage.scan is not None
+        stage = stage.scan
+    while (point := stage.attach_point) is not None:
+        stage, at = point
+        inside = True
+        for axis in reversed(stage.leaf_axes):
+            inside = inside and axis is not at
+            if not inside:
+                yield stage, axis
+
+
+def refuse_repeated_axes(stage: Stage) -> None:
+    """Refuse a loop inside another one over the same axis, which two computes reduce over."""
+    owners: dict[IterVar, Stage] = {}
+    for owner, axis in loop_path(stage):
+        other = owners.setdefault(axis, owner)
+        if other is not owner:
+            raise LoweringError(
+                f"stages {other.name!r} and {owner.name!r} both reduce over axis {axis.name!r}, "
+                f"and one is computed inside the other; make a te.reduce_axis for each"
+            )
+
+
+def refuse_nested_parallel(stage: Stage) -> None:
+    """Refuse a parallel loop inside another: threads are not divided further."""
+    loops = [
+        (owner, axis)
+        for owner, axis in loop_path(stage)
+        if owner.loop_kinds.get(axis) is LoopKind.PARALLEL
+    ]
+    if len(loops) > 1:
+        (inner, axis), (outer, around) = loops[:2]
+        raise LoweringError(
+            f"axis {axis.name!r} of stage {inner.name!r} is parallel inside the parallel axis "
+            f"{around.name!r} of stage {outer.name!r}; make only one of them parallel"
+        )
+
+
+def refuse_nested_vectors(stage: Stage) -> None:
+    """Refuse two vectorized loops in one stage: vectors hold no vectors."""
+    vectors = [x for x in stage.leaf_axes if stage.loop_kinds.get(x) is LoopKind.VECTORIZED]
+    if len(vectors) > 1:
+        outer, inner, *_ = vectors
+        raise LoweringError(
+            f"axes {outer.name!r} and {inner.name!r} of stage {stage.name!r} are both vectorized, "
+            "and vectors hold no vectors; fuse the two, or unroll one"
+        )
+
+
+def refuse_rings_of_reductions(schedule: Schedule, scan: Stage) -> None:
+    """Refuse to keep in a ring what is computed in place, step by step of a reduction."""
+    op = scan.op
+    if not isinstance(op, ScanOp) or not scan.has_pragma("state_in_ring"):
+        return
+    for tensor in (*op.init, *op.update):
+        stage = schedule[tensor]
+        if stage.op.reduce_axis:
+            raise LoweringError(
+                f"stage {stage.name!r}: it reduces, and the steps of scan {scan.name!r} are "
+                "kept in a ring, which is written once; give the reduction a stage of its "
+                "own with cache_write"
+            )
+
+
+def storage_scope(stage: Stage) -> str:
+    """Return where a stage's result is stored; the threads it is computed in tell by default.
+
+    What every thread (or virtual thread) computes for itself is local, what a block computes is
+    shared.
+    """
+    if stage.scope is not None:
+        return stage.scope
+    ranks = [_thread_rank(owner, axis) for owner, axis in _around(stage)]
+    return {-1: "global", 0: "shared", 1: "local"}[max(ranks, default=-1)]
+
+
+def _around(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
+    """Yield the loops that a stage is attached in, innermost first."""
+    own = len(stage.leaf_axes)
+    return islice(loop_path(stage), own, None)
+
+
+def _thread_rank(owner: Stage, axis: IterVar) -> int:
+    """Return 0 for an axis bound to blocks, 1 for threads, else -1.
+
+    Virtual threads are threads that one thread stands for, as in TVM.
+    """
+    thread = owner.bindings.get(axis)
+    if thread is None:
+        return -1
+    return 0 if thread.thread_tag.startswith("blockIdx") else 1
+
+
+_SCOPE_RANKS = {"global": 0, "shared": 1, "local": 2}
+
+
+def shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
+    """Whether storage of this scope is shared by the iterations of a thread-bound axis."""
+    return _SCOPE_RANKS[scope] <= _thread_rank(owner, axis)
+
+
+def seen_by_all(stage: Stage, level: str) -> bool:
+    """Whether the blocks, threads or virtual threads around a stage ("level") see its whole result.
+
+    What blocks compute they keep to themselves, also of a stage in global storage: they cannot
+    wait for one another.
+    """
+    owner = stage if stage.attach is not Attach.INIT and stage.time is None else stage.scan
+    assert owner is not None
+    return level != "block" and storage_scope(owner) == "shared"

@@ -1,0 +1,84 @@
+"""Scans whose parallel loops go around the loop over the steps, where no step needs the others'.
+
+    for (t, 0, m)                                parallel (x, 0, 8)
+      parallel (x, 0, 8)               ->          for (t, 0, m)
+        for (i, 0, 32) S[t, x*32 + i] = ...          for (i, 0, 32) S[t, x*32 + i] = ...
+
+Threads are then started once and not in every step. It is so where all that the scan writes is
+written in parallel loops of one length, and an iteration reads only columns that it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir.expr import Expr, Var
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store
+from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, child_stmts, walk
+from autotune.lowering.dependence.accesses import accesses
+from autotune.lowering.dependence.dependence_test import Apart
+
+
+def parallel_steps(function: Function) -> Function:
+    """Return an analysed function with loops over steps inside parallel ones where they may be."""
+    states: Mapping[str, bool] = function.attrs.get("states", {})
+    return function.with_body(_Scans(states).stmt(function.body)) if states else function
+
+
+class _Scans(StmtRewriter):
+    def __init__(self, states: Mapping[str, bool]) -> None:
+        super().__init__()
+        self.states = states
+
+    def visit_Produce(self, node: Produce) -> Stmt:
+        body = self._side_by_side(node.body) if self._carries(node.body) else None
+        return self.rebuild_stmt(node) if body is None else Produce(node.name, body)
+
+    def _carries(self, stmt: Stmt) -> bool:
+        """Whether a statement writes a state, other than in a scan inside it."""
+        if isinstance(stmt, Store):
+            return stmt.buffer.name in self.states
+        inside = (s for s in child_stmts(stmt) if not isinstance(s, Produce))
+        return any(map(self._carries, inside))
+
+    def _side_by_side(self, body: Stmt) -> Stmt | None:
+        """Return a scan with its parallel loops as one around all; None where that may not be."""
+        loops = [s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+        if not loops or any(loop.extent is not loops[0].extent for loop in loops):
+            return None
+        if not _covers(body):
+            return None
+        var, extent = Var(loops[0].var.name, loops[0].var.dtype), loops[0].extent
+        body = _Gathered({loop.var: var for loop in loops}).stmt(body)
+        own = {s.buffer for s in walk(body) if isinstance(s, Allocate)}
+        written = all_written(body) - own
+        found = [access for access in accesses(body) if access.buffer in written]
+        if Apart({var: extent}, self.states).shared(found) is not None:
+            return None
+        return For(var, extent, LoopKind.PARALLEL, body)
+
+
+def _covers(stmt: Stmt) -> bool:
+    """Whether all stores of a scan are in parallel loops."""
+    match stmt:
+        case For(_, _, LoopKind.PARALLEL, _):
+            return True
+        case Store():
+            return False
+        case For() | Seq() | If() | Produce() | Allocate():
+            return all(map(_covers, child_stmts(stmt)))
+        case _:
+            return False
+
+
+class _Gathered(Rewriter):
+    """Takes the parallel loops away, whose variables become one."""
+
+    def __init__(self, variables: dict[Expr, Var]) -> None:
+        super().__init__()
+        self._memo.update(variables)
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind is LoopKind.PARALLEL:
+            return self.stmt(node.body)
+        return self.rebuild_stmt(node)

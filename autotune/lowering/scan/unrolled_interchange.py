@@ -1,0 +1,54 @@
+"""Unrolled steps of scans that go into the loop over columns, where columns do not mix.
+
+    unrolled (t, 0, 4)                           for (i, 0, 32)
+      for (i, 0, 32)                     ->        unrolled (t, 0, 4)
+        S[t + 1, i] = S[t, i] + X[t, i]              S[t + 1, i] = S[t, i] + X[t, i]
+
+What one step leaves to the next then stays in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir.stmt import For, Function, If, LoopKind, Stmt
+from autotune.ir.visitor import StmtRewriter, all_written, free_vars
+from autotune.lowering.dependence.accesses import accesses
+from autotune.lowering.dependence.dependence_test import Apart
+
+
+def steps_inside(function: Function) -> Function:
+    """Return an analysed function with unrolled steps inside loops over columns of their own."""
+    states: Mapping[str, bool] = function.attrs.get("states", {})
+    return function.with_body(_Inside(states).stmt(function.body)) if states else function
+
+
+class _Inside(StmtRewriter):
+    def __init__(self, states: Mapping[str, bool]) -> None:
+        super().__init__()
+        self.states = states
+
+    def visit_For(self, node: For) -> Stmt:
+        steps = self.rebuild_stmt(node)
+        if isinstance(steps, For) and steps.kind is LoopKind.UNROLLED:
+            return self._exchanged(steps)
+        return steps
+
+    def _exchanged(self, steps: For) -> For:
+        """Return unrolled steps inside the loops over columns that are all they hold."""
+        guard, columns = None, steps.body
+        if isinstance(columns, If) and columns.orelse is None:
+            guard, columns = columns.condition, columns.then
+        if not isinstance(columns, For) or columns.kind is not LoopKind.SERIAL:
+            return steps
+        inner = steps.with_body(columns.body)
+        written = all_written(inner)
+        carries = any(buffer.name in self.states for buffer in written)
+        if not carries or any(var is steps.var for var in free_vars(columns.extent)):
+            return steps
+        found = [access for access in accesses(inner) if access.buffer in written]
+        if Apart({columns.var: columns.extent}, self.states).shared(found) is not None:
+            return steps
+        if guard is not None:
+            inner = steps.with_body(If(guard, columns.body))
+        return columns.with_body(self._exchanged(inner))

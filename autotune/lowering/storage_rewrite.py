@@ -1,0 +1,265 @@
+"""Storage of temporaries: one allocation per region, shared where lifetimes do not overlap.
+
+    allocate A                           allocate A
+    A = f(input)                         A = f(input)
+    allocate B                           allocate B
+    B = g(A)                     ->      B = g(A)
+    allocate C                           A = h(B)
+    C = h(B)                             output = k(A)
+    output = k(C)
+
+A region is the function, or the body of a loop whose iterations run side by side: each of them
+has its own temporaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from autotune.ir import dtypes
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, allocated
+from autotune.ir.visitor import (
+    Rewriter,
+    StmtRewriter,
+    accessed,
+    child_stmts,
+    free_vars,
+)
+
+#: Arrays of up to this many bytes may become registers, which sharing would prevent.
+REGISTER_BYTES = 2048
+
+_REGIONS = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+def share_storage(function: Function) -> Function:
+    """Return the function with its allocations at the start of regions, and fewer of them.
+
+    Temporaries share storage if they are of one type and scope, and one is last read before the
+    other is first written. Storage of several is as large as the largest of them.
+    """
+    attrs = function.attrs
+    apart = frozenset((*attrs.get("nontemporal", ()), *attrs.get("states", ())))
+    return function.with_body(_Regions(apart).region(function.body))
+
+
+@dataclass
+class Lifetime:
+    """The statements between which a temporary is in use, numbered in textual order.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        The temporary.
+    loops : int
+        Loops of the region around its allocation, whose iterations each have a new one.
+    first, last : int
+        Numbers of the statements; loops inside the allocation count as a whole.
+    """
+
+    buffer: Buffer
+    loops: int
+    first: int = -1
+    last: int = -1
+
+    def use(self, first: int, last: int) -> None:
+        """Extend the lifetime."""
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+
+@dataclass
+class Slot:
+    """Storage that some temporaries have one after the other."""
+
+    members: list[Lifetime] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """Number of the last statement that uses it."""
+        return max(member.last for member in self.members)
+
+    def buffer(self, simplifier: Simplifier) -> Buffer:
+        """Return one buffer for all."""
+        first = self.members[0].buffer
+        total = elements(first)
+        for member in self.members[1:]:
+            total = binary("max", total, elements(member.buffer))
+        return Buffer(first.name, first.dtype, (simplifier.expr(total),), first.scope)
+
+
+def elements(buffer: Buffer) -> Expr:
+    """Return the number of elements of a buffer."""
+    total: Expr = const(1)
+    for extent in buffer.shape:
+        total = binary("*", total, extent)
+    return total
+
+
+class _Regions(StmtRewriter):
+    def __init__(self, apart: frozenset[str]) -> None:
+        super().__init__()
+        self.apart = apart
+        self.simplifier = Simplifier()
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind not in _REGIONS:
+            return self.rebuild_stmt(node)
+        return node.with_body(self.region(node.body))
+
+    def region(self, body: Stmt) -> Stmt:
+        """Return the body of a region with its allocations outermost, some of them shared."""
+        inner = self.stmt(body)
+        own = [buffer for buffer in _allocated(inner) if _is_free(buffer)]
+        if not own:
+            return inner
+        result = _Unallocated(frozenset(own)).stmt(inner)
+        if any(self._may_share(a, b) for a, b in combinations(own, 2)):
+            shared = self._shared(inner)
+            result = Moved(shared).stmt(result) if shared else result
+            own = list(dict.fromkeys(shared.get(buffer, buffer) for buffer in own))
+        return allocated(own, result)
+
+    def _shared(self, body: Stmt) -> dict[Buffer, Buffer]:
+        """Return what takes the place of the temporaries that share storage."""
+        shared = {}
+        for slot in self._slots(_Lifetimes(body).found.values()):
+            if len(slot.members) > 1:
+                buffer = slot.buffer(self.simplifier)
+                shared.update({member.buffer: buffer for member in slot.members})
+        return shared
+
+    def _slots(self, lifetimes: Iterable[Lifetime]) -> list[Slot]:
+        """Give each temporary, in order of first use, the free storage that fits it best."""
+        slots: list[Slot] = []
+        for lifetime in sorted(lifetimes, key=lambda one: one.first):
+            free = [
+                slot
+                for slot in slots
+                if slot.last < lifetime.first
+                and self._may_share(slot.members[0].buffer, lifetime.buffer)
+            ]
+            if free:
+                wanted = _constant_size(lifetime.buffer)
+                min(free, key=lambda slot: _misfit(slot, wanted)).members.append(lifetime)
+            else:
+                slots.append(Slot([lifetime]))
+        return slots
+
+    def _may_share(self, a: Buffer, b: Buffer) -> bool:
+        return (
+            a.dtype == b.dtype
+            and a.scope == b.scope
+            and all(_is_large(buffer) and buffer.name not in self.apart for buffer in (a, b))
+        )
+
+
+def _constant_size(buffer: Buffer) -> int | None:
+    """Return the size in bytes, None if it is known at run time only."""
+    total = dtypes.itemsize(buffer.dtype)
+    for extent in buffer.shape:
+        if not isinstance(extent, Const):
+            return None
+        total *= int(extent.value)
+    return total
+
+
+def _is_large(buffer: Buffer) -> bool:
+    size = _constant_size(buffer)
+    return size is None or size > REGISTER_BYTES
+
+
+def _misfit(slot: Slot, wanted: int | None) -> float:
+    """Return by how many bytes the sizes differ, at most."""
+    sizes = [_constant_size(member.buffer) for member in slot.members]
+    if wanted is None or any(size is None for size in sizes):
+        return float("inf")
+    return float(abs(wanted - max(size for size in sizes if size is not None)))
+
+
+class _Lifetimes:
+    """Finds the temporaries of a region and numbers the statements that use them.
+
+    Attributes
+    ----------
+    found : dict of Buffer to Lifetime
+        The temporaries whose allocation may stand at the start of the region.
+    """
+
+    def __init__(self, body: Stmt) -> None:
+        self.found: dict[Buffer, Lifetime] = {}
+        self._number = 0
+        self._uses: list[tuple[Lifetime, list[int]]] = []
+        self._visit(body, (), True)
+        for lifetime, (first, last) in self._uses:
+            lifetime.use(first, last)
+
+    def _visit(self, stmt: Stmt, loops: tuple[list[int], ...], is_own: bool) -> None:
+        """Count a statement inside loops, which are given by their first and last number."""
+        self._number += 1
+        if isinstance(stmt, Allocate) and is_own and _is_free(stmt.buffer):
+            self.found[stmt.buffer] = Lifetime(stmt.buffer, len(loops))
+        for buffer in accessed(stmt):
+            lifetime = self.found.get(buffer)
+            if lifetime is not None:
+                around = loops[lifetime.loops :]
+                self._uses.append((lifetime, around[0] if around else [self._number] * 2))
+        span = [self._number, self._number]
+        if isinstance(stmt, For):
+            loops = (*loops, span)
+            is_own = is_own and stmt.kind not in _REGIONS
+        for child in child_stmts(stmt):
+            self._visit(child, loops, is_own)
+        span[1] = self._number
+
+
+def _allocated(stmt: Stmt) -> Iterator[Buffer]:
+    """Yield the temporaries of a region in textual order, without those of regions inside."""
+    if isinstance(stmt, Allocate):
+        yield stmt.buffer
+    if not (isinstance(stmt, For) and stmt.kind in _REGIONS):
+        for child in child_stmts(stmt):
+            yield from _allocated(child)
+
+
+def _is_free(buffer: Buffer) -> bool:
+    """Whether the size of a buffer is the same throughout the function."""
+    return all(isinstance(var, SizeVar) for extent in buffer.shape for var in free_vars(extent))
+
+
+class _Unallocated(StmtRewriter):
+    """Removes allocations."""
+
+    def __init__(self, buffers: Set[Buffer]) -> None:
+        super().__init__()
+        self.buffers = buffers
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        body = self.stmt(node.body)
+        if node.buffer in self.buffers:
+            return body
+        return node if body is node.body else Allocate(node.buffer, body)
+
+
+class Moved(Rewriter):
+    """Puts buffers in place of others."""
+
+    def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
+        super().__init__()
+        self.buffers = buffers
+
+    def visit_Load(self, node: Load) -> Expr:
+        """Load from the buffer that takes the place of another."""
+        return Load(self.buffers.get(node.buffer, node.buffer), self.expr(node.index))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        """Store to the buffer that takes the place of another."""
+        store = self.rebuild_stmt(node)
+        assert isinstance(store, Store)
+        buffer = self.buffers.get(store.buffer, store.buffer)
+        return store if buffer is store.buffer else Store(buffer, store.index, store.value)

@@ -1,0 +1,5 @@
+"""Vectorization and unrolling of loops.
+
+In: a function whose loops are marked. Out: vector loads, stores and arithmetic. Read
+`vectorize.py` first.
+"""

@@ -1,0 +1,200 @@
+"""Loops that store past the caches begin where cache lines of the array do, wherever it lies.
+
+    for (i, 0, 8)                            vectorized (j, 0, 16)
+      vectorized (j, 0, 64)                    if j < h: Y[j] = ...
+        Y[i*64 + j] = ...                    for (i, 0, (512 - h) // 64)
+                                     ->        vectorized (j, 0, 64)
+                                                 Y[h + i*64 + j] = ...
+                                             ... (the lines and the part of a line that are left)
+
+Here `h` is how many elements `Y` has before a line begins, which the caller's array says. Machines
+store past the caches in whole lines; parts of lines are many times as slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ir import dtypes
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
+from autotune.ir.ops import binary, const
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.visitor import Rewriter, StmtRewriter, substitute_stmt
+from autotune.lowering.dependence.accesses import accesses
+from autotune.lowering.storage_rewrite import REGISTER_BYTES
+from autotune.lowering.vector.peeling_legality import Rows, by_lines, elements_of_line, vectors_in
+
+
+def line_up(function: Function) -> Function:
+    """Return the function with its streamed vectors at cache lines, where that can be.
+
+    It can where all loops over vectors of the array run over a constant number of elements that do
+    not depend on one another, all loops around move by whole lines, and no other array is streamed
+    in them.
+    `function.attrs["lines"]` then holds a variable for each array: how many of its elements there
+    are before one that begins a line (its remainder by the elements of a line counts).
+    """
+    streamed = frozenset(function.attrs.get("nontemporal", ()))
+    if not streamed:
+        return function
+    rows = Rows(streamed, function.attrs.get("states", {}))
+    goals = rows.movable(function.body)
+    found = _Lines(goals, rows.tasks(function.body, goals))
+    body = found.stmt(function.body)
+    if not found.lines:
+        return function
+    body = _Moved(found.private()).stmt(body)
+    lines = {var: buffer for buffer, var in found.lines.items()}
+    return function.with_body(body).with_attrs(lines=lines)
+
+
+class _Lines(StmtRewriter):
+    """Moves loops over vectors to where lines begin.
+
+    Attributes
+    ----------
+    lines : dict of Buffer to SizeVar
+        Where the arrays begin.
+    """
+
+    def __init__(self, goals: Mapping[For, Buffer], tasks: Mapping[For, For]) -> None:
+        super().__init__()
+        self.goals, self.tasks = goals, tasks
+        self.lines: dict[Buffer, SizeVar] = {}
+        self.allocated: set[Buffer] = set()
+        self._beside: dict[Buffer, set[Expr | None]] = {}
+
+    def private(self) -> dict[Buffer, Expr]:
+        """Return the allocations to be moved as well, so that their vectors lie at lines too."""
+        return {
+            buffer: shift
+            for buffer, (shift, *others) in self._beside.items()
+            if shift is not None and not others
+        }
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        """Note an array of the function's own."""
+        self.allocated.add(node.buffer)
+        return self.rebuild_stmt(node)
+
+    def visit_For(self, node: For) -> Stmt:
+        """Move a loop over vectors if it is one, else look further in."""
+        goal = self.goals.get(node)
+        return self.rebuild_stmt(node) if goal is None else self._moved(node, goal)
+
+    def _moved(self, loop: For, goal: Buffer) -> Stmt:
+        """Return a loop over vectors as four: part of a line, vectors, lines, part of a line.
+
+        Where a row is the part of a longer one that a task has, it ends with a line, and the next
+        one begins there.
+        """
+        elements = elements_of_line(goal)
+        start = self.lines.setdefault(goal, SizeVar(f"{goal.name}.line"))
+        line, vector_length = const(elements), next(vectors_in(loop.body)).extent
+        head = binary("%", start, line)
+        for vector in vectors_in(loop.body):
+            self._note(vector, binary("-", line, head), elements)
+        length = binary("*", loop.extent, vector_length)
+        before, rest = head, binary("-", length, head)
+        task = self.tasks.get(loop)
+        if task is not None:  # none but the first has anything before a line
+            before = binary("max", const(0), binary("-", head, binary("*", task.var, line)))
+            left = binary("*", binary("-", task.extent, task.var), length)
+            rest = binary("min", length, binary("-", left, head))
+        vectors, lines = binary("//", rest, vector_length), binary("//", rest, line)
+        more = binary("%", lines, binary("//", vector_length, line))
+        behind = binary("+", head, binary("*", vectors, vector_length))
+        end = binary("+", head, binary("*", lines, line))
+        return seq(
+            _Piece(loop, const(0), line, below=before).part(),
+            _Piece(loop, head, vector_length).loop(vectors),
+            _Piece(loop, behind, line).loop(more),
+            _Piece(loop, end, line, below=binary("%", rest, line)).part(),
+        )
+
+    def _note(self, vector: For, shift: Expr, elements: int) -> None:
+        """Note which allocations have vectors at lines where the array that is streamed has."""
+        for access in accesses(vector.body):
+            buffer = access.buffer
+            if buffer in self.allocated:
+                fits = elements_of_line(buffer) == elements and _is_long_row(buffer)
+                fits = fits and by_lines(access.index, vector.var, elements)
+                self._beside.setdefault(buffer, set()).add(shift if fits else None)
+
+
+class _Piece(StmtRewriter):
+    """Writes a loop over vectors for some of the row: vectors of some length from some element on.
+
+    Parameters
+    ----------
+    row : For
+        The loop over all of the row.
+    start, lanes : Expr
+        The first element, and how many a vector has.
+    below : Expr, optional
+        How many lanes count; all if it is left out.
+    """
+
+    def __init__(self, row: For, start: Expr, lanes: Expr, below: Expr | None = None) -> None:
+        super().__init__()
+        self.row, self.start, self.lanes, self.below = row, start, lanes, below
+        self.var = Var(row.var.name, row.var.dtype)
+
+    def part(self) -> Stmt:
+        """Return what is done for the first vector."""
+        return substitute_stmt(self.stmt(self.row.body), {self.var: const(0)})
+
+    def loop(self, extent: Expr) -> Stmt:
+        """Return what is done for so many vectors."""
+        return For(self.var, extent, self.row.kind, self.stmt(self.row.body))
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind is not LoopKind.VECTORIZED:
+            return self.rebuild_stmt(node)
+        lane = Var(node.var.name, node.var.dtype)
+        place = binary("+", binary("*", self.var, self.lanes), binary("+", self.start, lane))
+        body = substitute_stmt(node.body, {self.row.var: const(0), node.var: place})
+        body = Simplifier().stmt(body)
+        if self.below is not None:
+            body = If(binary("<", lane, self.below), body)
+        return For(lane, self.lanes, node.kind, body)
+
+
+class _Moved(Rewriter):
+    """Lets allocations begin some elements after the start of a line."""
+
+    def __init__(self, shifts: Mapping[Buffer, Expr]) -> None:
+        super().__init__()
+        self.shifts = shifts
+        self.moved = {buffer: _roomier(buffer) for buffer in shifts}
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        return Allocate(self.moved.get(node.buffer, node.buffer), self.stmt(node.body))
+
+    def visit_Store(self, node: Store) -> Stmt:
+        return Store(*self._place(node.buffer, node.index), self.expr(node.value))
+
+    def visit_Load(self, node: Load) -> Expr:
+        return Load(*self._place(node.buffer, node.index))
+
+    def _place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        index = self.expr(index)
+        if buffer not in self.shifts:
+            return buffer, index
+        return self.moved[buffer], binary("+", index, self.shifts[buffer])
+
+
+def _roomier(buffer: Buffer) -> Buffer:
+    *others, last = buffer.shape
+    shape = (*others, binary("+", last, const(elements_of_line(buffer))))
+    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
+
+
+def _is_long_row(buffer: Buffer) -> bool:
+    """Whether an array is one row, too long for registers."""
+    sizes = [int(extent.value) if isinstance(extent, Const) else 0 for extent in buffer.shape]
+    is_row = all(size == 1 for size in sizes[:-1])
+    return is_row and sizes[-1] * dtypes.itemsize(buffer.dtype) > REGISTER_BYTES
+
+

@@ -1,0 +1,123 @@
+"""Marks the loops that pragmas have unrolled: by the number of stores that this would make.
+
+A loop that a pragma covers is unrolled where all loops in it are, and its iterations make at most
+as many stores as the pragma allows (the rules are those of TVM's UnrollLoop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Const, Expr, Knob, Var
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt
+from autotune.ir.visitor import free_vars
+
+#: Most loops inside one another that are unrolled automatically.
+MAX_DEPTH = 8
+
+_NO_LOOPS = (LoopKind.VECTORIZED, LoopKind.THREAD, LoopKind.VTHREAD)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What the pragmas around a statement say."""
+
+    max_steps: int = 0
+    explicit: bool = True
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What a statement holds once its loops are unrolled: stores, unrolled loops, other loops."""
+
+    steps: int = 0
+    depth: int = 0
+    has_loop: bool = False
+
+    def __add__(self, other: _Count) -> _Count:
+        return _Count(
+            self.steps + other.steps,
+            max(self.depth, other.depth),
+            self.has_loop or other.has_loop,
+        )
+
+
+def mark_unrolled(function: Function) -> Function:
+    """Return an analysed function with the loops marked that its pragmas unroll.
+
+    `function.attrs["unrolling"]` holds the pragmas by loop variable: "auto_unroll_max_step", the
+    most stores of an unrolled loop, and "unroll_explicit", 0 to leave loops to the backend with a
+    hint.
+    """
+    pragmas: Mapping[Var, Mapping[str, Expr]] = function.attrs.get("unrolling", {})
+    if not pragmas:
+        return function
+    values = function.attrs.get("knobs", {})
+    numbers = {
+        var: {kind: _number(value, values) for kind, value in given.items()}
+        for var, given in pragmas.items()
+    }
+    body, _ = _Unroll(numbers).visit(function.body, _Rule())
+    return function.with_body(body)
+
+
+def _number(value: Expr, knobs: Mapping[str, int]) -> int:
+    own = [knob for knob in free_vars(value) if isinstance(knob, Knob)]
+    number = Simplifier({knob: (knobs[knob.name],) * 2 for knob in own}).expr(value)
+    assert isinstance(number, Const)
+    return int(number.value)
+
+
+class _Unroll:
+    def __init__(self, pragmas: Mapping[Var, Mapping[str, int]]) -> None:
+        self.pragmas = pragmas
+
+    def visit(self, stmt: Stmt, rule: _Rule) -> tuple[Stmt, _Count]:
+        """Return a statement with its loops marked, and what it holds."""
+        match stmt:
+            case For():
+                return self._loop(stmt, rule)
+            case Seq(stmts):
+                parts = [self.visit(part, rule) for part in stmts]
+                total = reduce(_Count.__add__, (count for _, count in parts), _Count())
+                return Seq(tuple(part for part, _ in parts)), total
+            case If(condition, then, orelse):
+                yes, count = self.visit(then, rule)
+                no = None
+                if orelse is not None:
+                    no, other = self.visit(orelse, rule)
+                    count += other
+                return If(condition, yes, no), count
+            case Allocate(buffer, body):
+                inner, count = self.visit(body, rule)
+                return Allocate(buffer, inner), count
+            case Produce(name, body):
+                inner, count = self.visit(body, rule)
+                return Produce(name, inner), count
+            case _:
+                return stmt, _Count(steps=1)
+
+    def _loop(self, loop: For, rule: _Rule) -> tuple[Stmt, _Count]:
+        given = self.pragmas.get(loop.var, {})
+        if "auto_unroll_max_step" in given:
+            rule = replace(rule, max_steps=given["auto_unroll_max_step"])
+        if "unroll_explicit" in given:
+            rule = replace(rule, explicit=bool(given["unroll_explicit"]))
+        body, count = self.visit(loop.body, rule)
+        extent = int(loop.extent.value) if isinstance(loop.extent, Const) else None
+        kind = loop.kind
+        if extent is not None and self._unrolls(kind, extent, count, rule):
+            kind = LoopKind.UNROLLED if rule.explicit else LoopKind.UNROLL_HINTED
+            count = _Count(extent * count.steps, count.depth + (extent > 1), count.has_loop)
+        elif kind not in _NO_LOOPS and extent != 1:
+            count = replace(count, has_loop=True)
+        return For(loop.var, loop.extent, kind, body, loop.thread_tag), count
+
+    def _unrolls(self, kind: LoopKind, extent: int, count: _Count, rule: _Rule) -> bool:
+        if kind is LoopKind.UNROLLED:
+            return True
+        few = extent * count.steps <= rule.max_steps
+        return kind is LoopKind.SERIAL and few and not count.has_loop and count.depth <= MAX_DEPTH

@@ -1,0 +1,172 @@
+"""Turns loops marked VECTORIZED into vector loads, stores and arithmetic.
+
+    for x in vectorized(16):                    C[i*16 + ramp(0, 1, 16)] =
+        C[i*16 + x] = A[i*16 + x] * B[i]   ->       A[i*16 + ramp(0, 1, 16)] * broadcast(B[i])
+
+A guard that differs between iterations becomes a condition of as many lanes. A loop that cannot be
+turned (an inner extent depends on its iterations, an element is combined over them) becomes serial.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
+from autotune.ir.ops import binary, cast, fold
+from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.visitor import Rewriter, all_loads, substitute, walk
+from autotune.lowering.dependence.accesses import accesses
+from autotune.lowering.dependence.dependence_test import Apart
+from autotune.lowering.vector.lane_rewriter import Refusal, at_once, pair
+
+#: Longer loops are cut into vectors of the largest length that divides them, up to this many lanes.
+MAX_LANES = 64
+#: If that length is below this one, into vectors of `MAX_LANES` and a shorter one for the rest.
+LEAST_LANES = 16
+#: Lanes of loops whose extent is not constant.
+SYMBOLIC_LANES = 16
+
+logger = logging.getLogger(__name__)
+
+
+def vectorize(function: Function) -> Function:
+    """Return the function with every VECTORIZED loop made vectors, or serial where it cannot be.
+
+    Loops that became serial are in the attribute "not_vectorized", as pairs of name and reason.
+    """
+    rewriter = _Vectorize(function.attrs.get("states", {}))
+    result = function.with_body(rewriter.stmt(function.body))
+    return result.with_attrs(not_vectorized=tuple(rewriter.refused)) if rewriter.refused else result
+
+
+class _Vectorize(Rewriter):
+    """Finds the loops, inner ones first."""
+
+    def __init__(self, states: Mapping[str, bool]) -> None:
+        super().__init__()
+        self.states = states
+        self.refused: list[tuple[str, str]] = []
+
+    def visit_For(self, node: For) -> Stmt:
+        loop = self.rebuild_stmt(node)
+        if not isinstance(loop, For) or loop.kind is not LoopKind.VECTORIZED:
+            return loop
+        try:
+            return _vectorized(loop, self.states)
+        except Refusal as refusal:
+            logger.debug("loop %s is not vectorized: %s", loop.var.name, refusal)
+            self.refused.append((loop.var.name, str(refusal)))
+            return For(loop.var, loop.extent, LoopKind.SERIAL, loop.body)
+
+
+def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
+    var, body = loop.var, loop.body
+    _check_accesses(loop, states)
+    if not isinstance(loop.extent, Const):
+        return _symbolic(loop)
+    extent = int(loop.extent.value)
+    if extent < 1:
+        return Seq(())
+    lanes = max(n for n in range(1, min(extent, MAX_LANES) + 1) if extent % n == 0)
+    if lanes < min(extent, LEAST_LANES):
+        lanes = MAX_LANES
+    count, rest = divmod(extent, lanes)
+    main = _vectors(loop, Const(count, var.dtype), lanes)
+    if rest == 0:
+        return main
+    start = Const(count * lanes, var.dtype)
+    if rest > 1:
+        return seq(main, at_once(body, var, start, rest, ".rest"))
+    if any(isinstance(stmt, Allocate) for stmt in walk(body)):
+        raise Refusal(f"one of {extent} iterations is left over")
+    return seq(main, _Substituted(var, start).stmt(body))
+
+
+def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
+    """Run the first `count * lanes` iterations as vectors."""
+    var, body = loop.var, loop.body
+    if isinstance(count, Const) and count.value == 1:
+        zero = Const(0, var.dtype)
+        return _Substituted(var, zero).stmt(body) if lanes == 1 else at_once(body, var, zero, lanes)
+    outer = Var(f"{var.name}.outer", var.dtype)
+    start = fold("*", outer, Const(lanes, outer.dtype))
+    return For(outer, count, LoopKind.SERIAL, at_once(body, var, start, lanes))
+
+
+def _symbolic(loop: For) -> Stmt:
+    """Run whole vectors, then the rest under a mask."""
+    var, lanes = loop.var, Const(SYMBOLIC_LANES, loop.extent.dtype)
+    count = fold("//", loop.extent, lanes)
+    start = cast(var.dtype, fold("*", count, lanes))
+    rest = If(binary("<", var, loop.extent), loop.body)
+    return seq(
+        _vectors(loop, cast(var.dtype, count), SYMBOLIC_LANES),
+        at_once(rest, var, start, SYMBOLIC_LANES, ".rest"),
+    )
+
+
+def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
+    """Refuse a loop that may read or overwrite in one iteration what another one wrote.
+
+    A buffer that the body writes must be addressed by one expression throughout, which differs
+    between iterations if more than one statement has it, so that no lane sees another's element.
+    What an iteration allocates is its own. In an array with steps, each iteration may have columns
+    of its own, or read other steps than it writes.
+    """
+    own = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Allocate)}
+    own |= _apart(loop, states)
+    stored: dict[Buffer, Expr] = {}
+    shared: set[Buffer] = set()
+    for stmt in walk(loop.body):
+        if isinstance(stmt, Store) and stmt.buffer not in own:
+            if stmt.buffer in stored:
+                shared.add(stmt.buffer)
+            if stored.setdefault(stmt.buffer, stmt.index) is not stmt.index:
+                raise Refusal(f"{stmt.buffer.name} is written at several places")
+    for load in all_loads(loop.body):
+        if load.buffer in stored:
+            shared.add(load.buffer)
+            if stored[load.buffer] is not load.index:
+                raise Refusal(f"{load.buffer.name} is read at other elements than written")
+    for buffer in shared:
+        if not _distinct(loop, stored[buffer]):
+            raise Refusal(f"iterations may share an element of {buffer.name}")
+
+
+def _apart(loop: For, states: Mapping[str, bool]) -> set[Buffer]:
+    """Return the arrays with steps of which no iteration touches what another one writes."""
+    found = [access for access in accesses(loop.body) if access.buffer.name in states]
+    apart = Apart({loop.var: loop.extent}, states)
+    buffers = {access.buffer for access in found}
+    return {b for b in buffers if apart.shared([x for x in found if x.buffer is b]) is None}
+
+
+def _distinct(loop: For, index: Expr) -> bool:
+    """Whether `index` is known to differ between iterations that become one vector, or never."""
+    first_two = pair(index, loop.var)
+    if first_two.lanes == 1:
+        return True
+    if isinstance(first_two, Ramp):
+        return not (isinstance(first_two.stride, Const) and first_two.stride.value == 0)
+    if not isinstance(loop.extent, Const) or not 1 <= loop.extent.value <= MAX_LANES:
+        return False
+    simplify = Simplifier({}).expr
+    first = substitute(index, {loop.var: Const(0, loop.var.dtype)})
+    apart = {
+        simplify(substitute(index, {loop.var: Const(i, loop.var.dtype)}) - first)
+        for i in range(int(loop.extent.value))
+    }
+    return len(apart) == loop.extent.value and all(isinstance(a, Const) for a in apart)
+
+
+class _Substituted(Rewriter):
+    """Replaces one variable by a constant throughout a statement."""
+
+    def __init__(self, var: Var, value: Expr) -> None:
+        super().__init__()
+        self.mapping = {var: value}
+
+    def expr(self, node: Expr) -> Expr:
+        return substitute(node, self.mapping)

@@ -1,0 +1,474 @@
+"""The looks that are taken at each candidate: inputs, right answers, and what error is allowed.
+
+*Exact* looks come first. Their inputs are such that every intermediate value of any order of
+evaluation is exact, so the answer must be equal. The last is the look for *rounding*, at realistic
+inputs; candidates are timed on these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.ir import dtypes
+from autotune.measure.checks.check_inputs import (
+    Array,
+    Draw,
+    InputSpec,
+    Range,
+    draw_all,
+    largest_integers,
+    powers_of_two,
+    realistic,
+    saturated,
+    saturated_along,
+    whole_numbers,
+    whole_range,
+)
+from autotune.measure.checks.error_bounds import (
+    CHANGE,
+    Allowance,
+    Precision,
+    allowances,
+    is_elementwise,
+    nudged_inputs,
+)
+from autotune.measure.checks.reference import Reference, is_floating
+
+_RANGES = (
+    Range(),
+    Range(huge=False),
+    *(Range(tiny=False, huge=False, scale=scale) for scale in (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64)),
+)
+"""Realistic inputs are of the first of these for which the bounds say something."""
+
+_SIGNS = ((True, True), (False, True), (False, False))
+"""Whether there are zeros and negative values; the first of these that has no NaN is taken."""
+
+_MOST_PARTS = 8
+"""Exact looks that a long sum is spread over, at most, where it cannot be exact as a whole."""
+
+_SAMPLES = ((10**8, 6), (10**9, 4))
+"""How often inputs are changed for the bounds, for workloads of up to so many operations."""
+_FEWEST_SAMPLES = 2
+
+_PER_ELEMENT = 64
+"""Operations that an element of an argument counts as in that."""
+
+_SATURATING = frozenset({"exp", "tanh", "sigmoid"})
+"""Functions that have exact values where they are saturated."""
+
+_EXACT = frozenset({"if_then_else", "likely", "abs", "floor", "ceil", "round", "trunc", "fmod"})
+"""Functions that round nothing."""
+
+_INTEGERS: dict[str, Draw] = {
+    "integers of all sizes": whole_range,
+    "the largest integers": largest_integers,
+}
+"""Inputs of workloads that compute integers from integers."""
+
+_HIDDEN_BITS = 3
+"""Differences of products of two differences are up to 8 times as large as those of magnitudes."""
+
+Given = Callable[[np.random.Generator], Sequence[Array]]
+"""Realistic inputs that a template draws itself."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a candidate is run on once, and how its outputs are judged.
+
+    Attributes
+    ----------
+    what : str
+        The inputs in a few words, for messages, such as "whole numbers up to 64".
+    inputs : list of ndarray
+        C-contiguous, of the parameters' types.
+    expected : list of ndarray
+        The right outputs; none if there is no reference.
+    allowed : list of Allowance
+        What error the elements of each output may have; none if there is no right output.
+    """
+
+    what: str
+    inputs: list[Array]
+    expected: list[Array] = field(default_factory=list)
+    allowed: list[Allowance] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What looks at a workload's candidates are made from.
+
+    Attributes
+    ----------
+    inputs : sequence of InputSpec
+    outputs : sequence of str
+        Types of the outputs.
+    elements : int
+        Elements of all inputs and outputs.
+    accumulator, intermediate : str or None
+        Float types that the template declares sums and other intermediate values to have. By
+        default float32 for half types, and the type itself otherwise; but what computes half types
+        element by element may round each intermediate value to them.
+    is_declared : bool
+        Whether the template says so of intermediate values.
+    terms : int
+        Terms of the longest sum.
+    work : float
+        Operations of one run; references of large workloads are called less often.
+    functions : frozenset of str or None
+        Names of the functions that it applies, None if they are not known. They say which inputs
+        are worth a try, and never what is right.
+    given : callable or None
+        Draws realistic inputs, if the template does so itself.
+    seed : int
+    """
+
+    inputs: Sequence[InputSpec]
+    outputs: Sequence[str]
+    elements: int = 0
+    accumulator: str | None = None
+    intermediate: str | None = None
+    is_declared: bool = True
+    terms: int = 1
+    work: float = 0.0
+    functions: frozenset[str] | None = None
+    given: Given | None = None
+    seed: int = 0
+
+    @property
+    def precision(self) -> Precision:
+        """What is assumed of how candidates compute."""
+        work = self.work + _PER_ELEMENT * self.elements
+        samples = next((n for most, n in _SAMPLES if work <= most), _FEWEST_SAMPLES)
+        wide = max(map(dtypes.accumulator, self.floats), key=dtypes.epsilon, default="float32")
+        accumulator = self.accumulator or wide
+        intermediate = max(accumulator, self.intermediate or accumulator, key=dtypes.epsilon)
+        terms = max(1, self.terms)
+        return Precision(accumulator, intermediate, self.is_declared, terms, samples)
+
+    @property
+    def floats(self) -> list[str]:
+        """Types of inputs and outputs that are floats."""
+        types = [*(spec.dtype for spec in self.inputs), *self.outputs]
+        return [dtype for dtype in types if dtypes.is_float(dtype)]
+
+    def draw(self, draw: Draw, number: int) -> list[Array]:
+        """Return all inputs; what the template draws itself keeps its integers."""
+        made = draw_all(self.inputs, draw, (self.seed, number))
+        if self.given is None:
+            return made
+        own = given_inputs(self.given, self.inputs, (self.seed, number))
+        return [
+            array if spec.is_float else kept
+            for spec, array, kept in zip(self.inputs, made, own, strict=True)
+        ]
+
+
+def looks(workload: Workload, reference: Reference | None) -> list[Look]:
+    """Return the looks that are taken at each candidate, exact ones first.
+
+    Parameters
+    ----------
+    workload : Workload
+    reference : Reference or None
+        Computes the right outputs. Without one there is a single look, at realistic inputs.
+
+    Raises
+    ------
+    UsageError
+        If the reference fails, does not fit the outputs, or says NaN everywhere.
+    """
+    if reference is None:
+        inputs = _inputs_of_template(workload)
+        return [Look("realistic inputs", inputs or workload.draw(realistic(), 0))]
+    workload = _with_intermediate(workload, reference)
+    rounding = _rounding_look(workload, reference)
+    return [*_exact_looks(workload, reference), rounding]
+
+
+def _with_intermediate(workload: Workload, reference: Reference) -> Workload:
+    """Return a workload that says whether intermediate values may be rounded to a half type."""
+    halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
+    if not halves or workload.accumulator or workload.intermediate:
+        return workload
+    inputs, expected = next(_realistic_inputs(workload, reference))
+    rng = np.random.default_rng([workload.seed, 4])
+    if not is_elementwise(reference, inputs, expected, rng):
+        return workload
+    widest = max(halves, key=dtypes.epsilon)
+    return replace(workload, intermediate=widest, is_declared=False)
+
+
+def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) -> list[Array]:
+    """Return realistic inputs that a template draws itself.
+
+    Raises
+    ------
+    UsageError
+        If they are not of the inputs' number, shapes and types.
+    """
+    arrays = list(given(np.random.default_rng(list(seed))))
+    wanted = [(spec.shape, spec.dtype) for spec in specs]
+    found = [(np.shape(array), np.asarray(array).dtype.name) for array in arrays]
+    if found != wanted:
+        raise UsageError(
+            f"inputs= of the template returned {_words(found)}, but its inputs are {_words(wanted)}"
+        )
+    return [np.asarray(array, order="C") for array in arrays]
+
+
+def _inputs_of_template(workload: Workload) -> list[Array] | None:
+    """Return the realistic inputs that the template draws itself, None if it draws none."""
+    if workload.given is None:
+        return None
+    return given_inputs(workload.given, workload.inputs, (workload.seed, 0))
+
+
+def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in arrays) or "nothing"
+
+
+# -- rounding ------------------------------------------------------------------------------
+
+
+def _rounding_look(workload: Workload, reference: Reference) -> Look:
+    """Return the look at realistic inputs whose answer is finite, and whose bounds are tight.
+
+    Where there are no such inputs, it is the last look whose answer is finite, or else the first.
+    """
+    found: Look | None = None
+    for inputs, expected in _realistic_inputs(workload, reference):
+        rounded = _rounded(expected, workload.outputs)
+        finite = all(bool(np.isfinite(array).all()) for array in rounded)
+        if finite or found is None:
+            look = _bounded(workload, reference, inputs, expected)
+            if finite and all(allowed.says_something for allowed in look.allowed):
+                return look
+            found = look
+    assert found is not None
+    return found
+
+
+def _realistic_inputs(
+    workload: Workload, reference: Reference
+) -> Iterator[tuple[list[Array], list[Array]]]:
+    """Yield realistic inputs and the right outputs for them: first the most varied inputs.
+
+    Where an output is NaN, zeros and then negative values are left out before all other changes.
+    """
+    given = _inputs_of_template(workload)
+    if given is not None:
+        expected = reference(given)
+        reference.refuse_nan(expected)
+        yield given, expected
+        return
+    tries = [(signs, range_) for signs in _SIGNS for range_ in _RANGES]
+    only_nan: UsageError | None = None
+    yielded = False
+    while tries:
+        (zeros, signed), range_ = tries.pop(0)
+        inputs = workload.draw(realistic(zeros, signed, range_), 0)
+        expected = reference(inputs)
+        try:
+            reference.refuse_nan(expected)
+        except UsageError as error:
+            only_nan = only_nan or error
+        else:
+            yielded = True
+            yield inputs, expected
+        if any(bool(np.isnan(array).any()) for array in expected if is_floating(array)):
+            tries.sort(key=lambda left: left[0] == (zeros, signed))
+    if not yielded and only_nan is not None:
+        raise only_nan
+
+
+def _bounded(
+    workload: Workload, reference: Reference, inputs: list[Array], expected: list[Array]
+) -> Look:
+    rng = np.random.default_rng([workload.seed, 1])
+    types, precision = workload.outputs, workload.precision
+    allowed = allowances(reference, inputs, expected, types, precision, rng)
+    return Look("realistic inputs", inputs, _rounded(expected, types), allowed)
+
+
+# -- exact ---------------------------------------------------------------------------------
+
+
+def _exact_looks(workload: Workload, reference: Reference) -> list[Look]:
+    """Return looks whose answers must be equal: none if no inputs are known to be exact."""
+    if not workload.floats:
+        found = []
+        for number, (what, draw) in enumerate(_INTEGERS.items()):
+            inputs = workload.draw(draw, 2 + number)
+            with contextlib.suppress(UsageError):  # it is not defined for all integers
+                found.append(_exact(workload, what, inputs, reference(inputs)))
+        return found
+    if workload.functions is None or workload.functions <= _EXACT:
+        look = _at_whole_numbers(workload, reference)
+        found = _at_parts(workload, reference) if look is None else [look]
+        if found:
+            return found
+    for what, draw in _families(workload):
+        look = _exact_look(workload, reference, what, draw, bounded_by_magnitudes=False)
+        if look is not None:
+            return [look]
+    return []
+
+
+def _families(workload: Workload) -> Iterator[tuple[str, Draw]]:
+    """Yield inputs that may be exact where whole numbers are not, and what they are called."""
+    if workload.functions is None or workload.functions <= _EXACT:
+        yield "powers of two", powers_of_two
+    functions = _SATURATING if workload.functions is None else workload.functions & _SATURATING
+    if "exp" in functions:
+        ranks = [len(spec.shape) for spec in workload.inputs if spec.is_float]
+        for axis in reversed(range(max(ranks, default=0))):
+            for shifted in (True, False):
+                what = f"inputs whose exp is 0 or 1 along axis {axis}"
+                yield what, saturated_along(axis, shifted)
+    if functions:
+        yield "inputs that saturate tanh and sigmoid", saturated
+
+
+def _at_whole_numbers(workload: Workload, reference: Reference) -> Look | None:
+    """Return the look at whole numbers that are as large as is exact."""
+    largest = 2 * max(1, math.isqrt(2 ** (_exact_bits(workload) - 1) // workload.precision.terms))
+    while True:
+        what = f"whole numbers up to {largest}"
+        look = _exact_look(workload, reference, what, whole_numbers(largest))
+        if look is not None or largest == 1:
+            return look
+        largest //= 2
+
+
+def _at_parts(workload: Workload, reference: Reference) -> list[Look]:
+    """Return looks at ones, each at a part of the terms: for sums that are too long as a whole.
+
+    All but one part of the largest input is 0 in each, so that every term counts in one of them.
+    """
+    if workload.precision.terms < 2 ** _exact_bits(workload):
+        return []
+    parts = 2
+    while parts <= _MOST_PARTS:
+        found = [
+            _exact_look(workload, reference, f"ones, part {n + 1} of {parts}", draw)
+            for n, draw in enumerate(_parts_of_largest(workload, parts))
+        ]
+        if None not in found:
+            return [look for look in found if look is not None]
+        parts *= 2
+    return []
+
+
+def _parts_of_largest(workload: Workload, parts: int) -> list[Draw]:
+    """Return draws of ones, in each of which all but one part of the largest input is 0."""
+    largest = max(workload.inputs, key=lambda spec: math.prod(spec.shape))
+
+    def draw(part: int, spec: InputSpec, rng: np.random.Generator) -> Array:
+        return whole_numbers(1, part, parts if spec is largest else 1)(spec, rng)
+
+    return [partial(draw, part) for part in range(parts)]
+
+
+def _exact_look(
+    workload: Workload,
+    reference: Reference,
+    what: str,
+    draw: Draw,
+    bounded_by_magnitudes: bool = True,
+) -> Look | None:
+    """Return the look at some inputs if every intermediate value is exact for them.
+
+    Of sums of products of whole numbers the magnitudes add up to what the same function returns
+    for magnitudes: if the accumulator has that number, it has all partial sums in any order. For
+    these, and for the inputs, the reference must find the same whether it computes in the
+    accumulator or more precisely.
+    """
+    inputs = workload.draw(draw, 2)
+    if bounded_by_magnitudes and not _has_all_bits(workload, reference, inputs):
+        return None
+    wide = reference(inputs)
+    narrow = reference(inputs, _narrow(workload)) if reference.takes_wide else wide
+    pairs = zip(wide, narrow, _rounded(wide, workload.outputs), strict=True)
+    if not all(_is_exact(workload, reference, *three) for three in pairs):
+        return None
+    if _hangs_on_rounding(workload, reference, inputs, wide):
+        return None
+    return _exact(workload, what, inputs, wide)
+
+
+def _has_all_bits(workload: Workload, reference: Reference, inputs: list[Array]) -> bool:
+    """Whether all sums and products, in any order, are whole numbers that are exact.
+
+    A program that hides what it subtracts has three bits less for that.
+    """
+    wide = reference.magnitudes(inputs)
+    most = 2.0 ** (_exact_bits(workload) - (0 if reference.takes_wide else _HIDDEN_BITS))
+    floats = [array for array in wide if is_floating(array) and array.size]
+    if not all(max(array.max(), -array.min()) <= most for array in floats):
+        return False
+    if not reference.takes_wide:
+        return True
+    narrow = reference.magnitudes(inputs, _narrow(workload))
+    return all(map(np.array_equal, wide, narrow))
+
+
+def _is_exact(
+    workload: Workload, reference: Reference, wide: Array, narrow: Array, rounded: Array
+) -> bool:
+    """Whether an output, computed in two types, shows that nothing was rounded."""
+    if not is_floating(wide):
+        return True
+    if not (np.array_equal(wide, narrow) and np.isfinite(rounded).all()):
+        return False
+    if wide.size and max(wide.max(), -wide.min()) > 2.0 ** _exact_bits(workload):
+        return False
+    held = wide.astype(dtypes.numpy_dtype(_narrow(workload)))
+    return np.array_equal(held, wide) and (
+        reference.takes_wide or np.array_equal(wide, np.rint(wide))
+    )
+
+
+def _hangs_on_rounding(
+    workload: Workload, reference: Reference, inputs: list[Array], expected: list[Array]
+) -> bool:
+    """Whether integers and bools among the outputs change as soon as floats do, as in ties."""
+    if all(map(dtypes.is_float, workload.outputs)):
+        return False
+    rng = np.random.default_rng([workload.seed, 3])
+    found = reference(nudged_inputs(inputs, CHANGE, rng, reference.takes_wide))
+    pairs = zip(found, expected, strict=True)
+    return any(bool((a != b).any()) for a, b in pairs if not is_floating(b))
+
+
+def _narrow(workload: Workload) -> str:
+    """Return the type in which exact values must be exact: not more precise than float32."""
+    intermediate = workload.precision.intermediate
+    return "float32" if intermediate == "float64" else intermediate
+
+
+def _exact_bits(workload: Workload) -> int:
+    """Return how many bits a whole number may have to be exact in that type."""
+    return 1 - round(math.log2(dtypes.epsilon(_narrow(workload))))
+
+
+def _exact(workload: Workload, what: str, inputs: list[Array], expected: list[Array]) -> Look:
+    allowed = [Allowance() for _ in expected]
+    return Look(what, inputs, _rounded(expected, workload.outputs), allowed)
+
+
+def _rounded(precise: Sequence[Array], types: Sequence[str]) -> list[Array]:
+    """Return answers in the outputs' types."""
+    with np.errstate(all="ignore"):
+        return [
+            np.asarray(array, dtypes.numpy_dtype(dtype), order="C")
+            for array, dtype in zip(precise, types, strict=True)
+        ]

@@ -1,0 +1,373 @@
+"""What error rounding may cause in each element of an output, estimated from the reference alone.
+
+How much an element depends on its inputs is found by changing them at random a little, in float64
+(small-sample statistical condition estimation: Kenney and Laub, Small-sample statistical condition
+estimates for general matrix functions, SIAM J. Sci. Comput. 15, 1994). For a sum of products that
+is the root of the sum of their squares. Rounding errors of n terms in any order grow like sqrt(n)
+times that (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2, errors taken as
+independent).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.ir import dtypes
+from autotune.measure.checks.check_inputs import Array
+from autotune.measure.checks.reference import Reference, is_floating
+
+SAFETY = 4.0
+"""Allowed error over the expected one."""
+
+LARGEST_SHARE = 1 / 8
+"""Share of an element's own scale that its error may be, at most."""
+
+CHANGE = 2.0**-12
+"""Inputs are changed by this share of themselves, more if their type is not that precise."""
+
+_BLOCK = 16
+"""Neighbours whose middle value stands for an element's, where its own is smaller by chance."""
+
+_FEW = 4
+"""A sum is taken to have so many terms without asking the reference, unless it has fewer."""
+
+_ROUNDED = 2
+"""How often the reference computes in the accumulator's type."""
+
+_CHUNK = 1 << 15
+"""Elements that are worked on together; a multiple of `_BLOCK`."""
+
+_GROUPS = 64
+"""Parts of an output, in each of which it is counted how many elements depend on some inputs."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What error each element of one output may have.
+
+    Attributes
+    ----------
+    errors : ndarray or float
+        Absolute errors of the output's shape, float64 if that is its type and float32 otherwise, or
+        one for all; infinite for elements of which nothing can be said (integers that rounding
+        decides).
+    share : float
+        Median of errors over the elements' scales; 0 where answers must be equal.
+    """
+
+    errors: Array | float = 0.0
+    share: float = 0.0
+
+    @property
+    def says_something(self) -> bool:
+        """Whether few elements may be off by a large part of what they typically are."""
+        return self.share <= LARGEST_SHARE
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What is assumed of how candidates compute.
+
+    Attributes
+    ----------
+    accumulator : str
+        Float type in which sums are computed.
+    intermediate : str
+        Float type that other intermediate values are rounded to: the accumulator's, or narrower.
+    is_declared : bool
+        Whether the template says so; otherwise each element is computed from a few inputs alone.
+    terms : int
+        Terms of the longest sum, as the owner says; the reference may show that it is shorter.
+    samples : int
+        How often inputs are changed at random.
+    """
+
+    accumulator: str
+    intermediate: str
+    is_declared: bool
+    terms: int
+    samples: int
+
+    @property
+    def epsilon(self) -> float:
+        """Distance from 1 to the next number of the accumulator."""
+        return dtypes.epsilon(self.accumulator)
+
+
+def allowances(
+    reference: Reference,
+    inputs: Sequence[Array],
+    expected: Sequence[Array],
+    types: Sequence[str],
+    precision: Precision,
+    rng: np.random.Generator,
+) -> list[Allowance]:
+    """Return what error each element of each output may have.
+
+    With y the right answer, s what it changes by, relative to the change of its inputs, and m the
+    middle magnitude among its neighbours, an element may be off by ::
+
+        (eps + eps_ref) |y| + SAFETY (eps_acc (sqrt(n) (s + |y|) + m) + d + t)
+
+    eps and t, the least positive number, are those of the output's type, eps_ref of the type that
+    the reference returns, and eps_acc of the accumulator; d is by how much the reference itself is
+    off when it computes in the accumulator's type. Where intermediate values are of a narrower
+    type, SAFETY eps_mid (s + |y|) is added, and with m if that is declared. All that is at most
+    `LARGEST_SHARE` of the largest of s, |y| and m, and at least the smallest numbers of the types.
+
+    Parameters
+    ----------
+    reference : Reference
+    inputs : sequence of ndarray
+    expected : sequence of ndarray
+        What the reference returns for them.
+    types : sequence of str
+        Types of the outputs.
+    precision : Precision
+    rng : numpy.random.Generator
+        Draws the changes.
+    """
+    study = _Study(reference, inputs, expected, precision, rng)
+    return [study.allowance(number, dtype) for number, dtype in enumerate(types)]
+
+
+class _Study:
+    """What the reference does when its inputs are changed, for all outputs."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        inputs: Sequence[Array],
+        expected: Sequence[Array],
+        precision: Precision,
+        rng: np.random.Generator,
+    ) -> None:
+        self._reference = reference
+        self._inputs = inputs
+        self._expected = expected
+        self._precision = precision
+        self._rng = rng
+        floats = [a.dtype.name for a in inputs if is_floating(a)]
+        own = 0.0 if reference.takes_wide else max(map(dtypes.epsilon, floats), default=0.0)
+        self._change = max(CHANGE, 4 * own)
+        self._squares = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
+        self._off = [np.zeros(a.shape if is_floating(a) else 0) for a in expected]
+        self._undecided = [np.zeros(0 if is_floating(a) else a.shape, bool) for a in expected]
+        if floats:
+            self._observe()
+        self._terms = self._dependences() if floats else [1 for _ in expected]
+
+    # -- what the reference is asked -------------------------------------------------------
+
+    def _observe(self) -> None:
+        """Change all inputs at random, `samples` times, and take in what that does."""
+        for sample in range(self._precision.samples):
+            changed = self._changed(self._change)
+            found = self._reference(changed)
+            for total, now, before in zip(self._squares, found, self._expected, strict=True):
+                for part in _parts(total.size):
+                    with np.errstate(all="ignore"):
+                        moved = (_flat(now)[part] - _flat(before)[part]) / self._change
+                        _flat(total)[part] += moved * moved
+            if sample < _ROUNDED:
+                self._observe_rounding(changed, found)
+
+    def _observe_rounding(self, changed: Sequence[Array], precise: Sequence[Array]) -> None:
+        """Take in by how much the reference is off when it computes in the accumulator's type."""
+        accumulator = self._precision.accumulator
+        narrow: Sequence[Array] = precise
+        if self._reference.takes_wide:
+            computed = "float32" if accumulator == "float64" else accumulator
+            narrow = self._reference(changed, computed)
+            finer = self._precision.epsilon / dtypes.epsilon(computed)
+            for off, now, right in zip(self._off, narrow, precise, strict=True):
+                for part in _parts(off.size):
+                    with np.errstate(all="ignore"):
+                        error = finer * np.abs(_flat(now)[part] - _flat(right)[part])
+                    error[np.abs(_flat(now)[part]) < _least(computed)] = 0  # it has not the range
+                    np.maximum(_flat(off)[part], error, out=_flat(off)[part])
+        if not self._reference.takes_wide or accumulator == "float64":
+            # Rounding changes inputs by as much.
+            narrow = precise = self._expected
+            if any(undecided.size for undecided in self._undecided):
+                precise = self._reference(self._changed(8 * self._precision.epsilon))
+        for undecided, now, right in zip(self._undecided, narrow, precise, strict=True):
+            if undecided.size:
+                undecided |= now != right
+
+    def _changed(self, change: float, density: float = 1.0) -> list[Array]:
+        wide = self._reference.takes_wide
+        return nudged_inputs(self._inputs, change, self._rng, wide, density)
+
+    def _dependences(self) -> list[int]:
+        """Return on how many input elements those of each output depend, `terms` at most.
+
+        If a share of 1/n of all elements is changed, most outputs change that depend on n or more.
+        """
+        terms = [1 for _ in self._expected]
+        count = self._precision.terms
+        while count > _FEW:
+            found = self._reference(self._changed(self._change, 1 / count))
+            pairs = list(zip(found, self._expected, strict=True))
+            terms = [
+                max(known, count if _share_changed(*pair) > 0.3 else 1)
+                for known, pair in zip(terms, pairs, strict=True)
+            ]
+            if min(terms) > 1:
+                return terms
+            count //= 16
+        return [max(known, min(_FEW, self._precision.terms)) for known in terms]
+
+    # -- what follows ----------------------------------------------------------------------
+
+    def allowance(self, number: int, dtype: str) -> Allowance:
+        """Return what error each element of an output may have."""
+        right, undecided = self._expected[number], self._undecided[number]
+        if not is_floating(right):
+            if not undecided.any():
+                return Allowance()
+            errors = np.where(undecided, np.float32(np.inf), np.float32(0))
+            return Allowance(errors, float(undecided.mean()))
+        errors = np.empty(right.shape, np.float64 if dtype == "float64" else np.float32)
+        shares = []
+        for part in _parts(right.size):
+            magnitude = np.abs(_flat(right)[part])
+            spread = np.sqrt(_flat(self._squares[number])[part] / self._precision.samples)
+            off = _flat(self._off[number])[part]
+            allowed, typical = self._allowed(magnitude, spread, off, number, dtype)
+            _flat(errors)[part] = allowed
+            some = typical > 0
+            shares.append((allowed[some] / typical[some])[:: max(1, right.size >> 20)])
+        share = np.concatenate(shares) if shares else np.zeros(0)
+        return Allowance(errors, float(np.median(share)) if share.size else 0.0)
+
+    def _allowed(
+        self, magnitude: Array, spread: Array, off: Array, number: int, dtype: str
+    ) -> tuple[Array, Array]:
+        """Return what error some elements may have, and what their magnitudes typically are."""
+        for values in (magnitude, spread, off):
+            values[~np.isfinite(values)] = 0.0
+        middle = _middles(magnitude)
+        own = spread
+        spread = np.maximum(spread, _middles(spread))
+        np.maximum(off, _middles(off), out=off)
+        growth = math.sqrt(self._terms[number])
+        summed = self._precision.epsilon * (growth * (spread + magnitude) + middle)
+        if self._precision.intermediate != self._precision.accumulator:
+            nearby = spread + middle if self._precision.is_declared else own
+            summed += dtypes.epsilon(self._precision.intermediate) * (nearby + magnitude)
+        rounded = dtypes.epsilon(dtype) + self._reference.own_precision
+        errors = SAFETY * (summed + off + dtypes.least_positive(dtype)) + rounded * magnitude
+        typical = np.maximum(magnitude, middle)
+        most = np.minimum(LARGEST_SHARE * np.maximum(typical, spread), dtypes.max_value(dtype))
+        least = dtypes.least_positive(dtype) + _least(self._precision.accumulator)
+        return np.maximum(np.minimum(errors, most), least), typical
+
+
+def _least(dtype: str) -> float:
+    """Return the smallest normal number of a type; smaller ones have fewer bits, or become 0."""
+    return float(2 * (2 - dtypes.epsilon(dtype)) / dtypes.max_value(dtype))
+
+
+def _flat(array: Array) -> Array:
+    """Return a view of all elements of a C-contiguous array."""
+    return array.reshape(-1)
+
+
+def _parts(size: int) -> Iterator[slice]:
+    """Yield parts of an array that stay in the cache."""
+    for begin in range(0, size, _CHUNK):
+        yield slice(begin, begin + _CHUNK)
+
+
+def nudged_inputs(
+    inputs: Sequence[Array],
+    change: float,
+    rng: np.random.Generator,
+    wide: bool,
+    density: float = 1.0,
+) -> list[Array]:
+    """Return inputs with floats changed, up or down by a share of themselves.
+
+    Parameters
+    ----------
+    inputs : sequence of ndarray
+    change : float
+        That share.
+    rng : numpy.random.Generator
+        Draws which way.
+    wide : bool
+        Whether floats are returned as float64; they keep their type otherwise.
+    density : float
+        Share of the elements that are changed.
+    """
+    return [
+        _nudged(array, density, change, rng, wide) if is_floating(array) else array
+        for array in inputs
+    ]
+
+
+def _nudged(
+    array: Array, density: float, change: float, rng: np.random.Generator, wide: bool
+) -> Array:
+    values = array.astype(np.float64)
+    flat, factors = _flat(values), np.array([1 - change, 1 + change])
+    if density == 1:
+        for part in _parts(flat.size):
+            flat[part] *= factors[rng.integers(0, 2, flat[part].size, np.uint8)]
+    elif flat.size:
+        which = rng.integers(0, flat.size, rng.binomial(flat.size, density))
+        flat[which] *= factors[rng.integers(0, 2, which.size, np.uint8)]
+    return values if wide else values.astype(array.dtype)
+
+
+def is_elementwise(
+    reference: Reference,
+    inputs: Sequence[Array],
+    expected: Sequence[Array],
+    rng: np.random.Generator,
+) -> bool:
+    """Whether most elements of all outputs depend on few elements of the inputs."""
+    found = reference(nudged_inputs(inputs, CHANGE, rng, reference.takes_wide, 1 / 16))
+    changed = [_changed(*pair) for pair in zip(found, expected, strict=True)]
+    return all(float(part.mean()) < 1 / 4 for part in changed if part.size)
+
+
+def _share_changed(now: Array, before: Array) -> float:
+    """Return the share of elements that changed, in that part of an output where it is largest."""
+    changed = _changed(now, before).reshape(-1)
+    if not changed.size:
+        return 0.0
+    parts = np.array_split(changed, min(_GROUPS, max(1, changed.size // _BLOCK)))
+    return max(float(part.mean()) for part in parts)
+
+
+def _changed(now: Array, before: Array) -> Array:
+    if not is_floating(before):
+        return np.asarray(now != before)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.abs(now - before) > 1e-13 * np.abs(before))
+
+
+def _middles(values: Array) -> Array:
+    """Return for each element of a row the median of its block of neighbours, zeros left out."""
+    whole = values.size // _BLOCK * _BLOCK
+    found = np.empty_like(values)
+    if whole:
+        blocks = values[:whole].reshape(-1, _BLOCK)
+        found[:whole].reshape(-1, _BLOCK)[:] = _medians(blocks)
+    if whole < values.size:
+        found[whole:] = _medians(values[max(0, values.size - _BLOCK) :][np.newaxis])
+    return found
+
+
+def _medians(blocks: Array) -> Array:
+    """Return the median of what is not 0 in each row of positive numbers, as a column."""
+    ordered = np.sort(blocks, axis=1)
+    zeros = (ordered == 0).sum(axis=1, keepdims=True)
+    middle = np.minimum((zeros + blocks.shape[1]) // 2, blocks.shape[1] - 1)
+    return np.take_along_axis(ordered, middle, axis=1)

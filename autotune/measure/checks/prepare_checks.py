@@ -1,0 +1,114 @@
+"""From what a runner is told of a workload to the looks that it takes at each candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.ir import dtypes
+from autotune.measure.candidate import Subject
+from autotune.measure.checks.check_cases import Given, Look, Workload, looks
+from autotune.measure.checks.check_inputs import Array, InputSpec
+from autotune.measure.checks.input_uses import InputUse
+from autotune.measure.checks.reference import Function, Reference
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What candidates are checked with.
+
+    Attributes
+    ----------
+    reference : str
+        What answers are checked with: "given" by the template, "unscheduled" program, or "none".
+    looks : list of Look
+        Exact ones first; the last is the one whose inputs candidates are timed on.
+    words : list of str
+        How precise answers must be, a line for each output.
+    """
+
+    reference: str
+    looks: list[Look]
+    words: list[str]
+
+
+def prepare(
+    subject: Subject,
+    reference: Function | None,
+    unscheduled: Callable[..., Any] | None,
+    given: Given | None,
+    seed: int,
+) -> Prepared:
+    """Return what the candidates of a workload are checked with.
+
+    Parameters
+    ----------
+    subject : Subject
+    reference : callable or None
+        The template's, a function of the input arrays.
+    unscheduled : callable or None
+        The program without a schedule, a function of inputs and outputs; asked where there is no
+        reference.
+    given : callable or None
+        Draws realistic inputs, if the template does so itself.
+    seed : int
+
+    Raises
+    ------
+    UsageError
+        If the reference fails, or does not fit the outputs.
+    """
+    who, function = _reference(subject, reference, unscheduled)
+    found = looks(_workload(subject, given, seed), function)
+    return Prepared(who, found, _words(subject, found))
+
+
+def _reference(
+    subject: Subject, reference: Function | None, unscheduled: Callable[..., Any] | None
+) -> tuple[str, Reference | None]:
+    parameters, name = subject.signature.parameters, subject.signature.name
+    if reference is not None:
+        return "given", Reference(reference, parameters, name)
+    if unscheduled is None:
+        return "none", None
+    outputs = [p for p in parameters if p.is_output]
+
+    def run(*inputs: Array) -> list[Array]:
+        found = [np.empty(p.fixed or (), dtypes.numpy_dtype(p.dtype)) for p in outputs]
+        unscheduled(*inputs, *found)
+        return found
+
+    return "unscheduled", Reference(run, parameters, name, only_own_types=True)
+
+
+def _workload(subject: Subject, given: Given | None, seed: int) -> Workload:
+    parameters = subject.signature.parameters
+    inputs = [p for p in parameters if not p.is_output]
+    uses = subject.uses or (InputUse(),) * len(inputs)
+    return Workload(
+        inputs=[InputSpec(p.fixed or (), p.dtype, u) for p, u in zip(inputs, uses, strict=True)],
+        outputs=[p.dtype for p in parameters if p.is_output],
+        elements=sum(math.prod(p.fixed or ()) for p in parameters),
+        accumulator=subject.accumulator,
+        intermediate=subject.intermediate,
+        terms=subject.terms,
+        work=subject.work,
+        functions=subject.functions,
+        given=given,
+        seed=seed,
+    )
+
+
+def _words(subject: Subject, found: Sequence[Look]) -> list[str]:
+    names = [p.name for p in subject.signature.parameters if p.is_output]
+    exact = ", ".join(look.what for look in found[:-1])
+    equal = f"must be equal at {exact}; " if exact else "cannot be compared exactly; "
+    return [
+        f"{name} {equal}at {found[-1].what} an element may typically be off by "
+        f"{allowed.share:.2g} of itself"
+        for name, allowed in zip(names, found[-1].allowed, strict=False)
+    ]

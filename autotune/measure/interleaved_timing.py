@@ -1,0 +1,177 @@
+"""Timing several kernels in turns, so that what else the machine does hits all of them alike."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from autotune.measure.noise_monitor import WaitingShare
+from autotune.measure.timing import SAMPLE_S, Loop, lower_quartile, no_collecting, timed_loop
+
+LAPS = 32
+"""Turns that each kernel gets in a round, if a turn is not too short then."""
+
+SHORTEST_TURN_S = 2e-3
+"""A turn lasts so long at least: the first of its calls find the caches and threads as another
+kernel has left them."""
+
+SLOW_S = 0.05
+"""Of a kernel that takes longer one turn is enough, and the first call is as good as the second."""
+
+WARM_SHARE = 1 / 3
+"""Share of a turn that does not count."""
+
+Call = Callable[[], object]
+
+
+def take_turns(
+    calls: Mapping[int, Call],
+    seconds: float,
+    rng: np.random.Generator,
+    loop: Loop | None = None,
+    flush: Call | None = None,
+    begin: Call = lambda: None,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    waiting_share: Callable[[], WaitingShare] = WaitingShare,
+) -> dict[int, float]:
+    """Time kernels in turns; return the seconds per call of each.
+
+    In each lap every kernel has a turn, in random order. The first third of a turn is not counted;
+    of the rest the lower quartile of loops of half a millisecond counts. A turn in which the
+    kernel's threads had to wait for a processor does not count if there is another; kernels of
+    which most turns were such have up to as many turns again.
+
+    The speed of a machine wanders by some percent within a tenth of a second, for all kernels
+    alike. So a kernel's cost is what is left of its turns when what they have in common with the
+    other turns of the same lap is taken out, by a median polish (Tukey, 1977) of their logarithms;
+    the lower quartile of the laps is added again.
+
+    Parameters
+    ----------
+    calls : mapping of int to callable
+        Runs each kernel once. Each has been called before.
+    seconds : float
+        How long all of it may take, about: every kernel is called at least twice.
+    rng : numpy.random.Generator
+        Draws the order.
+    loop : callable, optional
+        Makes a number of calls in a row and returns the seconds they take; by the clock, if it is
+        not given.
+    flush : callable, optional
+        Empties the caches before each sample, which is then a single call.
+    begin : callable
+        Called when a turn begins.
+    clock_ns : callable
+        Monotonic time in nanoseconds.
+    waiting_share : callable
+        Begins to count how long threads wait for a processor.
+    """
+    loop = loop or partial(timed_loop, clock_ns=clock_ns)
+    share_s = seconds / len(calls)
+    turn_s = max(share_s / LAPS, SHORTEST_TURN_S)
+    calm: dict[int, dict[int, float]] = {index: {} for index in calls}
+    disturbed: dict[int, dict[int, float]] = {index: {} for index in calls}
+    with no_collecting():
+        timer = _Turn(loop, flush, begin, clock_ns)
+        pace_s = {index: timer.call_s(call) for index, call in calls.items()}
+        mean_s = statistics.fmean(pace_s.values())
+        least = 1 if mean_s > SLOW_S else 2
+        laps = max(least, math.floor(share_s / max(turn_s, 1.5 * mean_s)))
+        for lap in range(2 * laps):
+            wanted = [i for i in calls if lap < laps or 2 * len(calm[i]) < laps]
+            for index in rng.permutation(wanted).tolist():
+                waiting = waiting_share()
+                found = lower_quartile(timer.samples(calls[index], pace_s[index], turn_s))
+                (disturbed if waiting.disturbed else calm)[index][lap] = found
+    return polished({index: calm[index] or disturbed[index] for index in calls})
+
+
+POLISHES = 4
+"""Passes of the median polish: each moves what is left by less than the one before."""
+
+
+def polished(turns: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
+    """Return the cost of each kernel without what was peculiar to a lap.
+
+    Parameters
+    ----------
+    turns : mapping of int to mapping of int to float
+        Seconds of each kernel in each lap in which it has a turn that counts; it has one at least.
+    """
+    laps = sorted({lap for found in turns.values() for lap in found})
+    left = np.full((len(turns), len(laps)), np.nan)
+    for row, found in enumerate(turns.values()):
+        for lap, seconds in found.items():
+            left[row, laps.index(lap)] = math.log(seconds)
+    of_kernels, of_laps = np.zeros((len(turns), 1)), np.zeros((1, len(laps)))
+    for _ in range(POLISHES):
+        change = np.nanmedian(left, axis=1, keepdims=True)
+        left, of_kernels = left - change, of_kernels + change
+        change = np.nanmedian(left, axis=0, keepdims=True)
+        left, of_laps = left - change, of_laps + change
+    of_all = np.quantile(of_laps, 0.25)
+    return {index: math.exp(of_all + of_kernels[row, 0]) for row, index in enumerate(turns)}
+
+
+class _Turn:
+    """Times one kernel for a moment.
+
+    Parameters
+    ----------
+    loop, flush, begin, clock_ns
+        As of `take_turns`.
+    """
+
+    def __init__(
+        self, loop: Loop, flush: Call | None, begin: Call, clock_ns: Callable[[], int]
+    ) -> None:
+        self._loop = loop
+        self._flush = flush
+        self._begin = begin
+        self._clock_ns = clock_ns
+
+    def call_s(self, call: Call) -> float:
+        """Return about how long a call takes; a short one is made after another one."""
+        self._begin()
+        seconds = self._loop(call, 1)
+        return seconds if seconds > SLOW_S else self._loop(call, 1)
+
+    def samples(self, call: Call, call_s: float, turn_s: float) -> list[float]:
+        """Return the samples of one turn: seconds per call, those that count."""
+        self._begin()
+        if self._flush is not None:
+            self._flush()
+            return [self._loop(call, 1)]
+        number = max(1, round(SAMPLE_S / call_s))
+        start = self._clock_ns()
+        if call_s < turn_s:  # the first calls of a longer one are a small part of it
+            self._until(start, WARM_SHARE * turn_s, call, number)
+        return self._until(start, turn_s, call, number)
+
+    def _until(self, start: int, turn_s: float, call: Call, number: int) -> list[float]:
+        """Return samples taken until a turn has lasted so long, at least one."""
+        found = [self._loop(call, number) / number]
+        while (self._clock_ns() - start) * 1e-9 < turn_s:
+            found.append(self._loop(call, number) / number)
+        return found
+
+
+def anywhere(arrays: Sequence[Any], rng: np.random.Generator) -> tuple[list[Any], object]:
+    """Return new arrays like some others, which they are filled from, and what to keep with them.
+
+    They lie as those of a program that calls a built function do: allocated by NumPy alone, so that
+    they are on huge pages where its own are, and where in memory is a matter of chance.
+    """
+    found, between = [], []
+    for array in arrays:
+        between.append(np.empty(16 * int(rng.integers(1, 1 << 14)), np.uint8))
+        new = np.empty(array.shape, array.dtype)
+        np.copyto(new, array)
+        found.append(new)
+    return found, between

@@ -1,0 +1,400 @@
+"""Measures candidates on this machine, in worker processes that may crash or hang at any of them.
+
+On a CPU, building and running exclude one another: a busy neighbour would spoil the timing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from autotune.errors import AutotuneError, UsageError
+from autotune.measure.comparison_rounds import Rounds
+from autotune.measure.devices.cuda.device_properties import gpu_facts
+from autotune.measure.pool.fork_server_client import NurseryProcess
+from autotune.measure.pool.messages import BYTES_AS_TEXT, Message
+from autotune.measure.pool.worker_failures import ended
+from autotune.measure.pool.worker_slot import Told, killed_from_outside
+from autotune.measure.result import (
+    MeasureError,
+    MeasureInput,
+    MeasureResult,
+    StillWanted,
+)
+from autotune.measure.roofline import Ceiling
+from autotune.measure.scheduler import Job, Workshop, opening_seconds
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.object_cache import default_cache
+from autotune.system.available_cpus import thread_count
+from autotune.target import Target
+from search_spaces import Config
+
+_log = logging.getLogger(__name__)
+
+BATCH = 16
+"""Candidates that are built before the first of them runs, at most."""
+
+MOST_BUILDERS = 4
+
+MOST_GPU_BUILDERS = 8
+"""More builders than that are always ahead of the device."""
+
+CEILING_TIMEOUT_S = 60.0
+
+STARTING_S = 1.5
+"""What processes are taken to need to start, import everything, and trace the template."""
+
+
+class LocalMeasurer:
+    """Builds, checks and times candidates of one workload in worker processes.
+
+    A context manager; `close` leaves no process and no file behind.
+
+    Parameters
+    ----------
+    template : str
+        Reference of the template: a name, ``path/to/file.py:function`` or ``path/to/file.tile``.
+    args : mapping
+        Its arguments.
+    target : str or Target
+    policy : TimingPolicy, optional
+        How candidates are timed.
+    timeout_s : float
+        Seconds a candidate may take to build, and again to run.
+    seed : int
+        Seed of the inputs, >= 0.
+    builders : int, optional
+        Processes that build at a time; by default one for each CPU, at most four, and for a GPU
+        one less, at most eight.
+    overlap : bool, optional
+        Whether candidates are built while others run: for devices that builders do not use. By
+        default on GPUs.
+    left_s : callable, optional
+        Returns how many seconds there are for all that is still to do, None for any: the
+        template's reference gets no more (but ten seconds).
+    nursery : NurseryProcess, optional
+        Where the workers come from, if it was started before; `close` ends it.
+    text : bytes, optional
+        What workers take to be in the template's file, which somebody may be editing; by default
+        what is in it when they load it.
+
+    Attributes
+    ----------
+    policy, timeout_s, overlap
+        As given.
+
+    Raises
+    ------
+    TargetError
+        If the target asks for a GPU that cannot be used.
+    """
+
+    def __init__(
+        self,
+        template: str,
+        args: Mapping[str, Any],
+        target: str | Target,
+        policy: TimingPolicy | None = None,
+        timeout_s: float = 10.0,
+        seed: int = 0,
+        builders: int | None = None,
+        overlap: bool | None = None,
+        left_s: Callable[[], float | None] = lambda: None,
+        nursery: NurseryProcess | None = None,
+        text: bytes | None = None,
+    ) -> None:
+        if not (math.isfinite(timeout_s) and timeout_s > 0):
+            raise UsageError(f"a time-out must be a number of seconds > 0, not {timeout_s}")
+        if builders is not None and builders < 1:
+            raise UsageError(f"there must be at least 1 builder, not {builders}")
+        target = Target.of(target)
+        arch = None if target.on_cpu else str(gpu_facts(target)["arch"])
+        self.policy = policy or TimingPolicy()
+        self.timeout_s = timeout_s
+        self.overlap = arch is not None if overlap is None else overlap
+        self._on_gpu = arch is not None
+        self._results: dict[str, MeasureResult] = {}
+        self._known: list[str] = []  # their keys, in order
+        self._foreseen: dict[int, Job] = {}
+        self._workshop = Workshop(
+            {
+                "template": template,
+                "text": None if text is None else text.decode(BYTES_AS_TEXT),
+                "args": dict(args),
+                "target": str(target),
+                "arch": arch,
+            },
+            {"policy": self.policy.to_json(), "seed": seed},
+            "run" if arch is None else "gpu",
+            builders or _builder_count(arch is not None),
+            timeout_s,
+            self._known,
+            left_s,
+            nursery,
+        )
+        self._rounds = Rounds(self._workshop, timeout_s)
+
+    def __enter__(self) -> LocalMeasurer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def reference(self) -> str | None:
+        """What answers are checked with: "given", "unscheduled" or "none"; None if not known yet.
+
+        It is known from the first measurement on.
+        """
+        return self._workshop.reference
+
+    @property
+    def restarts(self) -> int:
+        """Workers lost so far."""
+        return self._workshop.lost
+
+    def start(self) -> None:
+        """Start workers without waiting for them; `measure` does so by itself."""
+        default_cache().check_folder()  # what workers say of it is not heard
+        self._workshop.start()
+
+    def close(self) -> None:
+        """End the workers. The measurer can still be used: it would start new ones."""
+        self._foreseen = {}
+        self._rounds.forget()
+        self._workshop.close()
+
+    def remember(self, result: MeasureResult) -> None:
+        """Let candidates with the code hash of this result have it without being measured."""
+        if result.code_hash is not None and result.code_hash not in self._results:
+            self._results[result.code_hash] = result
+            self._known.append(result.code_hash)
+
+    def ceiling(self) -> Ceiling:
+        """Measure what the machine can do at best for work of this kind and size.
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If no worker gets as far as that.
+        """
+        told = self._workshop.ceiling(CEILING_TIMEOUT_S)
+        return Ceiling.from_json(_answered(told, "the machine's ceiling")["ceiling"])
+
+    def baseline(self) -> tuple[float, ...] | None:
+        """Time the template's reference on the same inputs, as candidates are timed.
+
+        Returns
+        -------
+        tuple of float or None
+            Seconds per call, one number per repeat; None if there is no reference.
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If it cannot be timed.
+        """
+        told = self._workshop.baseline(opening_seconds(self.timeout_s, None))
+        costs_s = _answered(told, "the reference")["baseline"]
+        return None if costs_s is None else tuple(costs_s)
+
+    def measure(
+        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        """Yield each input with its result, in their order; leave out unwanted ones.
+
+        Inputs are taken and built a batch at a time. A candidate that is the same kernel as an
+        earlier one gets that one's result.
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If no worker gets as far as the first candidate.
+        """
+        rest = iter(inputs)
+        jobs: deque[Job] = deque()
+        wanted = still_wanted or (lambda _: True)
+        try:
+            job = self._next(jobs, rest, wanted)
+            while job is not None:
+                result = self._finish(job, jobs)
+                following = self._following(jobs, wanted) if self.overlap else None
+                yield job.candidate, result
+                job = following or self._next(jobs, rest, wanted)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self.close()  # a late answer must not be taken for one to a later request
+            raise
+
+    @property
+    def opening_s(self) -> float | None:
+        """Seconds that the last runner took to draw inputs and compute the right answers."""
+        return self._workshop.opening_s
+
+    @property
+    def starting_s(self) -> float:
+        """Seconds to start processes, if all have ended."""
+        return 0.0 if self._workshop.runner else STARTING_S
+
+    def compare(
+        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
+    ) -> dict[int, MeasureResult]:
+        """Time candidates in turns (see `autotune.measure.result.Comparing`).
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If no worker gets as far as the first candidate.
+        """
+        try:
+            return self._rounds.compare(configs, seconds, seed, fresh and not self._on_gpu, check)
+        except BaseException:
+            self.close()  # as in `measure`
+            raise
+
+    def foresee(self, inputs: Iterable[MeasureInput]) -> None:
+        """Begin to build what may be measured next, and wait for nothing.
+
+        Without `overlap` it is waited for before anything runs. What was foreseen before, and
+        neither has come nor is foreseen again, is forgotten.
+        """
+        indices = {candidate.config.index: candidate for candidate in inputs}
+        self._foreseen = {i: self._foreseen.get(i) or Job(c) for i, c in indices.items()}
+        try:
+            self._workshop.begin(list(self._foreseen.values()))
+        except BaseException:
+            self.close()  # as in `measure`
+            raise
+
+    def _next(
+        self, jobs: deque[Job], rest: Iterator[MeasureInput], wanted: StillWanted
+    ) -> Job | None:
+        """Return the next job that is wanted, built; None if there is none."""
+        while self._built(jobs, rest):
+            job = jobs.popleft()
+            if wanted(job.candidate):
+                return job
+        return None
+
+    def _following(self, jobs: deque[Job], wanted: StillWanted) -> Job | None:
+        """Let the runner begin with the next job, if both are ready, and return it.
+
+        So a device goes on while others take in what came of the job before.
+        """
+        self._workshop.begin(self._beside(jobs))
+        while jobs and jobs[0].told is not None and self._workshop.ready:
+            job = jobs.popleft()
+            if wanted(job.candidate):
+                if self._must_run(job):
+                    self._workshop.begin_run(job, self._beside(jobs))
+                return job
+        return None
+
+    def _job(self, candidate: MeasureInput) -> Job:
+        """Return a job for a candidate: the one that was foreseen, if there is one."""
+        foreseen = self._foreseen.pop(candidate.config.index, None)
+        if foreseen is None:
+            return Job(candidate)
+        foreseen.candidate = candidate
+        return foreseen
+
+    def _beside(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return what may be built while another one runs."""
+        return [*jobs, *self._foreseen.values()]
+
+    def _must_run(self, job: Job) -> bool:
+        """Whether a job was built, and is not a kernel whose result is known."""
+        assert job.told is not None
+        if not isinstance(job.told.outcome, Message) or "error" in job.told.outcome.body:
+            return False
+        return job.told.outcome.body["code_hash"] not in self._results
+
+    def _built(self, jobs: deque[Job], rest: Iterator[MeasureInput]) -> bool:
+        """See to it that the first job is built, and others with it; False if there is none."""
+        if not jobs or self.overlap:
+            for candidate in islice(rest, BATCH - len(jobs)):
+                jobs.append(self._job(candidate))
+                self._workshop.begin(jobs)  # it may take a while until the next one comes
+        if jobs and self.overlap:
+            self._workshop.build_first(jobs)
+        elif any(job.told is None for job in jobs):
+            self._workshop.build(jobs)
+        return bool(jobs)
+
+    def _finish(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+        """Return the result of a candidate that was built, or run it, unless it is known."""
+        told = job.told
+        assert told is not None
+        if not isinstance(told.outcome, Message):
+            return ended(told, self.timeout_s)
+        answer = told.outcome.body
+        span = tuple(answer["span"])
+        if "error" in answer:
+            return MeasureResult(error=MeasureError.from_json(answer["error"]), build_span=span)
+        known = self._results.get(answer["code_hash"])
+        if known is not None:
+            return known.as_reused(answer["seconds"], span)
+        built = {
+            "code_hash": answer["code_hash"],
+            "build_s": answer["seconds"],
+            "build_span": span,
+            "kernels": None if answer["kernels"] is None else tuple(answer["kernels"]),
+        }
+        result = replace(self._run(job, beside), **built)
+        self.remember(result)
+        return result
+
+    def _run(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+        if not self.overlap:
+            self._workshop.build([])  # what was foreseen and has not come
+        told = self._workshop.run(job, self._beside(beside))
+        if killed_from_outside(told.outcome):
+            # Not the candidate's fault, unless it happens again: it may exhaust the memory.
+            index = job.candidate.config.index
+            _log.warning("the runner %s; candidate %d is run again", told.outcome, index)
+            told = self._workshop.run(job, self._beside(beside))
+        if not isinstance(told.outcome, Message):
+            return ended(told, self.timeout_s)
+        answer = told.outcome.body
+        times = {"run_s": answer["seconds"], "run_span": tuple(answer["span"])}
+        if "error" in answer:
+            error = MeasureError.from_json(answer["error"])
+            return MeasureResult(error=error, max_error=answer["max_error"], **times)
+        return MeasureResult(
+            costs_s=tuple(answer["costs_s"]),
+            max_error=answer["max_error"],
+            raced=answer["raced"],
+            noise=answer["noise"],
+            clocks=answer["clocks"],
+            **times,
+        )
+
+
+def _builder_count(on_gpu: bool) -> int:
+    """Return how many builders there are; beside a GPU the runner keeps a processor busy."""
+    count = thread_count()
+    return min(max(count - 1, 1), MOST_GPU_BUILDERS) if on_gpu else min(count, MOST_BUILDERS)
+
+
+def _answered(told: Told, what: str) -> Mapping[str, Any]:
+    """Return a runner's answer; AutotuneError that says what was not measured if there is none."""
+    if not isinstance(told.outcome, Message):
+        raise AutotuneError(f"{what} was not measured: {told.outcome}")
+    answer = told.outcome.body
+    if "error" in answer:
+        raise AutotuneError(f"{what} was not measured: {answer['error']['message']}")
+    return answer

@@ -1,0 +1,238 @@
+"""What builders and runners do with the tuning process's requests, one after the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import AutotuneError
+from autotune.measure.build_bench import BuildBench
+from autotune.measure.candidate import (
+    CandidateError,
+    Code,
+    Subject,
+    describe,
+    packed,
+    resources,
+    unpacked,
+)
+from autotune.measure.devices.cpu.cpu_bench import RunBench
+from autotune.measure.pool.messages import BYTES_AS_TEXT, Channel, ChannelClosedError, Message
+from autotune.measure.result import MeasureErrorNo
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cpu.llvm_compiler import LoadedBinary
+from autotune.runtime.cuda.gpu_program import GpuProgram
+from autotune.system.processes import (
+    adopt_orphans,
+    die_by_signal,
+    end_children,
+    is_doomed,
+    refuse_forks,
+)
+from autotune.target import Target
+from autotune.task.task import Task
+from search_spaces import Config
+
+if TYPE_CHECKING:
+    from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
+
+LOST = os.EX_IOERR
+"""Exit code of a worker that has lost its channel."""
+
+Operation = Callable[[dict[str, Any], bytes], Message]
+
+
+def serve(role: str, channel: Channel) -> None:
+    """Answer requests to a "build", "run" or "gpu" worker until nobody asks any more.
+
+    Every answer holds "seconds", which it took, and "span", the Unix times between which.
+    """
+    worker, keeper = os.getpid(), os.getppid()
+    adopt_orphans()
+    os.register_at_fork(after_in_child=lambda: _leave_to_parent(channel))
+    operations = (Builder() if role == "build" else Runner()).operations
+    while True:
+        try:
+            request = channel.receive()
+            told = answer(operations[request.body["op"]], request)
+            if os.getpid() == worker:  # else a template has forked
+                end_children()
+                while os.getppid() != keeper or is_doomed(keeper):
+                    signal.pause()  # the candidate has killed its keeper, and this will end too
+                channel.send(*told)
+                continue
+        except ChannelClosedError:
+            pass
+        os._exit(LOST)
+
+
+def _leave_to_parent(channel: Channel) -> None:
+    """In a process forked by a template: die with the worker, and never answer in its place."""
+    die_by_signal()
+    channel.close()
+
+
+def answer(operation: Operation, request: Message) -> Message:
+    """Do what a request asks for; return what came of it, errors included."""
+    begin, begin_s = time.time(), time.perf_counter()
+    try:
+        body, payload = operation(*request)
+    except CandidateError as error:
+        body, payload = _failure(error), b""
+    except Exception as error:  # of the measurer itself: without a word, nobody could mend it
+        unknown = CandidateError(MeasureErrorNo.UNKNOWN, request.body["op"], describe(error))
+        body, payload = _failure(unknown), b""
+    seconds = time.perf_counter() - begin_s
+    return Message({**body, "seconds": seconds, "span": (begin, begin + seconds)}, payload)
+
+
+def _failure(error: CandidateError) -> dict[str, Any]:
+    failure = {"code": error.code, "stage": error.stage, "message": error.message}
+    return {"error": failure, "max_error": error.max_error, "fatal": error.fatal}
+
+
+def _task(request: dict[str, Any]) -> Task:
+    """Return the task that a request to open it names; nothing is traced yet."""
+    sys.path += [folder for folder in request["path"] if folder not in sys.path]
+    text = None if request["text"] is None else request["text"].encode(BYTES_AS_TEXT)
+    return Task.from_reference(request["template"], request["args"], request["target"], text=text)
+
+
+def _refusing(operation: Operation) -> Operation:
+    """Let an operation that prepares for candidates answer errors as ``{"refused": one line}``."""
+
+    def run(request: dict[str, Any], payload: bytes) -> Message:
+        try:
+            return operation(request, payload)
+        except BaseException as error:  # a template may raise whatever it likes
+            return Message({"refused": describe(error)})
+
+    return run
+
+
+class Builder:
+    """Answers "open" and "build"."""
+
+    def __init__(self) -> None:
+        self.operations = {"open": _refusing(self._open), "build": self._build}
+        self._bench: BuildBench | None = None
+
+    def _open(self, request: dict[str, Any], _: bytes) -> Message:
+        self._bench = BuildBench(_task(request), request["arch"])
+        if not request["describe"]:
+            self._bench.rehearse()
+            return Message({})
+        subject, unscheduled = self._bench.subject()
+        return _with_binary({"subject": subject.to_json()}, unscheduled)
+
+    def _build(self, request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        self._bench.know(request["known"])
+        built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
+        body = {"code_hash": built.code_hash, "kernels": resources(built.binary)}
+        return _with_binary(body, built.binary)
+
+
+class Runner:
+    """Answers "open", "run", "enter", "round", "ceiling" and "baseline"."""
+
+    def __init__(self) -> None:
+        self.operations = {
+            "open": _refusing(self._open),
+            "run": self._run,
+            "enter": self._enter,
+            "round": self._round,
+            "ceiling": self._ceiling,
+            "baseline": self._baseline,
+        }
+        self._bench: RunBench | GpuRunBench | None = None
+        self._entered: dict[int, Any] = {}
+
+    def _open(self, request: dict[str, Any], payload: bytes) -> Message:
+        unscheduled = unpacked(request["binary"], payload) if request["check"] else None
+        subject = Subject.from_json(request["subject"])
+        on_cpu = Target.of(subject.target).on_cpu
+        make: Callable[..., RunBench | GpuRunBench] = RunBench if on_cpu else _gpu_bench
+        task = _task(request)
+        self._bench = make(
+            subject,
+            task.reference if request["check"] else None,
+            None if unscheduled is None else _loaded(unscheduled),
+            TimingPolicy.from_json(request["policy"]),
+            request["seed"],
+            task.inputs,
+        )
+        if on_cpu:
+            refuse_forks()  # from now on there are only kernels to run
+        bench = self._bench
+        told = {"reference": bench.reference, "notes": bench.notes, "checks": bench.checks}
+        return Message(told)
+
+    def _run(self, request: dict[str, Any], payload: bytes) -> Message:
+        assert self._bench is not None
+        code = unpacked(request["binary"], payload)
+        assert code is not None
+        ran = self._bench.run(_loaded(code), request["incumbent_s"])
+        return Message(
+            {
+                "costs_s": ran.costs_s,
+                "max_error": ran.max_error,
+                "raced": ran.raced,
+                "noise": ran.noise,
+                "clocks": ran.clocks,
+            }
+        )
+
+    def _enter(self, request: dict[str, Any], payload: bytes) -> Message:
+        assert self._bench is not None
+        code = unpacked(request["binary"], payload)
+        assert code is not None
+        kernel = _loaded(code)
+        max_error = self._bench.enter(kernel)
+        self._entered[request["number"]] = kernel
+        return Message({"max_error": max_error})
+
+    def _round(self, request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        numbers = request["numbers"]
+        kernels = {number: self._entered[number] for number in numbers}
+        done = self._bench.round(kernels, request["seconds"], request["seed"])
+        costs_s = [done.costs_s[number] for number in numbers]
+        return Message({"costs_s": costs_s, "noise": done.noise, "clocks": done.clocks})
+
+    def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        known = len(self._bench.notes)
+        ceiling = self._bench.ceiling().to_json()
+        return Message({"ceiling": ceiling, "notes": self._bench.notes[known:]})
+
+    def _baseline(self, _request: dict[str, Any], _: bytes) -> Message:
+        assert self._bench is not None
+        return Message({"baseline": self._bench.baseline()})
+
+
+def _gpu_bench(*args: Any) -> GpuRunBench:
+    """Return a bench on a GPU, which nothing before it may have touched in this process."""
+    from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
+
+    return GpuRunBench(*args)
+
+
+def _with_binary(body: dict[str, Any], code: Code | None) -> Message:
+    """Return a message that carries machine code, if there is any."""
+    data, payload = packed(code)
+    return Message({**body, "binary": data}, payload)
+
+
+def _loaded(code: Code) -> Any:
+    """Load code for this CPU; CandidateError if it cannot be linked. GPUs' is left as it is."""
+    if isinstance(code, GpuProgram):
+        return code
+    try:
+        return LoadedBinary(code)
+    except AutotuneError as error:
+        raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error

@@ -1,0 +1,86 @@
+"""Matrix product on GPUs: tiles of blocks, virtual threads and threads; operands by way of caches.
+
+The operands' tiles are fetched into shared memory by all threads of a block together, from there
+by each thread into registers; sums stay in registers until the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.operators.operator_arguments import check_arguments
+from autotune.schedule.recipes.gpu_loops import lane_counts
+from autotune.schedule.recipes.gpu_product import Operand, define_tiles, schedule_product
+from autotune.template import Knobs, template
+
+
+def _flops(m: int, n: int, k: int, dtype: str = "float32") -> float:
+    return 2.0 * m * n * k
+
+
+@template("matmul", target="cuda", reference=np.matmul, flops=_flops)
+def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
+    """C[m, n] = A[m, k] @ B[k, n]; half floats are multiplied and summed in float32.
+
+    Knobs
+    -----
+    warps_m, warps_n
+        Warps of a block along rows and columns.
+    lanes_m
+        Threads of a warp along rows, of 32.
+    own_m, own_n
+        Rows and columns side by side that a thread computes, once for each virtual thread.
+    virtual_m, virtual_n
+        Virtual threads: times that a warp's threads, side by side, are laid over its tile.
+    depth
+        Steps of the reduction whose operands lie in shared memory together.
+    unroll
+        Steps of the reduction that are written out.
+    fetch
+        Elements that a thread fetches together.
+    pad
+        Elements between the rows of A's tile, which lies transposed in shared memory, against bank
+        conflicts when it is stored there.
+    group
+        Rows of tiles that neighbouring blocks go down before they go right, so that they find what
+        the others loaded in the L2 cache.
+    resident
+        Blocks that are to run side by side on a multiprocessor, which limits their registers; 0
+        leaves it to the compiler.
+    ahead
+        Whether the next tiles are fetched while the present ones are used: "registers" keeps them
+        there until then, "copies" has them copied meanwhile, "shared" stores them at once.
+    """
+    check_arguments("matmul", dtype, dtypes.NUMBERS, m=m, n=n, k=k)
+    widths = lane_counts(cfg.target, dtype)
+    tiles = define_tiles(cfg, m, widths, runs=(k, n))
+    A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
+    # Tiles that stick out are filled with zeros, so that what is done with them has no guards.
+    rows, columns, steps = tiles.padded(m, n, k)
+    zero = te.const(0, dtype)
+    left = te.compute(
+        (rows, steps),
+        lambda i, kk: te.if_then_else(te.all(i < m, kk < k), A[i, kk], zero),
+        name="A.shared",
+    )
+    right = te.compute(
+        (steps, columns),
+        lambda kk, j: te.if_then_else(te.all(kk < k, j < n), B[kk, j], zero),
+        name="B.shared",
+    )
+    kk = te.reduce_axis((0, steps), name="k")
+    total = te.compute(
+        (rows, columns), lambda i, j: te.sum(left[i, kk] * right[kk, j], axis=kk), name="T"
+    )
+    C = te.compute((m, n), lambda i, j: total[i, j].astype(dtype), name="C")
+
+    s = te.create_schedule(C.op)
+    operands = Operand(left, 0, steps_last=True), Operand(right, 1, steps_last=False)
+    axes = C.op.axis[0], C.op.axis[1]
+    in_vectors = n % tiles.widest == 0
+    schedule_product(s, C, axes, total, operands, tiles, in_vectors=in_vectors)
+    return s, [A, B, C]

@@ -1,0 +1,66 @@
+"""Recurrent cells on GPUs: a block has sequences of its own, its threads share their units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune import te
+from autotune.operators.operator_arguments import check_arguments
+from autotune.operators.recurrent import TYPES
+from autotune.operators.recurrent_cells import Cell, lstm, lstm_reference, rnn, rnn_reference
+from autotune.schedule.recipes.gpu_loops import bind
+from autotune.template import Knobs, template
+
+
+@template("rnn_cell", target="cuda", reference=rnn_reference)
+def rnn_cell(
+    cfg: Knobs, steps: int, batch: int, units: int, dtype: str = "float32"
+) -> tuple[Any, list[Any]]:
+    """H[t] = tanh(X[t] + H[t - 1] @ U); arrays are as for CPUs.
+
+    Knobs
+    -----
+    threads
+        Threads of a block, which share the units of its sequences and meet once in each step.
+    rows
+        Sequences of a block.
+    unroll
+        Terms of a sum written out one after another.
+    """
+    check_arguments("rnn_cell", dtype, TYPES, steps=steps, batch=batch, units=units)
+    return _scheduled(cfg, rnn(steps, batch, units, dtype))
+
+
+@template("lstm_cell", target="cuda", reference=lstm_reference)
+def lstm_cell(
+    cfg: Knobs, steps: int, batch: int, units: int, dtype: str = "float32"
+) -> tuple[Any, list[Any]]:
+    """Compute the states H and C of a long short-term memory; arrays are as for CPUs.
+
+    Knobs
+    -----
+    threads, rows, unroll
+        As of `rnn_cell`.
+    """
+    check_arguments("lstm_cell", dtype, TYPES, steps=steps, batch=batch, units=units)
+    return _scheduled(cfg, lstm(steps, batch, units, dtype))
+
+
+def _scheduled(cfg: Knobs, cell: Cell) -> tuple[Any, list[Any]]:
+    threads = cfg.define_knob("threads", [128, 32, 64, 256, 512, 1024])
+    rows = cfg.define_knob("rows", [1, 2, 4])
+    unroll = cfg.define_knob("unroll", [4, 1, 8])
+    s = te.create_schedule(cell.scan.op)
+    for part in (*cell.inits, cell.update):
+        _, i, j = part.op.axis
+        block, row = s[part].split(i, factor=rows)
+        outer, thread = s[part].split(j, factor=threads)
+        s[part].reorder(block, thread, outer, row)
+        bind(s[part], {"blockIdx.x": block, "threadIdx.x": thread})
+    s[cell.sums].compute_at(s[cell.update], outer)
+    _, g, i, j = cell.sums.op.axis
+    terms, term = s[cell.sums].split(cell.k, factor=unroll)
+    s[cell.sums].reorder(terms, term, g, i, j)
+    for axis in (term, g, i):
+        s[cell.sums].unroll(axis)
+    return s, [*cell.inputs, *cell.outputs]

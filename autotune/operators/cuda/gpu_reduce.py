@@ -1,0 +1,88 @@
+"""Reductions of rows on GPUs: the threads of a row combine what each has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune import te
+from autotune.errors import UsageError
+from autotune.ir import dtypes
+from autotune.operators.operator_arguments import check_arguments
+from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.template import Knobs, template
+
+_REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "sum": (te.sum, np.sum),
+    "max": (te.max, np.max),
+    "min": (te.min, np.min),
+}
+"""Ours and NumPy's, by name."""
+
+
+def reference(x: npt.NDArray[Any], *, how: str) -> npt.NDArray[Any]:
+    """Sum, largest or smallest element of the rows of an (m, n) array; half types in float32."""
+    wide = x.astype(dtypes.accumulator(x.dtype.name))
+    result: npt.NDArray[Any] = _REDUCERS[how][1](wide, axis=1).astype(x.dtype)
+    return result
+
+
+@template("reduce", target="cuda", reference=reference)
+def reduce(
+    cfg: Knobs, m: int, n: int, how: str = "sum", dtype: str = "float32"
+) -> tuple[Any, list[Any]]:
+    """B[i] = sum, max or min over j of A[i, j]; A is [m, n], half floats are summed in float32.
+
+    Parameters
+    ----------
+    m, n : int
+    how : str
+        "sum", "max" or "min".
+    dtype : str
+
+    Knobs
+    -----
+    threads
+        Threads of a row: they load elements side by side and combine their results at the end.
+    rows
+        Rows of a block.
+    lanes
+        Elements that a thread loads together.
+    """
+    check_arguments("reduce", dtype, dtypes.NUMBERS, m=m, n=n)
+    if how not in _REDUCERS:
+        raise UsageError(f"reduce: how must be one of {', '.join(_REDUCERS)}, got {how!r}")
+    # The first value of a knob is its default.
+    threads = cfg.define_knob("threads", [256, 8, 16, 32, 64, 128, 512, 1024])
+    rows = cfg.define_knob("rows", [1, 2, 4, 8, 16])
+    lanes = cfg.define_knob("lanes", lane_counts(cfg.target, dtype)[::-1])
+    cfg.add_constraint(n % lanes == 0, "a row is a whole number of vectors")
+
+    A = te.placeholder((m, n), dtype, name="A")
+    k = te.reduce_axis((0, n), name="k")
+    rounded = how == "sum" and dtypes.accumulator(dtype) != dtype
+    total = te.compute(
+        (m,), lambda i: _REDUCERS[how][0](A[i, k], axis=k), name="T" if rounded else "B"
+    )
+    B = total
+    if rounded:
+        B = te.compute((m,), lambda i: total[i].astype(dtype), name="B")
+    s = te.create_schedule(B.op)
+    loaded = s.cache_read(A, "local", [total]) if lanes > 1 else None
+    bx, ty = s[B].split(B.op.axis[0], factor=rows)
+    bind(s[B], {"blockIdx.x": bx, "threadIdx.y": ty})
+    if rounded:
+        s[total].set_scope("shared")
+        s[total].compute_at(s[B], bx)
+        bind(s[total], {"threadIdx.y": total.op.axis[0]})
+    step, vector = s[total].split(k, factor=lanes)
+    step, tx = s[total].split(step, factor=threads)
+    s[total].reorder(tx, step, vector)
+    bind(s[total], {"threadIdx.x": tx})
+    if loaded is not None:
+        s[loaded].compute_at(s[total], step)
+        s[loaded].vectorize(loaded.op.axis[1])
+    return s, [A, B]

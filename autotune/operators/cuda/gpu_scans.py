@@ -1,0 +1,133 @@
+"""Recurrences on GPUs: sums so far, down columns or along rows, and linear recurrences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune import te
+from autotune.errors import UsageError
+from autotune.operators.blocked_recurrence import Blocks, Recurrence
+from autotune.operators.cuda.gpu_raw_scans import along_rows, down_columns
+from autotune.operators.operator_arguments import check_arguments
+from autotune.operators.scans import TYPES, cumsum_reference, recurrence_reference
+from autotune.schedule.recipes.gpu_loops import bind, lane_counts
+from autotune.template import Knobs, template
+
+MANY_COLUMNS = 1 << 16
+"""Columns of which each has a thread of its own by default."""
+
+
+@template("cumsum", target="cuda", reference=cumsum_reference)
+def cumsum(cfg: Knobs, m: int, n: int, axis: int = 0, dtype: str = "float32") -> Any:
+    """Y[i, j] = sum of X[0..i, j] (axis 0) or of X[i, 0..j] (axis 1); both are [m, n].
+
+    Integers wrap around.
+
+    Knobs
+    -----
+    how
+        Down columns (axis 0): "steps": a thread goes down its columns; one launch. "blocks": the
+        rows are shared out too, in three launches: sums of blocks of rows, sums of these, and sums
+        inside each. "look-back": blocks have tiles of rows and columns, and tell those below what
+        their tiles amount to, so that memory is read once.
+        Along rows: "alone": each row has threads of its own, which go along it. "phases": rows are
+        shared out in tiles, in three launches. "look-back": as for columns. Rows are text only.
+    threads
+        Threads side by side in a block: of neighbouring columns, or of one row.
+    lanes
+        Elements that a thread loads together (not in "blocks").
+    unroll
+        Steps written out one after another ("steps", and the sums of sums in "blocks").
+    length
+        Rows that a thread keeps in registers ("blocks" and "look-back" of columns).
+    groups
+        Groups of `threads` threads that are in a block, one below the other ("look-back" of
+        columns).
+    vectors
+        Vectors of `lanes` elements that a thread keeps in registers (rows only).
+    together
+        Rows of a block ("alone").
+    pause
+        Nanoseconds after which a block that was told nothing asks again ("look-back").
+    """
+    check_arguments("cumsum", dtype, TYPES, m=m, n=n)
+    if axis not in (0, 1):
+        raise UsageError(f"cumsum: axis must be 0 or 1, got {axis}")
+    X = te.placeholder((m, n), dtype, name="X")
+    if axis == 1:
+        return along_rows(cfg, X, te.placeholder((m, n), dtype, name="Y"))
+    return _down_columns(cfg, Recurrence(m, n, dtype, lambda t, i: X[t, i]), [X])
+
+
+@template("linear_recurrence", target="cuda", reference=recurrence_reference)
+def linear_recurrence(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> Any:
+    """H[t, i] = A[t, i] * H[t - 1, i] + X[t, i] from H[-1, i] = 0; all are [m, n].
+
+    Knobs
+    -----
+    how, threads, lanes, unroll, length, groups, pause
+        As of `cumsum`.
+    """
+    check_arguments("linear_recurrence", dtype, TYPES[:2], m=m, n=n)
+    A = te.placeholder((m, n), dtype, name="A")
+    X = te.placeholder((m, n), dtype, name="X")
+    series = Recurrence(m, n, dtype, lambda t, i: X[t, i], lambda t, i: A[t, i])
+    return _down_columns(cfg, series, [A, X])
+
+
+def _down_columns(cfg: Knobs, series: Recurrence, inputs: list[Any]) -> Any:
+    """Return what computes (steps, columns) of a recurrence from `inputs`."""
+    shape = (series.steps, series.columns)
+    threads = cfg.define_knob("threads", [128, 32, 64, 256, 512])
+    few = ["blocks", "look-back", "steps"]
+    how = cfg.define_knob("how", few[:: -1 if series.columns >= MANY_COLUMNS else 1])
+    if how != "blocks":
+        lanes = cfg.define_knob("lanes", lane_counts(cfg.target, series.dtype))
+        cfg.add_constraint(series.columns % lanes == 0, "a row is a whole number of vectors")
+    if how == "look-back":
+        Y = te.placeholder(shape, series.dtype, name="Y")
+        return down_columns(cfg, inputs, Y, lanes, threads)
+    unroll = cfg.define_knob("unroll", [8, 1, 4, 16, 64])
+    if how == "steps":
+        whole = series.by_steps("Y")
+        s = te.create_schedule(whole.scan.op)
+        for part in (whole.init, whole.update):
+            vectors, lane = s[part].split(part.op.axis[1], factor=lanes)
+            _over_threads(s[part], vectors, threads)
+            s[part].vectorize(lane)
+        _unroll(s, whole.scan, unroll)
+        return s, [*inputs, whole.scan]
+    blocks = series.by_blocks(cfg.define_knob("length", [16, 8, 32, 64]))
+    Y = te.compute(shape, blocks.element, name="Y")
+    s = te.create_schedule(Y.op)
+    _carried(s, blocks, threads)
+    _unroll(s, blocks.carry, unroll)
+    rows, inner = s[Y].split(Y.op.axis[0], factor=blocks.length)
+    outer, thread = s[Y].split(Y.op.axis[1], factor=threads)
+    s[Y].reorder(rows, outer, thread, inner)
+    bind(s[Y], {"blockIdx.x": s[Y].fuse(rows, outer), "threadIdx.x": thread})
+    s[Y].unroll(inner)
+    s[blocks.parts].compute_at(s[Y], thread)
+    s[blocks.parts].unroll(blocks.parts.op.scan_axis)
+    return s, [*inputs, Y]
+
+
+def _carried(s: Any, blocks: Blocks, threads: Any) -> None:
+    """Schedule the first two phases: what blocks add, and the values before them."""
+    ends = s[blocks.ends]
+    b, i = blocks.ends.op.axis
+    outer, thread = ends.split(i, factor=threads)
+    ends.reorder(b, outer, thread)
+    bind(ends, {"blockIdx.x": ends.fuse(b, outer), "threadIdx.x": thread})
+    ends.unroll(*blocks.ends.op.reduce_axis)
+    for part in (blocks.none, blocks.more):
+        _over_threads(s[part], part.op.axis[1], threads)
+
+
+def _over_threads(stage: Any, axis: Any, threads: Any) -> None:
+    outer, inner = stage.split(axis, factor=threads)
+    bind(stage, {"blockIdx.x": outer, "threadIdx.x": inner})
+
+
+def _unroll(s: Any, scan: Any, factor: Any) -> None:
+    s[scan].unroll(s[scan].split(scan.op.scan_axis, factor=factor)[1])

@@ -1,0 +1,262 @@
+"""Finds templates: the built-in ones by name, installed ones by entry point, others by file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import entry_points
+from types import CodeType, ModuleType
+
+from autotune.errors import UsageError, told
+from autotune.target import Target
+from autotune.template import Template
+from autotune.trace.dry_run import probe
+
+GROUP = "autotune.templates"
+"""Entry-point group: name NAME or KIND/NAME (a target kind), value module:function."""
+
+BUILTIN: dict[tuple[str, str], str] = {
+    ("broadcast_add", "llvm"): "autotune.operators.broadcast_add:broadcast_add",
+    ("matmul", "llvm"): "autotune.operators.matmul:matmul",
+    ("conv2d_nchw", "llvm"): "autotune.operators.conv2d:conv2d_nchw",
+    ("softmax", "llvm"): "autotune.operators.softmax:softmax",
+    ("cumsum", "llvm"): "autotune.operators.scans:cumsum",
+    ("linear_recurrence", "llvm"): "autotune.operators.scans:linear_recurrence",
+    ("rnn_cell", "llvm"): "autotune.operators.recurrent:rnn_cell",
+    ("lstm_cell", "llvm"): "autotune.operators.recurrent:lstm_cell",
+    ("broadcast_add", "cuda"): "autotune.operators.cuda.gpu_broadcast_add:broadcast_add",
+    ("transpose", "cuda"): "autotune.operators.cuda.gpu_transpose:transpose",
+    ("matmul", "cuda"): "autotune.operators.cuda.gpu_matmul:matmul",
+    ("reduce", "cuda"): "autotune.operators.cuda.gpu_reduce:reduce",
+    ("softmax", "cuda"): "autotune.operators.cuda.gpu_softmax:softmax",
+    ("cumsum", "cuda"): "autotune.operators.cuda.gpu_scans:cumsum",
+    ("linear_recurrence", "cuda"): "autotune.operators.cuda.gpu_scans:linear_recurrence",
+    ("rnn_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:rnn_cell",
+    ("lstm_cell", "cuda"): "autotune.operators.cuda.gpu_recurrent:lstm_cell",
+}
+"""Where the built-in template of a name and a target kind is."""
+
+
+@dataclass(frozen=True)
+class TemplateEntry:
+    """A template that can be asked for by name.
+
+    Attributes
+    ----------
+    name, target : str
+        Its name and the kind of target it is for.
+    location : str
+        module:function.
+    """
+
+    name: str
+    target: str
+    location: str
+
+    def load(self) -> Template:
+        """Import and return the template.
+
+        Raises
+        ------
+        UsageError
+            If its module cannot be imported, whatever it raises, or holds no such template.
+        """
+        module, _, attribute = self.location.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute, None)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise UsageError(
+                f"template {self.name!r}: {self.location} cannot be loaded: {_what(error)}"
+            ) from error
+        if not isinstance(found, Template):
+            raise UsageError(f"template {self.name!r}: {self.location} is not a template")
+        return found
+
+
+def list_templates() -> list[TemplateEntry]:
+    """Return all templates that have a name, without importing them."""
+    found = {key: TemplateEntry(*key, location) for key, location in BUILTIN.items()}
+    for point in entry_points(group=GROUP):
+        kind, _, name = point.name.rpartition("/")
+        key = (name, kind or "llvm")
+        found.setdefault(key, TemplateEntry(*key, point.value))
+    return [found[key] for key in sorted(found)]
+
+
+def find_template(
+    reference: str,
+    target: str | Target,
+    import_timeout_s: float | None = None,
+    text: bytes | None = None,
+) -> Template:
+    """Return a template by its name, ``path/to/file.py:function`` or ``path/to/file.tile``.
+
+    Parameters
+    ----------
+    reference : str
+    target : str or Target
+    import_timeout_s : float, optional
+        Import a file in a child process first, which may take this many seconds: its code may
+        crash or never return.
+    text : bytes, optional
+        What is taken to be in a file of Python; by default what is.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or it is for another kind of target.
+    """
+    kind = Target.of(target).kind
+    if names_tile(reference):
+        from autotune.operators.tile_template import template_of_file
+
+        return template_of_file(reference, kind)
+    if names_file(reference):
+        found = template_in_file(reference, import_timeout_s, text)
+        if found.target != kind:
+            raise UsageError(
+                f"template {reference!r} is for {found.target!r} targets, not {kind!r}"
+            )
+        return found
+    entries = list_templates()
+    for entry in entries:
+        if (entry.name, entry.target) == (reference, kind):
+            return entry.load()
+    kinds = [entry.target for entry in entries if entry.name == reference]
+    if kinds:
+        raise UsageError(f"template {reference!r} is for {', '.join(kinds)} targets, not {kind!r}")
+    names = ", ".join(dict.fromkeys(entry.name for entry in entries))
+    raise UsageError(
+        f"there is no template {reference!r}: give one of {names}, path/to/file.py:function or "
+        "path/to/file.tile"
+    )
+
+
+def names_tile(reference: str) -> bool:
+    """Whether a reference is the path of a Tile function."""
+    return reference.endswith(".tile")
+
+
+def names_file(reference: str) -> bool:
+    """Whether a reference is of the form ``path/to/file.py:function``, or lacks the function."""
+    return _file_and_function(reference)[0].endswith(".py")
+
+
+def _file_and_function(reference: str) -> tuple[str, str]:
+    """Return the two parts of ``path/to/file.py:function``; no function if only a file is named."""
+    path, colon, function = reference.rpartition(":")
+    return (path, function) if colon and not reference.endswith(".py") else (reference, "")
+
+
+def text_of(template: Template) -> bytes | None:
+    """Return what was in the file of a template when it was loaded; None if it is in no such file.
+
+    Whoever is editing it has another text by now, perhaps one that is not finished.
+    """
+    loader = template.function.__globals__.get("__loader__")
+    return loader.text if isinstance(loader, _AsItIs) else None
+
+
+def template_in_file(
+    reference: str, import_timeout_s: float | None = None, text: bytes | None = None
+) -> Template:
+    """Return the template ``path/to/file.py:function``, for whatever target; see `find_template`.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    path, function = _file_and_function(reference)
+    if text is None and not os.path.isfile(path):
+        problem = "is a folder or a device" if os.path.exists(path) else "does not exist"
+        raise UsageError(f"template file {path!r} {problem}: give the path of a Python file")
+    if import_timeout_s is not None:
+        fault = probe(lambda _: _import_file(os.path.abspath(path)), import_timeout_s)
+        if fault is not None:
+            raise UsageError(
+                f"{path}: the template file cannot be loaded: {fault.message} while it was imported"
+            )
+    module = _import_file(os.path.abspath(path), text)
+    found = getattr(module, function, None)
+    if isinstance(found, Template):
+        return found
+    known = {name: value for name, value in vars(module).items() if isinstance(value, Template)}
+    if not known:
+        hint = "it has no templates"
+    elif function:
+        hint = f"its templates are {', '.join(known)}"
+    else:
+        calls = (f"{path}:{name} {_call(value)}" for name, value in known.items())
+        hint = f"choose one of its templates, {', '.join(calls)}"
+    if not function:
+        raise UsageError(f"{path} is a file and no template: {hint}")
+    problem = "is not a template" if found is not None else "does not exist"
+    raise UsageError(f"{path}: {function!r} {problem}; {hint}")
+
+
+def _call(found: Template) -> str:
+    """Return what a template takes, and for what targets it is: "(n, dtype=float32) for llvm"."""
+    words = [p.name if p.required else f"{p.name}={p.default}" for p in found.parameters]
+    return f"({', '.join(words)}) for {found.target}"
+
+
+class _AsItIs(SourceFileLoader):
+    """Compiles a file anew: bytecode that was kept may be of a text of the same second and size.
+
+    Attributes
+    ----------
+    text : bytes or None
+        What is in the file, once that is known.
+    """
+
+    text: bytes | None = None
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        if self.text is None:
+            self.text = self.get_data(self.path)
+        return self.source_to_code(self.text, self.path)
+
+
+def _import_file(path: str, text: bytes | None = None) -> ModuleType:
+    """Run a Python file, or what is taken for it, as a module of its own, named after its path."""
+    name = f"autotune_template_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    loader = _AsItIs(name, path)
+    loader.text = text
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        del sys.modules[name]
+        raise UsageError(
+            f"{_place(error, path)}: the template file cannot be loaded: {_what(error)}"
+        ) from error
+    return module
+
+
+def _what(error: BaseException) -> str:
+    """Return the type of an exception and what it says."""
+    what = error.msg if isinstance(error, SyntaxError) else told(error)
+    return f"{type(error).__name__}{f': {what}' if what else ''}"
+
+
+def _place(error: BaseException, path: str) -> str:
+    """Return file:line where loading the file at `path` failed: its last line that was run."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    return f"{path}:{lines[-1]}" if lines else path

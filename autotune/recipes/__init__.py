@@ -1,1 +1,0 @@
-"""Pieces of schedules and of search spaces that templates and Tile functions have in common."""

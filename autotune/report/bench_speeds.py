@@ -1,0 +1,318 @@
+"""What `autotune bench` found: speeds over sizes of the data, or over the values of two knobs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.measure.noise_monitor import NOISY
+from autotune.report.units import Work, percent_text
+from records import Record
+
+BEST = "best recorded"
+"""Name of the line of the fastest records, whatever their configurations."""
+
+Speed = float | None
+"""In the unit of what it belongs to; None where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A configuration, and how it was measured.
+
+    Attributes
+    ----------
+    values : mapping of str to value
+        Its knobs.
+    record : Record or None
+    missing : str
+        Why there is no record; else empty.
+    """
+
+    values: Mapping[str, Any]
+    record: Record | None
+    missing: str = ""
+
+    @property
+    def cost_s(self) -> float | None:
+        """Median seconds of a call; None if it was not measured, or failed."""
+        return self.record.cost_s if self.record is not None and self.record.ok else None
+
+    @property
+    def spread(self) -> float | None:
+        """Relative spread of the repeats; None of fewer than two."""
+        return None if self.record is None else self.record.spread
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the repeats differ by more than a tenth."""
+        return (self.spread or 0.0) > NOISY
+
+    @property
+    def why(self) -> str:
+        """Why it has no time; empty if it has one."""
+        if self.record is not None and self.record.error is not None:
+            return f"{self.record.error['code']}: {self.record.error['message']}"
+        return self.missing
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is computed, for what, and where it was measured.
+
+    Attributes
+    ----------
+    template : str
+    args : mapping of str to value
+        Arguments that are the same everywhere.
+    target, device : str
+    baseline : str
+        What the reference runs on: "NumPy" or "CuPy".
+    meaningless : bool
+        Whether the times are none of the target's device.
+    cache_bytes : float or None
+        Size of the device's largest cache, if it is known.
+    """
+
+    template: str
+    args: Mapping[str, Any]
+    target: str
+    device: str
+    baseline: str
+    meaningless: bool = False
+    cache_bytes: float | None = None
+
+    @property
+    def title(self) -> str:
+        """One line: "matmul(dtype=float32) on llvm"."""
+        args = ", ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.template}({args}) on {self.target}"
+
+    @property
+    def place(self) -> str:
+        """One line: the device, and whether times mean anything."""
+        if not self.meaningless:
+            return self.device
+        return f"GPU threads as loops on {self.device}: these times say nothing of a GPU"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One size of the data.
+
+    Attributes
+    ----------
+    args : mapping of str to int
+        The arguments that make it.
+    work : Work
+    baseline_costs_s : sequence of float or None
+        Seconds of the reference, one per repeat; None if it was not timed.
+    """
+
+    args: Mapping[str, int]
+    work: Work
+    baseline_costs_s: Sequence[float] | None
+
+    @property
+    def label(self) -> str:
+        """Values of the arguments: "256" if they are one, or "64 x 512"."""
+        return " x ".join(map(str, dict.fromkeys(self.args.values())))
+
+    @property
+    def baseline_s(self) -> float | None:
+        """Median seconds of the reference."""
+        return statistics.median(self.baseline_costs_s) if self.baseline_costs_s else None
+
+    def speed(self, cost_s: float | None, unit: str) -> Speed:
+        """Return 10^9 operations, or bytes of the arrays, per second."""
+        if cost_s is None:
+            return None
+        amount = self.work.flops if unit == "GFLOPS" else self.work.bytes
+        return 1e-9 * (amount or 0.0) / cost_s
+
+
+def spread_text(named: Iterable[tuple[str, Point]]) -> str:
+    """Return how much repeats differ, as a rule and at most; empty if they do not.
+
+    Spread is the range of the middle half of the repeats over their median.
+
+    Parameters
+    ----------
+    named : iterable of (str, Point)
+        Points, each with what it is called.
+    """
+    found = [(point.spread, name) for name, point in named if point.spread is not None]
+    most, where = max(found, default=(0.0, ""))
+    if not most:
+        return ""
+    usual = statistics.median(spread for spread, _ in found)
+    return (
+        f"spread of the repeats: {percent_text(usual)} as a rule, {percent_text(most)} at most "
+        f"({where})"
+    )
+
+
+def noise_text(points: Iterable[Point]) -> str:
+    """Return that the machine was noisy during the measurements; empty if it was not."""
+    noises = [point.record.noise or 0.0 for point in points if point.record is not None]
+    noise = max(noises, default=0.0)
+    if noise <= NOISY:
+        return ""
+    return (
+        f"the machine was noisy (up to {percent_text(noise)}): speeds closer than that may be equal"
+    )
+
+
+def common_knobs(points: Iterable[Point]) -> str:
+    """Return the knobs that have one value in all points: "nt=64, nb=256"."""
+    found = [point.values for point in points]
+    first = found[0] if found else {}
+    same = (n for n in first if all(n in v and v[n] == first[n] for v in found))
+    return ", ".join(f"{name}={first[name]}" for name in same)
+
+
+def unit_of(settings: Sequence[Setting]) -> str:
+    """Return "GFLOPS", or "GB/s" where the operations are not known everywhere."""
+    return "GFLOPS" if all(setting.work.flops for setting in settings) else "GB/s"
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Speeds over sizes, a line for each way to compute it.
+
+    Attributes
+    ----------
+    subject : Subject
+    settings : sequence of Setting
+    lines : mapping of str to sequence of (Point or None)
+        Points of each line, by size; None where the line has none.
+    """
+
+    subject: Subject
+    settings: Sequence[Setting]
+    lines: Mapping[str, Sequence[Point | None]]
+
+    @property
+    def unit(self) -> str:
+        """Of the speeds."""
+        return unit_of(self.settings)
+
+    def line(self, name: str) -> list[Speed]:
+        """Return the speeds of a line, by size."""
+        return [
+            setting.speed(None if point is None else point.cost_s, self.unit)
+            for setting, point in zip(self.settings, self.lines[name], strict=True)
+        ]
+
+    @property
+    def baseline(self) -> list[Speed]:
+        """Speeds of the reference, by size."""
+        return [setting.speed(setting.baseline_s, self.unit) for setting in self.settings]
+
+    def points(self) -> Iterator[Point]:
+        """Yield the points of all lines."""
+        return (point for line in self.lines.values() for point in line if point is not None)
+
+    def named(self) -> Iterator[tuple[str, Point]]:
+        """Yield the points of all lines with their lines and sizes: "blocked at 256"."""
+        for name, points in self.lines.items():
+            for setting, point in zip(self.settings, points, strict=True):
+                if point is not None:
+                    yield f"{name} at {setting.label}", point
+
+    @property
+    def conditions(self) -> str:
+        """What holds for all lines: their unit, and the knobs that they share."""
+        own = (point for name in self.lines if name != BEST for point in self.lines[name] if point)
+        return ", ".join(filter(None, [self.unit, common_knobs(own)]))
+
+    def missing(self) -> Iterator[str]:
+        """Yield why points have no time, and which those are."""
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for name, points in self.lines.items():
+            for setting, point in zip(self.settings, points, strict=True):
+                if point is not None and point.cost_s is None:
+                    reasons.setdefault((name, point.why), []).append(setting.label)
+        for (name, why), sizes in reasons.items():
+            yield f"{name} at {', '.join(sizes)}: {why}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Speeds over the values of two knobs, at one size.
+
+    Attributes
+    ----------
+    subject : Subject
+    setting : Setting
+    across, down : str
+        The knobs.
+    columns, rows : sequence of number
+        Their values, ascending.
+    panels : mapping of str to (sequence of sequences of Point)
+        By name: points row by row.
+    """
+
+    subject: Subject
+    setting: Setting
+    across: str
+    down: str
+    columns: Sequence[float]
+    rows: Sequence[float]
+    panels: Mapping[str, Sequence[Sequence[Point]]]
+
+    @property
+    def unit(self) -> str:
+        """Of the speeds."""
+        return unit_of([self.setting])
+
+    @property
+    def baseline(self) -> Speed:
+        """Speed of the reference."""
+        return self.setting.speed(self.setting.baseline_s, self.unit)
+
+    def panel(self, name: str) -> list[list[Speed]]:
+        """Return the speeds of a panel, row by row."""
+        return [[self.speed(point) for point in row] for row in self.panels[name]]
+
+    def speed(self, point: Point) -> Speed:
+        """Return the speed of a point."""
+        return self.setting.speed(point.cost_s, self.unit)
+
+    @property
+    def best(self) -> Point | None:
+        """The fastest point; None if nothing worked."""
+        return min(
+            (point for point in self.points() if point.cost_s is not None),
+            key=lambda point: point.cost_s or 0.0,
+            default=None,
+        )
+
+    @property
+    def conditions(self) -> str:
+        """What holds for all cells: their unit, the size, and the knobs that they share."""
+        size = [f"{name}={value}" for name, value in self.setting.args.items()]
+        return ", ".join(filter(None, [self.unit, *size, common_knobs(self.points())]))
+
+    def missing(self) -> Iterator[str]:
+        """Yield why points have no time, and how many those are."""
+        counts: dict[str, int] = {}
+        for point in self.points():
+            if point.cost_s is None:
+                counts[point.why] = counts.get(point.why, 0) + 1
+        for why, count in counts.items():
+            yield f"{count} of them {'has' if count == 1 else 'have'} no time: {why}"
+
+    def named(self) -> Iterator[tuple[str, Point]]:
+        """Yield the points of all panels with their knobs: "nt=64, nb=256"."""
+        for name, rows in self.panels.items():
+            for down, row in zip(self.rows, rows, strict=True):
+                for across, point in zip(self.columns, row, strict=True):
+                    knobs = f"{self.across}={across:g}, {self.down}={down:g}"
+                    yield ", ".join(filter(None, [name, knobs])), point
+
+    def points(self) -> Iterator[Point]:
+        """Yield the points of all panels."""
+        return (point for panel in self.panels.values() for row in panel for point in row)

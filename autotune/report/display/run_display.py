@@ -1,0 +1,305 @@
+"""Showing a run: a panel that renews itself on a terminal, plain lines elsewhere, or less."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+from autotune.report.display.events_json import JsonDisplay
+from autotune.report.display.live_region import Block, above
+from autotune.report.display.panel import Glyphs, Piece, Tone, glyphs_for, panel
+from autotune.report.display.terminal_escapes import printable
+from autotune.report.job import Job
+from autotune.report.outcome import LIBRARY, last_line, outcome_table, remarks
+from autotune.report.progress import Progress, Standing
+from autotune.report.text_tables import wrap_clauses
+from autotune.report.units import time_text
+from autotune.tuner.run.events import (
+    Compared,
+    Event,
+    Finished,
+    MachineKnown,
+    Measured,
+    Noisy,
+    Started,
+)
+
+EVERY = 8
+"""Plain lines come at each improvement and once in so many trials; more seldom after 128."""
+
+PIPE_WIDTH = 80
+"""Columns of a table where there is no terminal."""
+
+BETWEEN_S = 0.1
+"""Seconds between two drawings at least: terminals take time from the kernels, too."""
+
+
+class View(StrEnum):
+    """What a run prints."""
+
+    PROGRESS = "progress"
+    QUIET = "quiet"
+    JSON_LINES = "json-lines"
+
+
+class Display(Protocol):
+    """Shows a run by its events; a context manager around the run."""
+
+    def __enter__(self) -> Display:
+        """Begin to show."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was found."""
+        ...
+
+    def open_job(self, job: Job) -> None:
+        """Say which workload will be tuned; before its first event."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something else in one line."""
+        ...
+
+    def on_event(self, event: Event) -> None:
+        """Show what an event changed."""
+        ...
+
+    def conclude(self) -> None:
+        """Say what the run achieved; after the last workload is finished."""
+        ...
+
+
+class QuietDisplay:
+    """Prints one line at the end.
+
+    Parameters
+    ----------
+    progress : Progress
+    write : callable
+        Prints a line.
+    """
+
+    def __init__(self, progress: Progress, write: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._write_as_it_is = write
+
+    def _write(self, text: str) -> None:
+        """Print a line of which parts may be from a log."""
+        self._write_as_it_is(printable(text))
+
+    def __enter__(self) -> QuietDisplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was changed."""
+
+    def open_job(self, job: Job) -> None:
+        """Remember a workload."""
+        self._progress.open(job)
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+    def on_event(self, event: Event) -> None:
+        """Follow the run."""
+        self._progress.take(event)
+
+    def conclude(self) -> None:
+        """Print the last line."""
+        self._write(self._last_line())
+
+    def _last_line(self) -> str:
+        progress = self._progress
+        return last_line(self._finished(), progress.elapsed_s, progress.worst_noise)
+
+    def _finished(self) -> list[Standing]:
+        standings = self._progress.standings.values()
+        return [standing for standing in standings if standing.summary is not None]
+
+
+class PlainDisplay(QuietDisplay):
+    """Prints a line at each improvement, at the last trial, and every few trials.
+
+    Parameters
+    ----------
+    progress : Progress
+    write : callable
+        Prints a line.
+    width : callable
+        Returns the columns of the terminal; None where there is none.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        write: Callable[[str], None],
+        width: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        super().__init__(progress, write)
+        self._width = width
+
+    def __enter__(self) -> PlainDisplay:
+        return self
+
+    def open_job(self, job: Job) -> None:
+        """Print what the workload is, where its log is, and how large its space."""
+        super().open_job(job)
+        for line in job.heading:
+            self.note(line)
+
+    def note(self, text: str) -> None:
+        """Print a line, broken where a terminal ends."""
+        width = self._width()
+        self._write(text if width is None else wrap_clauses(text, width))
+
+    def on_event(self, event: Event) -> None:
+        """Print what an event changed, if it is worth a line."""
+        standing = self._progress.take(event)
+        match event:
+            case Started() if event.recorded:
+                self.note(self._line(standing))
+            case MachineKnown() if event.ceiling_s is not None:
+                name = f"{event.job}: " if event.job else ""
+                speed = standing.job.work.speed_text(event.ceiling_s)
+                line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({standing.roof})"
+                if event.library_s is not None:
+                    speed = standing.job.work.speed_text(event.library_s)
+                    line += f"; {LIBRARY} {time_text(event.library_s)}, {speed}"
+                self.note(line)
+            case Measured() if standing.improved or standing.over or _milestone(standing.trial):
+                self.note(self._line(standing))
+            case Compared() if event.round.number == 1:
+                name = f"{event.job}: " if event.job else ""
+                count = len(event.round.costs_s)
+                self.note(f"{name}final comparison of {count} configurations")
+            case Noisy():
+                self.note(f"noise: {', '.join(self._progress.noise_texts())}")
+
+    def conclude(self) -> None:
+        """Print the table of default, best and ceiling, and the last line."""
+        finished = self._finished()
+        for line in outcome_table(finished, self._width() or PIPE_WIDTH):
+            self._write(line)
+        for remark in remarks(finished):
+            self.note(remark)
+        self.note(self._last_line())
+
+    def _line(self, standing: Standing) -> str:
+        digits = 0 if standing.trials is None else len(str(standing.trials))
+        count = standing.count.rjust(2 * digits + 1)
+        name = f"{standing.job.label}  " if standing.job.label else ""
+        parts = standing.parts()
+        if left := self._progress.left_text():
+            parts.insert(1, left)
+        return f"{name}{'  '.join([count, *parts])}"
+
+
+def _milestone(trial: int) -> bool:
+    """Return whether a trial is worth a line by its number: eight or so per doubling."""
+    return trial % max(EVERY, 1 << max(0, trial.bit_length() - 5)) == 0
+
+
+class LiveDisplay(PlainDisplay):
+    """Renews a panel of a few lines at the bottom of a terminal as events come in.
+
+    Between events it does nothing at all, since a kernel may be being timed.
+
+    Parameters
+    ----------
+    progress : Progress
+    write : callable
+        Prints a line.
+    block : Block
+        Where the panel goes.
+    glyphs : Glyphs
+    clock : callable
+        Seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        write: Callable[[str], None],
+        block: Block,
+        glyphs: Glyphs,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(progress, write, lambda: block.size[0])
+        self._block = block
+        self._glyphs = glyphs
+        self._clock = clock
+        self._drawn_s: float | None = None
+        self._around = contextlib.ExitStack()
+
+    def __enter__(self) -> LiveDisplay:
+        self._around.enter_context(above(self._block))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the panel away; what it said last is in the last lines."""
+        self._block.clear()
+        self._around.close()
+
+    def note(self, text: str) -> None:
+        """Print a line above the panel."""
+        self._block.clear()
+        super().note(text)
+
+    def _draw(self) -> None:
+        """Draw the panel, an empty line above it."""
+        columns, rows = self._block.size
+        self._block.draw([(), *panel(self._progress, columns, rows - 1, self._glyphs)])
+
+    def on_event(self, event: Event) -> None:
+        """Renew the panel, at once if there is something new in it, else if it is old enough."""
+        standing = self._progress.take(event)
+        now_s = self._clock()
+        young = self._drawn_s is not None and now_s - self._drawn_s < BETWEEN_S
+        if young and not (isinstance(event, Measured) and (standing.improved or standing.over)):
+            return
+        self._drawn_s = now_s
+        if not isinstance(event, Finished):
+            self._draw()
+
+    def conclude(self) -> None:
+        """Put the table of default, best and ceiling in the panel's place, and the last line."""
+        self._block.clear()
+        finished, width = self._finished(), self._block.size[0]
+        if table := outcome_table(finished, width):
+            self._write_as_it_is(self._block.coloured((Piece(f"\n{table[0]}", Tone.LABEL),)))
+            for row in table[1:]:
+                self._write(row)
+        self._write("")
+        for remark in remarks(finished):
+            self.note(remark)
+        last = wrap_clauses(self._last_line(), width)
+        self._write_as_it_is(self._block.coloured((Piece(last, Tone.STRONG),)))
+
+
+def make_display(view: View, progress: Progress, write: Callable[[str], None]) -> Display:
+    """Return the display that suits a view and the standard output.
+
+    Parameters
+    ----------
+    view : View
+    progress : Progress
+        A new one.
+    write : callable
+        Prints a line to the standard output.
+    """
+    if view is View.JSON_LINES:
+        return JsonDisplay(progress, write)
+    if view is View.QUIET:
+        return QuietDisplay(progress, write)
+    if sys.stdout is None or not sys.stdout.isatty():
+        return PlainDisplay(progress, write)
+    block = Block(sys.stdout, colour=not os.environ.get("NO_COLOR"))
+    if os.environ.get("TERM", "") in ("", "dumb"):
+        return PlainDisplay(progress, write, lambda: block.size[0])
+    return LiveDisplay(progress, write, block, glyphs_for(sys.stdout.encoding))

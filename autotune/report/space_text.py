@@ -1,0 +1,113 @@
+"""A search space as text and as JSON: knobs, what rules reject, one configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.report.text_tables import table, wrap
+from autotune.report.units import percent_text
+from search_spaces import Knob, Space, Tally
+from search_spaces.rejection_counts import SAMPLE
+
+MOST_VALUES = 8
+"""Values of a knob that are written out."""
+
+MOST_REASONS = 3
+"""Reasons for which a template refuses configurations that are written out."""
+
+_RAISED = "template: "
+"""How the name of a rule begins that stands for an exception of the template."""
+
+
+def space_text(
+    title: str, space: Space, counts: Tally, index: int | None, label: str, width: int
+) -> str:
+    """Return the description of a space.
+
+    Parameters
+    ----------
+    title : str
+    space : Space
+    counts : Tally
+        What its rules reject, and those that show only when a configuration is tried.
+    index : int or None
+        A configuration to show under `label`.
+    label : str
+    width : int
+        Columns of the terminal.
+    """
+    parts = [wrap(title, width, "    "), wrap(_sizes(counts), width, "    ")]
+    if space.knobs:
+        knobs = [(knob.name, str(len(knob)), _values(knob)) for knob in space.knobs]
+        parts += ["", table(["knob", "values#", "which"], knobs, width)]
+    if counts.rules:
+        rules = [
+            (str(rule.first), "?" if rule.total is None else str(rule.total), rule.name)
+            for rule in counts.rules
+        ]
+        parts += ["", table(["rejects#", "in all#", "constraint"], rules, width)]
+    if index is not None:
+        config = space.config(index)
+        parts += ["", wrap(f"{label} {index}: {config.describe()}", width, "    ")]
+    return "\n".join(parts)
+
+
+def space_json(space: Space, counts: Tally, index: int | None) -> dict[str, Any]:
+    """Return the description of a space as data; parameters as of `space_text`."""
+    return {
+        "configurations": counts.size,
+        "counted": counts.counted,
+        "allowed": counts.feasible,
+        "rules": [
+            {"rule": rule.name, "rejects": rule.first, "rejects_in_all": rule.total}
+            for rule in counts.rules
+        ],
+        "knobs": [
+            {"name": knob.name, "values": len(knob), "default": knob.value(knob.default)}
+            for knob in space.knobs
+        ],
+        "config": None if index is None else space.config(index).to_json(),
+    }
+
+
+def _sizes(counts: Tally) -> str:
+    if counts.exact:
+        several = "" if counts.size == 1 else "s"
+        return f"{counts.size} configuration{several}, {counts.feasible} allowed"
+    if not counts.feasible:
+        return f"{counts.size} configurations, none of {counts.counted} drawn is allowed"
+    share = percent_text(counts.feasible / counts.counted)
+    return (
+        f"{counts.size} configurations, about {share} allowed: "
+        f"{counts.feasible} of {counts.counted} drawn"
+    )
+
+
+def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
+    """Return how much of a space is legal, and what the template itself refuses and why.
+
+    Of a template that runs for one configuration at a time nothing is known beforehand.
+    """
+    if one_by_one:
+        return [f"space {len(space)}, what is legal shows when it is proposed"]
+    counts = space.tally(sample=SAMPLE >> 4)
+    of = f"of {counts.counted}{'' if counts.exact else ' drawn'}"
+    legal = f"{counts.feasible} legal" if counts.exact else f"{counts.feasible} {of} legal"
+    lines = [f"space {counts.size}, {legal}"]
+    raised = [
+        (rule.first, rule.name.removeprefix(_RAISED))
+        for rule in counts.rules
+        if rule.first and rule.name.startswith(_RAISED)
+    ]
+    raised.sort(key=lambda pair: -pair[0])
+    lines += [f"{count} {of} refused: {why}" for count, why in raised[:MOST_REASONS]]
+    rest = raised[MOST_REASONS:]
+    if rest:
+        total = sum(count for count, _ in rest)
+        lines.append(f"{total} {of} refused for {len(rest)} other reasons")
+    return lines
+
+
+def _values(knob: Knob) -> str:
+    shown = [str(knob.value(position)) for position in range(min(len(knob), MOST_VALUES))]
+    return ", ".join(shown) + (", ..." if len(knob) > MOST_VALUES else "")

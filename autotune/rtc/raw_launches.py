@@ -1,0 +1,123 @@
+"""One configuration of a kernel as text: what is compiled, and how it is launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autotune.errors import UsageError
+from autotune.ir.expr import Const, Expr
+from autotune.ir.stmt import Allocate, For, Function, Raw
+from autotune.ir.visitor import is_raw, walk
+from autotune.lowering.feasibility import launches
+from autotune.rtc.device_source import device_header
+from autotune.rtc.rtc_function import RTCFunction, get_function
+from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuSource
+from autotune.runtime.cuda.launch_limits import LaunchSizes
+from autotune.runtime.signature import Parameter, Signature
+
+
+@dataclass(frozen=True)
+class RawLaunch:
+    """One configuration of a kernel as text: what is compiled, and how it is launched.
+
+    Attributes
+    ----------
+    name : str
+        The kernel's name.
+    macros : str
+        Its knobs, as ``#define``s.
+    text : str
+        The kernel.
+    sizes : LaunchSizes
+    given : tuple of int
+        After how many of its lines the text begins that the template gave, and with which line.
+    """
+
+    name: str
+    macros: str = field(repr=False)
+    text: str = field(repr=False)
+    sizes: LaunchSizes
+    given: tuple[int, int] = (0, 1)
+
+    @property
+    def numbered(self) -> str:
+        """The text, in which a compiler counts lines as whoever wrote it does."""
+        (before, line), lines = self.given, self.text.split("\n")
+        return "\n".join([*lines[:before], f'#line {line} "text"', *lines[before:]])
+
+    @classmethod
+    def of(cls, function: Function) -> RawLaunch:
+        """Return the last launch of an analysed function of kernels as text."""
+        return raw_launches(function)[-1]
+
+    def compiled(self, device: int | str) -> RTCFunction:
+        """Return the compiled kernel, whose launch is checked.
+
+        Raises
+        ------
+        CompileError, LaunchError, TargetError
+            If the compiler refuses it, or the device the launch; or either is missing.
+        """
+        made = get_function(self.macros, self.name, self.numbered, device)
+        made.check(self.sizes.grid, self.sizes.block, self.sizes.shared_bytes)
+        return made
+
+
+def raw_launches(function: Function) -> list[RawLaunch]:
+    """Return what an analysed function of kernels as text launches, in order."""
+    if not is_raw(function):
+        raise TypeError(f"{function.name} is no kernel as text")
+    nests = list(launches(function.body))
+    inside = [next(s for s in walk(nest) if isinstance(s, Raw)) for nest in nests]
+    first = inside[0]
+    values = map(_value, first.values)
+    macros = "".join(f"#define {n} {v}\n" for n, v in zip(first.defines, values, strict=True))
+    given = function.attrs["given_text"]
+    return [
+        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest), given)
+        for raw, nest in zip(inside, nests, strict=True)
+    ]
+
+
+def _sizes(name: str, nest: For) -> LaunchSizes:
+    extents: dict[str, int] = {}
+    shared = 0
+    for stmt in walk(nest):
+        match stmt:
+            case For(extent=extent, thread_tag=tag):
+                extents[tag] = _value(extent)
+            case Allocate(buffer):
+                shared = _value(buffer.shape[0])
+    grid, block = (
+        [extents.get(f"{level}.{axis}", 1) for axis in "xyz"] for level in ("blockIdx", "threadIdx")
+    )
+    return LaunchSizes.of(name, grid, block, shared)
+
+
+def _value(expr: Expr) -> int:
+    if not isinstance(expr, Const):
+        raise UsageError(f"`{expr}` depends on more than knobs and the template's arguments")
+    return int(expr.value)
+
+
+def raw_source(function: Function) -> GpuSource:
+    """Return an analysed function of kernels as text with its launches; needs no compiler."""
+    found = raw_launches(function)
+    memory = [
+        Parameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
+        for s in walk(function.body)
+        if isinstance(s, Allocate) and s.buffer.scope == "global"
+    ]
+    numbers = tuple(range(len(function.params) + len(memory)))
+    return GpuSource(
+        Signature.of(function),
+        f"{found[0].macros}\n{found[0].numbered}",
+        tuple(
+            GpuLaunch(
+                each.name, each.sizes.grid, each.sizes.block, each.sizes.shared_bytes, numbers
+            )
+            for each in found
+        ),
+        workspace=tuple(memory),
+        header=f"{device_header()}\n",
+    )

@@ -1,0 +1,78 @@
+"""Machine code called with arrays, wherever it comes from: compiled here, or loaded from a file."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autotune.runtime.argument_checks import ArgumentChecker
+from autotune.runtime.cpu.openmp import launches
+from autotune.runtime.signature import Signature
+
+
+class Kernel:
+    """A function of arrays, called with them in order; outputs are written in place.
+
+    Parameters
+    ----------
+    signature : Signature
+        What it takes.
+    address : int
+        Where its code is: `int32 entry(void *arrays..., int64 sizes..., int32 threads)`, which
+        returns 0, or 1 when scratch memory could not be allocated.
+    threads : int
+        Threads that its parallel loops ask for.
+
+    Attributes
+    ----------
+    signature, threads
+        As given.
+    """
+
+    def __init__(self, signature: Signature, address: int, threads: int) -> None:
+        self.signature = signature
+        self.threads = threads
+        self._checker = ArgumentChecker(signature)
+        pointers = [ctypes.c_void_p] * len(signature.parameters)
+        sizes = [ctypes.c_int64] * len(signature.sizes)
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int, *pointers, *sizes, ctypes.c_int)(address)
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run on arrays of the CPU, inputs then outputs; outputs are written in place.
+
+        Arrays are NumPy's or offer their memory through ``__array_interface__`` or DLPack, and
+        are never copied.
+
+        Raises
+        ------
+        ArgumentError
+            If an array does not have the dtype, shape, layout or access that is needed, or an
+            output overlaps another argument.
+        MemoryError
+            If scratch memory could not be allocated.
+        """
+        held = self._checker.arrays(arrays)
+        self._run(self._checker.values(held))
+
+    def bind(self, *arrays: Any) -> Callable[[], None]:
+        """Check the arrays once and return a call without arguments, for calls in a row.
+
+        The arrays must not be resized while the result is in use.
+        """
+        held = self._checker.arrays(arrays)
+        values = self._checker.values(held)
+
+        def call(_held: object = (arrays, held)) -> None:
+            self._run(values)
+
+        return call
+
+    def _run(self, values: Sequence[int]) -> None:
+        if self.threads == 1:
+            status = self._call(*values, 1)
+        else:
+            with launches.lock:
+                status = self._call(*values, launches.threads(self.threads))
+        if status:
+            raise MemoryError(f"{self.signature.name}: scratch memory could not be allocated")

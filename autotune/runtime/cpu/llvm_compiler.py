@@ -1,0 +1,381 @@
+"""Compiles LLVM assembly for this machine and makes it callable on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from autotune.codegen.elf.object_reader import defines
+from autotune.codegen.llvm import LLVMSource, emit
+from autotune.errors import CodegenError, TargetError
+from autotune.ir.stmt import Function
+from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
+from autotune.runtime.cpu.binary import Binary
+from autotune.runtime.cpu.compiled_kernel import Kernel
+from autotune.runtime.cpu.named_processors import features_of
+from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
+from autotune.runtime.cpu.processor_features import (
+    missing_features,
+    needed_features,
+    unlisted_features,
+)
+from autotune.runtime.object_cache import ObjectCache, cache_key, default_cache
+from autotune.runtime.signature import Signature
+from autotune.system.available_cpus import thread_count
+from autotune.target import Target
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the optimiser does; part of the cache key.
+
+    Attributes
+    ----------
+    level : int or None
+        Optimisation level of LLVM's middle end; None: 1 where the schedule made vectors, else 2.
+        On scheduled kernels 2 takes a seventh longer than 1, 3 a fifth longer than 2, and neither
+        was faster.
+    codegen_level : int
+        Optimisation level of LLVM's code generator. Above 1 it takes an eighth longer and arrives
+        at the same loops in another order of instructions, which was no faster.
+    loop_vectorizer : bool or None
+        Whether LLVM turns loops into vectors itself; None: only where the schedule did not.
+    unroller : bool
+        Whether LLVM unrolls loops, on top of those that the schedule unrolls or hints at.
+        Vectorised kernels compile in up to half the time without it and run no slower; after its
+        own loop vectorizer LLVM's unroller was seen not to end at all.
+    """
+
+    level: int | None = None
+    codegen_level: int = 1
+    loop_vectorizer: bool | None = None
+    unroller: bool = False
+
+
+class LoadedBinary(Kernel):
+    """A compiled function in this process, called with its arrays in order.
+
+    Parameters
+    ----------
+    binary : Binary
+        Compiled for this machine, here or in another process.
+
+    Attributes
+    ----------
+    target : Target
+        What it was compiled for.
+
+    Raises
+    ------
+    CodegenError
+        If it calls a function that this process does not have.
+    """
+
+    def __init__(self, binary: Binary) -> None:
+        self.target = binary.target
+        openmp = find_openmp() if binary.uses_threads else None
+        threads = thread_count(binary.target.threads) if openmp is not None else 1
+        self._engine, address = _load(binary, openmp)
+        super().__init__(binary.signature, address, threads)
+
+    def __repr__(self) -> str:
+        return f"<{self.signature.name} for {self.target}>"
+
+
+class CompiledFunction(LoadedBinary):
+    """A function compiled for this machine, called with its arrays in order.
+
+    Attributes
+    ----------
+    function : Function
+        What was compiled.
+    module : LLVMSource
+        Its LLVM assembly, with the name of its entry point.
+    options : Options
+        How it was optimised.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        source: LLVMSource,
+        target: Target,
+        options: Options,
+        cache: ObjectCache | None,
+    ) -> None:
+        self.function = function
+        self.module = source
+        self.options = options
+        self._cache = cache
+        super().__init__(_binary(Signature.of(function), source, target, options, cache))
+
+    @property
+    def source(self) -> str:
+        """Its LLVM assembly."""
+        return self.module.text
+
+    def object_code(self) -> bytes:
+        """Return its object file, the one that runs here."""
+        return object_code(self.module, self.target, self.options, self._cache)
+
+    def assembly(self) -> str:
+        """Return the machine's assembly text that the optimiser arrives at."""
+        machine = _machine(self.target.mcpu, self.options.codegen_level)
+        text: str = machine.emit_assembly(_optimised(self.module.text, machine, self.options))
+        return text
+
+    def optimised(self) -> str:
+        """Return the LLVM assembly after optimisation."""
+        machine = _machine(self.target.mcpu, self.options.codegen_level)
+        return str(_optimised(self.module.text, machine, self.options))
+
+
+def compile_function(
+    function: Function,
+    target: str | Target = "llvm",
+    options: Options | None = None,
+    cache: ObjectCache | None = None,
+) -> CompiledFunction:
+    """Compile a function in final form for this machine.
+
+    Parameters
+    ----------
+    function : Function
+        Without knobs or vectorised loops.
+    target : str or Target
+        Of kind "llvm", or "cuda -on=cpu".
+    options : Options, optional
+        What the optimiser does.
+    cache : ObjectCache, optional
+        Where compiled objects are kept; the process's own (memory and disk) if None.
+
+    Raises
+    ------
+    CodegenError
+        If the function has no meaning on a CPU, or LLVM refuses it.
+    TargetError
+        If the target is no CPU, or one this machine cannot run.
+    """
+    target = Target.of(target)
+    source = _emitted(function, target)
+    return CompiledFunction(
+        function, source, target, options or Options(), cache or default_cache()
+    )
+
+
+def compile_binary(function: Function, target: Target) -> Binary:
+    """Compile a function as `compile_function` does, for another process to load.
+
+    Raises
+    ------
+    CodegenError, TargetError
+        As `compile_function`.
+    """
+    source = _emitted(function, target)
+    return _binary(Signature.of(function), source, target, Options(), default_cache())
+
+
+def _emitted(function: Function, target: Target) -> LLVMSource:
+    check_target(target)
+    threads = target.kind == "cuda"
+    return emit(simt_on_cpu(function) if threads else function, target.fast_math)
+
+
+def _binary(
+    signature: Signature,
+    source: LLVMSource,
+    target: Target,
+    options: Options,
+    cache: ObjectCache | None,
+) -> Binary:
+    code = object_code(source, target, options, cache)
+    return Binary(signature, target, source.entry, _external(source), source.uses_threads, code)
+
+
+def check_target(target: Target) -> None:
+    """Raise TargetError if this machine cannot run code for `target`."""
+    if not target.on_cpu:
+        raise TargetError(
+            f"target '{target}' is not compiled by LLVM: expected kind llvm, or cuda -on=cpu"
+        )
+    cpu_and_features(target.mcpu)
+
+
+# -- LLVM -----------------------------------------------------------------
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _initialised() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple()
+
+
+@functools.cache
+def cpu_and_features(mcpu: str) -> tuple[str, str]:
+    """LLVM's CPU name and features; for native those that the processor is known to have."""
+    if mcpu == "native":
+        features = llvm.get_host_cpu_features()
+        features.update(dict.fromkeys(unlisted_features(features), False))
+        return llvm.get_host_cpu_name(), features.flatten()
+    if not _is_known(mcpu):
+        raise TargetError(f"LLVM knows no CPU {mcpu!r}: use -mcpu=native or a name such as znver3")
+    needed = needed_features(mcpu, "")
+    missing = missing_features(features_of(mcpu) if needed is None else needed)
+    if missing:
+        raise TargetError(
+            f"this machine cannot run code for -mcpu={mcpu}: it lacks {', '.join(missing)}; "
+            "use -mcpu=native"
+        )
+    return mcpu, ""
+
+
+def _is_known(cpu: str) -> bool:
+    """Whether LLVM knows the CPU; it only says so on the error stream, which is caught here."""
+    if cpu == "help":  # LLVM would list all it knows, and end the process
+        return False
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            _initialised().create_target_machine(cpu=cpu)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+        caught.seek(0)
+        return b"not a recognized processor" not in caught.read()
+
+
+def optimised_for(cpu: str, source: str) -> str:
+    """Return LLVM assembly after optimisation for a CPU, of which machine code is written too.
+
+    LLVM ends the process where it cannot write code for the CPU.
+    """
+    machine = _initialised().create_target_machine(cpu=cpu)
+    module = _optimised(source, machine, Options(level=2))
+    machine.emit_object(module)
+    return str(module)
+
+
+def _new_machine(mcpu: str, level: int = 1) -> Any:
+    cpu, features = cpu_and_features(mcpu)
+    return _initialised().create_target_machine(
+        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="jitdefault", jit=True
+    )
+
+
+@functools.cache
+def _machine(mcpu: str, level: int) -> Any:
+    return _new_machine(mcpu, level)
+
+
+def _optimised(source: str, machine: Any, options: Options) -> Any:
+    try:
+        module = llvm.parse_assembly(source)
+        module.verify()
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM refused the generated code: {_one_line(error)}") from error
+    plain = re.search(r"<\d+ x \w+>", source) is None
+    level = (2 if plain else 1) if options.level is None else options.level
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    vectorize = plain if options.loop_vectorizer is None else options.loop_vectorizer
+    tuning.loop_vectorization = tuning.loop_interleaving = vectorize
+    tuning.slp_vectorization = False
+    tuning.loop_unrolling = options.unroller
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def llvm_version() -> str:
+    """Return the version of LLVM that llvmlite brings."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+def object_code(
+    source: LLVMSource, target: Target, options: Options, cache: ObjectCache | None
+) -> bytes:
+    """Return the object file of a module, from the cache if it is there.
+
+    Raises
+    ------
+    CodegenError
+        If LLVM refuses the module.
+    """
+    cpu, features = cpu_and_features(target.mcpu)
+    key = cache_key(source.text, llvmlite.__version__, llvm_version(), cpu, features, repr(options))
+    found = None
+    if cache is not None:
+        found = cache.get(key, lambda data: defines(data, source.entry))
+    if found is None:
+        with _lock:
+            begin = time.perf_counter()
+            machine = _machine(target.mcpu, options.codegen_level)
+            found = bytes(machine.emit_object(_optimised(source.text, machine, options)))
+            _log.debug("%s compiled in %.3f s", source.entry, time.perf_counter() - begin)
+        if cache is not None:
+            cache.put(key, found)
+    return found
+
+
+_libraries = 0
+
+
+def _load(binary: Binary, openmp: OpenMP | None) -> tuple[Any, int]:
+    """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
+    global _libraries
+    with _lock:
+        _libraries += 1
+        engine = llvm.create_lljit_compiler(_new_machine("native"), suppress_errors=True)
+        builder = llvm.JITLibraryBuilder().add_object_img(binary.object_code)
+        builder.export_symbol(binary.entry)
+        if binary.uses_threads:
+            for name, address in _openmp_addresses(openmp).items():
+                builder.import_symbol(name, address)
+        try:
+            tracker = builder.link(engine, f"kernel{_libraries}")
+        except RuntimeError as error:
+            missing = ", ".join(_missing(binary.external)) or _one_line(error)
+            message = f"the compiled code cannot be linked: no symbol {missing}"
+            raise CodegenError(message) from error
+    return (tracker, engine), tracker[binary.entry]
+
+
+def _external(source: LLVMSource) -> tuple[str, ...]:
+    """Functions that a module may call: those it declares, but for LLVM's and OpenMP's."""
+    names = re.findall(r"^declare [^@\n]*@([\w.]+)\(", source.text, re.MULTILINE)
+    return tuple(n for n in names if n not in SYMBOLS and not n.startswith("llvm."))
+
+
+def _missing(names: Sequence[str]) -> list[str]:
+    """Those functions that this process does not have."""
+    process = ctypes.CDLL(None)
+    return [name for name in names if not hasattr(process, name)]
+
+
+def _openmp_addresses(openmp: OpenMP | None) -> dict[str, int]:
+    """Addresses of OpenMP's functions; without it abort, which one thread never reaches."""
+    if openmp is not None:
+        return openmp.addresses
+    abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value or 0
+    return dict.fromkeys(SYMBOLS, abort)
+
+
+def _one_line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()

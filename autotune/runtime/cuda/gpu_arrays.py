@@ -1,0 +1,179 @@
+"""Arrays in a GPU's memory, of any library, as an address with shape and type; never copied."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import ArgumentError
+from autotune.ir import dtypes
+from autotune.runtime.cuda.cupy_driver import device_of_address
+from autotune.runtime.foreign_arrays import open_dlpack
+
+_CUDA_DEVICES = (2, 13)
+"""DLPack's numbers for CUDA's own and managed memory."""
+
+
+@dataclass(frozen=True)
+class GpuArray:
+    """An array in a GPU's memory.
+
+    Attributes
+    ----------
+    address : int
+        Of its first element.
+    shape : tuple of int
+    dtype : str
+        Type of its elements, as in `autotune.ir.dtypes`.
+    device : int
+        Number of the GPU.
+    writeable : bool
+    owner : object
+        What keeps the memory alive.
+    strides : tuple of int or None
+        By how many elements its dimensions lie apart; None if it is C-contiguous.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+    device: int
+    writeable: bool
+    owner: object
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.size * dtypes.itemsize(self.dtype)
+
+
+def is_array(value: object) -> bool:
+    """Whether a value offers memory, of a GPU or the CPU, and so is no number."""
+    protocols = ("__cuda_array_interface__", "__dlpack__", "__array_interface__")
+    return isinstance(value, GpuArray) or (
+        not isinstance(value, np.generic) and any(hasattr(value, name) for name in protocols)
+    )
+
+
+def device_of(array: Any) -> int:
+    """Return the number of the GPU that an array is on; 0 if it is on none."""
+    if isinstance(array, GpuArray):
+        return array.device
+    if hasattr(array, "__dlpack_device__"):
+        where, number = array.__dlpack_device__()
+        return int(number) if int(where) in _CUDA_DEVICES else 0
+    interface = getattr(array, "__cuda_array_interface__", None)
+    found = device_of_address(interface["data"][0]) if interface else None
+    return found or 0
+
+
+def gpu_array(array: Any, device: int, stream: int, strided: bool = False) -> GpuArray:
+    """Return any array in a GPU's memory as an address on the same memory.
+
+    Parameters
+    ----------
+    array : object
+        Has ``__dlpack__`` or ``__cuda_array_interface__``, or is a `GpuArray`.
+    device : int
+        The GPU it must be on.
+    stream : int
+        Handle of the stream that will use it.
+    strided : bool
+        Whether it need not be C-contiguous.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no such array, is elsewhere, or is not C-contiguous; without the argument's name.
+    """
+    kind = type(array).__name__
+    try:
+        if isinstance(array, GpuArray):
+            found: GpuArray | None = array
+        elif hasattr(array, "__dlpack_device__"):
+            found = _from_dlpack(array, stream)
+        elif hasattr(array, "__cuda_array_interface__"):
+            found = _from_interface(array, device)
+        else:
+            found = None
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        reason = " ".join(str(error).split())
+        raise ArgumentError(
+            f"must give access to its memory, got {kind}, which refuses: {reason}"
+        ) from error
+    if found is None:
+        raise ArgumentError(
+            f"must be in the memory of cuda:{device}, got {kind} in the CPU's: cupy.asarray "
+            "copies it to the GPU"
+        )
+    if found.device != device:
+        raise ArgumentError(
+            f"must be in the memory of cuda:{device}, got {kind} on cuda:{found.device}: copy it, "
+            f"or get the kernel for that device"
+        )
+    if found.strides is not None and not strided:
+        raise ArgumentError(
+            f"must be C-contiguous, got strides of {found.strides} elements for shape "
+            f"{found.shape}: cupy.ascontiguousarray makes a copy that is"
+        )
+    return found
+
+
+def _from_dlpack(array: Any, stream: int) -> GpuArray | None:
+    where, number = (int(part) for part in array.__dlpack_device__())
+    if where not in _CUDA_DEVICES:
+        return None
+    # DLPack calls the default stream 1, as 0 could mean others.
+    owner, tensor, read_only = open_dlpack(array, stream=stream or 1)
+    dtype = _known(tensor.dtype)
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    given = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else None
+    address = (tensor.data or 0) + tensor.byte_offset
+    strides = _unless_contiguous(shape, given)
+    return GpuArray(address, shape, dtype, number, not read_only, (array, owner), strides)
+
+
+def _from_interface(array: Any, wanted: int) -> GpuArray | None:
+    """Read version 3 of the interface, and earlier ones, which have no streams."""
+    interface = array.__cuda_array_interface__
+    address, read_only = interface["data"]
+    shape = tuple(interface["shape"])
+    dtype = _known(np.dtype(interface["typestr"]).name)
+    itemsize = dtypes.itemsize(dtype)
+    strides = interface.get("strides")
+    if strides is not None:
+        strides = _unless_contiguous(shape, tuple(stride // itemsize for stride in strides))
+    device = device_of_address(address)
+    if device is None and math.prod(shape):
+        return None
+    device = wanted if device is None else device  # an empty array is nowhere
+    return GpuArray(address, shape, dtype, device, not read_only, array, strides)
+
+
+def _known(dtype: str) -> str:
+    if dtype not in dtypes.ALL:
+        raise ArgumentError(f"must have a dtype of {', '.join(dtypes.ALL)}, got {dtype}")
+    return dtype
+
+
+def _unless_contiguous(
+    shape: tuple[int, ...], strides: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Return strides, in elements, unless they are those of rows one after another."""
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
+        if extent > 1 and stride != expected and 0 not in shape:
+            return strides
+        expected *= extent
+    return None

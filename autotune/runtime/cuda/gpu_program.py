@@ -1,0 +1,245 @@
+"""Kernels of a function for GPUs, as text and compiled, with all it takes to launch them.
+
+Plain data: one process compiles, which needs no GPU, and another runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
+from autotune.errors import TargetError
+from autotune.ir.stmt import Function
+from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
+from autotune.runtime.cuda.nvrtc import Cubin, compile_cubin
+from autotune.runtime.object_cache import default_cache
+from autotune.runtime.signature import (
+    Extent,
+    Parameter,
+    Signature,
+    checked_extent,
+    extent_of,
+    extent_value,
+    size_names,
+)
+from autotune.target import Target
+
+Extents = tuple[Extent, Extent, Extent]
+
+
+@dataclass(frozen=True)
+class GpuLaunch:
+    """How one kernel is launched.
+
+    Attributes
+    ----------
+    symbol : str
+    grid, block : tuple of Extent
+        Blocks, and threads of a block; they may depend on sizes.
+    shared_bytes : int
+        Dynamic shared memory.
+    arrays : tuple of int
+        Its pointers: numbers of the function's parameters, then of its workspace.
+    sizes : tuple of str
+        What follows them, each as 64 bits.
+    """
+
+    symbol: str
+    grid: Extents
+    block: Extents
+    shared_bytes: int
+    arrays: tuple[int, ...]
+    sizes: tuple[str, ...] = ()
+
+    def at(self, sizes: Mapping[str, int]) -> LaunchSizes | None:
+        """Return the numbers for given sizes; None if that is no blocks: nothing is to be done."""
+        grid, block = ([extent_value(e, sizes) for e in es] for es in (self.grid, self.block))
+        if 0 in grid:
+            return None
+        return LaunchSizes.of(self.symbol, grid, block, self.shared_bytes)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> GpuLaunch:
+        """Rebuild what `vars` gave, by way of JSON."""
+        (gx, gy, gz), (bx, by, bz) = (map(checked_extent, data[k]) for k in ("grid", "block"))
+        return cls(
+            data["symbol"],
+            (gx, gy, gz),
+            (bx, by, bz),
+            data["shared_bytes"],
+            tuple(data["arrays"]),
+            tuple(data["sizes"]),
+        )
+
+
+@dataclass(frozen=True)
+class GpuProgram:
+    """A function compiled for one architecture.
+
+    Attributes
+    ----------
+    signature : Signature
+        What it takes.
+    cubin : Cubin
+        Its kernels' code, and what each takes of the device.
+    launches : tuple of GpuLaunch
+        In the order in which they run.
+    workspace : tuple of Parameter
+        Arrays that kernels hand on; who runs it provides them.
+    alignment : int
+        Bytes of which every array's address is a multiple.
+    """
+
+    signature: Signature
+    cubin: Cubin
+    launches: tuple[GpuLaunch, ...]
+    workspace: tuple[Parameter, ...] = ()
+    alignment: int = 16
+
+    def check(self) -> None:
+        """Check its launches against the architecture's limits, as far as they are known.
+
+        Raises
+        ------
+        LaunchError
+            With the limit and the value.
+        """
+        limits = limits_of_arch(self.cubin.arch)
+        for launch in self.launches:
+            if all(isinstance(e, int) for e in (*launch.grid, *launch.block)):
+                usage, sizes = self.cubin.kernels[launch.symbol], launch.at({})
+                if sizes is not None:
+                    check_launch(launch.symbol, sizes, usage, limits, self.cubin.arch)
+
+    def to_bytes(self) -> bytes:
+        """Return all of it: a line of JSON, then the cubin with what is known of it."""
+        head = {
+            "signature": self.signature.to_json(),
+            "launches": [vars(launch) for launch in self.launches],
+            "workspace": Signature("", self.workspace).to_json(),
+            "alignment": self.alignment,
+        }
+        return json.dumps(head).encode() + b"\n" + self.cubin.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> GpuProgram:
+        """Rebuild what `to_bytes` returned."""
+        line, _, cubin = data.partition(b"\n")
+        head = json.loads(line)
+        return cls(
+            Signature.from_json(head["signature"]),
+            Cubin.from_bytes(cubin),
+            tuple(map(GpuLaunch.from_json, head["launches"])),
+            Signature.from_json(head["workspace"]).parameters,
+            head["alignment"],
+        )
+
+
+@dataclass(frozen=True)
+class GpuSource:
+    """A function as CUDA C++, not compiled yet.
+
+    Attributes
+    ----------
+    signature : Signature
+        What it takes.
+    text : str
+        Its kernels.
+    launches : tuple of GpuLaunch
+        In the order in which they run, with names in place of symbols.
+    workspace : tuple of Parameter
+        Arrays that kernels hand on; who runs it provides them.
+    alignment : int
+        Bytes of which every array's address is a multiple.
+    header : str
+        What stands before the text.
+    """
+
+    signature: Signature
+    text: str = field(repr=False)
+    launches: tuple[GpuLaunch, ...]
+    workspace: tuple[Parameter, ...] = ()
+    alignment: int = 16
+    header: str = field(default="", repr=False)
+
+    def compiled(self, arch: str) -> GpuProgram:
+        """Return it compiled for an architecture, from the cache if it is there; needs no GPU.
+
+        Raises
+        ------
+        CompileError
+            If the compiler refuses the text.
+        LaunchError
+            If the architecture does not allow a launch.
+        TargetError
+            If there is no compiler, or it does not know the architecture.
+        """
+        names = [launch.symbol for launch in self.launches]
+        cubin = compile_cubin(self.header + self.text, arch, names=names, cache=default_cache())
+        launches = tuple(replace(each, symbol=cubin.symbols[each.symbol]) for each in self.launches)
+        made = GpuProgram(self.signature, cubin, launches, self.workspace, self.alignment)
+        made.check()
+        return made
+
+
+def arch_for(target: Target) -> str:
+    """Return the architecture that a target names, or else that of the first GPU.
+
+    Raises
+    ------
+    TargetError
+        If it names none and there is no such GPU.
+    """
+    if "arch" in target.options:
+        return target.options["arch"]
+    try:
+        return cupy_driver.arch_of(target.device)
+    except TargetError as error:
+        raise TargetError(
+            f"target {str(target)!r} does not say what to compile for, as -arch=sm_90 would, "
+            f"and {error}"
+        ) from None
+
+
+def kernel_source(function: Function) -> GpuSource:
+    """Return a function in final form for GPUs as text; needs no compiler.
+
+    Raises
+    ------
+    CodegenError
+        If the function has no meaning on a GPU.
+    """
+    source = emit(function)
+    names = size_names(function)
+    arrays = [*function.params, *source.workspace]
+    numbers = {buffer: number for number, buffer in enumerate(arrays)}
+    workspace = [
+        Parameter(b.name, b.dtype, tuple(extent_of(e, names) for e in b.shape), True)
+        for b in source.workspace
+    ]
+
+    def launch(kernel: CUDAKernel) -> GpuLaunch:
+        own = kernel.kernel
+        (gx, gy, gz), (bx, by, bz) = (
+            [extent_of(extent, names) for extent in extents] for extents in (own.grid, own.block)
+        )
+        return GpuLaunch(
+            kernel.entry,
+            (gx, gy, gz),
+            (bx, by, bz),
+            kernel.dynamic_shared_bytes,
+            tuple(numbers[buffer] for buffer in own.function.params),
+            tuple(names[size] for size in own.function.sizes),
+        )
+
+    return GpuSource(
+        Signature.of(function),
+        source.text,
+        tuple(map(launch, source.kernels)),
+        tuple(workspace),
+        max(kernel.alignment for kernel in source.kernels),
+    )

@@ -1,0 +1,336 @@
+"""CUDA source to machine code by NVRTC, NVIDIA's runtime compiler: no driver, no GPU needed.
+
+The library is called directly; what a kernel takes of the device is read off the compiler's log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.resources import files
+
+from autotune.errors import CompileError, TargetError
+from autotune.runtime.cuda.cubin import kernel_infos
+from autotune.runtime.cuda.cuda_toolkit import load_toolkit
+from autotune.runtime.object_cache import ObjectCache, cache_key
+from autotune.runtime.refused_sources import keep_source
+
+LARGEST_STATIC_SHARED_BYTES = 48 * 1024
+"""Shared memory that a kernel may declare with a size; more must be asked for at the launch."""
+
+_FORMAT = "cubin 2"
+"""Of what `Cubin.to_bytes` returns; it changes with it, so that caches hold nothing unreadable."""
+
+_ELF = b"\x7fELF"
+
+_STANDARD_FLAGS = ("--std=c++17", "--ptxas-options=-v")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one kernel takes, of the device and of its callers.
+
+    Attributes
+    ----------
+    registers : int
+        Of each thread.
+    spill_store_bytes, spill_load_bytes : int
+        Written to and read from memory because registers did not suffice, per thread.
+    stack_bytes : int
+        Of each thread: arrays that are not in registers, and spills.
+    shared_bytes : int
+        Of each block, declared with a size in the kernel.
+    parameter_bytes : tuple of int
+        Sizes of the kernel's parameters, in order.
+    max_threads : int or None
+        Most threads of a block by ``__launch_bounds__``; None without it.
+    """
+
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    shared_bytes: int
+    parameter_bytes: tuple[int, ...] = ()
+    max_threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code of one architecture.
+
+    Attributes
+    ----------
+    arch : str
+        Such as "sm_90".
+    code : bytes
+        The ELF image that a driver loads.
+    log : str
+        What the compiler said, warnings included.
+    kernels : mapping of str to Usage
+        What each kernel takes, by its symbol.
+    symbols : mapping of str to str
+        Symbols of the names that were asked for.
+    """
+
+    arch: str
+    code: bytes = field(repr=False)
+    log: str = field(repr=False)
+    kernels: Mapping[str, Usage]
+    symbols: Mapping[str, str]
+
+    def usage(self, name: str) -> Usage:
+        """Return what the kernel takes that has this name or symbol."""
+        return self.kernels[self.symbols.get(name, name)]
+
+    def to_bytes(self) -> bytes:
+        """Return all of it: a line of JSON, then the code."""
+        kernels = {name: asdict(usage) for name, usage in self.kernels.items()}
+        head = {"arch": self.arch, "log": self.log, "kernels": kernels, "symbols": {**self.symbols}}
+        return json.dumps(head).encode() + b"\n" + self.code
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Cubin:
+        """Rebuild what `to_bytes` returned."""
+        line, _, code = data.partition(b"\n")
+        head = json.loads(line)
+        kernels = {
+            name: Usage(**{**usage, "parameter_bytes": tuple(usage["parameter_bytes"])})
+            for name, usage in head["kernels"].items()
+        }
+        return cls(head["arch"], code, head["log"], kernels, head["symbols"])
+
+
+def compile_cubin(
+    source: str,
+    arch: str,
+    flags: Sequence[str] = (),
+    names: Sequence[str] = (),
+    cache: ObjectCache | None = None,
+) -> Cubin:
+    """Compile CUDA C++ to machine code.
+
+    Parameters
+    ----------
+    source : str
+        The whole text; it may include cuda_fp16.h, cuda_bf16.h and type_traits.
+    arch : str
+        Architecture, such as "sm_90" or "sm_90a".
+    flags : sequence of str
+        Further options of NVRTC, such as "--use_fast_math"; C++17 is chosen unless they say
+        otherwise.
+    names : sequence of str
+        C++ names whose symbols are wanted, such as "scale<float>"; what they name is compiled
+        even if nothing else uses it. Kernels declared ``extern "C"`` need none.
+    cache : ObjectCache, optional
+        Where compiled code is kept.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the source; the message names the file that it is saved in.
+    TargetError
+        If there is no compiler, or it does not know the architecture.
+    """
+    check_arch(arch)
+    words = [f"--gpu-architecture={arch}", *_standard(flags), *flags]
+    headers = [text.decode() for text in _headers().values()]
+    key = cache_key(_FORMAT, source, *headers, compiler_identity(), *words, "names", *names)
+    found = cache.get(key, _is_cubin) if cache is not None else None
+    if found is not None:
+        return Cubin.from_bytes(found)
+    status, log, code, symbols = _compile(source, words, names)
+    kernels = parse_usage(log)
+    problem = _problem(status, log, kernels)
+    if problem is not None:
+        path = keep_source(source, log)
+        saved = f"is in {path}" if path is not None else "could not be saved"
+        raise CompileError(
+            f"NVRTC {_text(version())} refuses the kernel for {arch}: {problem}; "
+            f"the full source {saved}",
+            log,
+            source,
+            path,
+        )
+    infos = kernel_infos(code)
+    kernels = {name: replace(usage, **vars(infos[name])) for name, usage in kernels.items()}
+    cubin = Cubin(arch, code, log, kernels, symbols)
+    if cache is not None:
+        cache.put(key, cubin.to_bytes())
+    return cubin
+
+
+def _is_cubin(data: bytes) -> bool:
+    """Whether some bytes are what `Cubin.to_bytes` returns."""
+    try:
+        return Cubin.from_bytes(data).code.startswith(_ELF)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return False
+
+
+def _standard(flags: Sequence[str]) -> list[str]:
+    """Return the options that every kernel is compiled with, but for those that `flags` replace."""
+    chosen = {flag.partition("=")[0] for flag in flags}
+    words = [flag for flag in _STANDARD_FLAGS if flag.partition("=")[0] not in chosen]
+    include = load_toolkit()[0].include
+    return words if include is None else [*words, f"--include-path={include}"]
+
+
+# -- what the log tells ------------------------------------------------------------------------
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_STACK = re.compile(
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+def parse_usage(log: str) -> dict[str, Usage]:
+    """Return what each kernel takes, by its symbol, from a log made with --ptxas-options=-v."""
+    parts = _ENTRY.split(log)
+    return {name: _usage(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def _usage(text: str) -> Usage:
+    stack = _STACK.search(text)
+    stack_bytes, stores, loads = map(int, stack.groups()) if stack else (0, 0, 0)
+    return Usage(_number(_REGISTERS, text), stores, loads, stack_bytes, _number(_SHARED, text))
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.search(text)
+    return int(found[1]) if found else 0
+
+
+_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.MULTILINE)
+
+
+def _problem(status: int, log: str, kernels: Mapping[str, Usage]) -> str | None:
+    """Return the first thing that is wrong, None if nothing is."""
+    for name, usage in kernels.items():
+        # With -v the compiler does not say this itself: some versions fail without a word,
+        # others make code that no device takes.
+        if usage.shared_bytes > LARGEST_STATIC_SHARED_BYTES:
+            return (
+                f"{name} declares {usage.shared_bytes} bytes of shared memory, at most "
+                f"{LARGEST_STATIC_SHARED_BYTES} can be declared: use extern __shared__"
+            )
+    if status == 0:
+        return None
+    found = _ERROR.search(log)
+    first = " ".join(found[0].split()) if found else f"error {status} without a message"
+    if "could not open source file" in first and load_toolkit()[0].include is None:
+        first += " (the headers come with PyPI's nvidia-cuda-runtime)"
+    return first
+
+
+# -- the library -------------------------------------------------------------------------------
+
+
+def _library() -> ctypes.CDLL:
+    return load_toolkit()[1]
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """Return the version of NVRTC.
+
+    Raises
+    ------
+    TargetError
+        If it is not installed.
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _done("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+@functools.cache
+def compiler_identity() -> str:
+    """Return what tells one build of the compiler from another, for keys of caches."""
+    toolkit, _ = load_toolkit()
+    files = [toolkit.library] if os.path.isabs(toolkit.library) else []
+    if toolkit.include is not None:
+        files.append(str(toolkit.include / "cuda_fp16.h"))
+    states = [(state.st_size, state.st_mtime_ns) for state in map(os.stat, files)]
+    return f"nvrtc {_text(version())} {states}"
+
+
+@functools.cache
+def architectures() -> tuple[str, ...]:
+    """Return the names of the architectures that NVRTC compiles for, without their variants."""
+    count = ctypes.c_int()
+    _done("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+    numbers = (ctypes.c_int * count.value)()
+    _done("nvrtcGetSupportedArchs", numbers)
+    return tuple(f"sm_{number}" for number in numbers)
+
+
+def check_arch(arch: str) -> None:
+    """Raise TargetError if NVRTC is not installed, or does not know an architecture."""
+    known = architectures()
+    if re.sub(r"[af]$", "", arch) not in known:
+        raise TargetError(
+            f"NVRTC {_text(version())} does not know the architecture {arch!r}: expected one of "
+            f"{', '.join(known)}, which end in a or f for the features of that one alone"
+        )
+
+
+def _done(function: str, *args: object) -> None:
+    status = getattr(_library(), function)(*args)
+    if status:
+        raise TargetError(f"NVRTC does not work: {function} fails with error {status}")
+
+
+def _compile(
+    source: str, words: Sequence[str], names: Sequence[str]
+) -> tuple[int, str, bytes, dict[str, str]]:
+    """Return the compiler's status and log, and machine code and symbols, none if it failed."""
+    handle = ctypes.c_void_p()
+    text, headers = source.encode(), _headers()
+    made = (ctypes.c_char_p * len(headers))
+    pair = made(*headers.values()), made(*headers)
+    _done(
+        "nvrtcCreateProgram", ctypes.byref(handle), text, b"kernel.cu", len(headers), *pair
+    )
+    try:
+        for name in names:
+            _done("nvrtcAddNameExpression", handle, name.encode())
+        options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+        status = _library().nvrtcCompileProgram(handle, len(words), options)
+        log = _bytes("ProgramLog", handle).rstrip(b"\0").decode(errors="replace")
+        if status:
+            return status, log, b"", {}
+        return 0, log, _bytes("CUBIN", handle), {name: _symbol(handle, name) for name in names}
+    finally:
+        _done("nvrtcDestroyProgram", ctypes.byref(handle))
+
+
+@functools.cache
+def _headers() -> dict[bytes, bytes]:
+    """Return the texts of headers that sources may include, and NVRTC does not bring, by name."""
+    return {b"type_traits": files("autotune.runtime.cuda").joinpath("type_traits.h").read_bytes()}
+
+
+def _bytes(what: str, handle: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _done(f"nvrtcGet{what}Size", handle, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    _done(f"nvrtcGet{what}", handle, buffer)
+    return buffer.raw
+
+
+def _symbol(handle: ctypes.c_void_p, name: str) -> str:
+    symbol = ctypes.c_char_p()
+    _done("nvrtcGetLoweredName", handle, name.encode(), ctypes.byref(symbol))
+    return (symbol.value or b"").decode()
+
+
+def _text(numbers: tuple[int, int]) -> str:
+    return ".".join(map(str, numbers))

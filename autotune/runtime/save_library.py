@@ -1,0 +1,231 @@
+"""Writes a compiled function as a shared library and a C header, without a compiler or linker."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.codegen.elf.elf_notes import MAGIC, note
+from autotune.codegen.elf.linker import link
+from autotune.codegen.elf.object_reader import read_object
+from autotune.codegen.llvm import LLVMSource
+from autotune.errors import CodegenError, SaveError
+from autotune.runtime.cpu.c_header import HEADER_SIGN, c_name, header
+from autotune.runtime.cpu.llvm_compiler import CompiledFunction, cpu_and_features, object_code
+from autotune.runtime.cpu.processor_features import known_cpus, needed_features
+from autotune.runtime.load_library import DIGEST_BYTES, FORMAT, OWNER, seal
+from autotune.system.host import architecture
+from autotune.system.version import __version__
+from autotune.target import Target
+
+#: Where the functions may be that LLVM calls: memory, strings, mathematics, half precision.
+_LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1")
+
+#: What parallel loops call, on one thread until a runtime is given. Reading the pointers needs no
+#: order: they are set before the first call.
+_OPENMP_SOURCE = """\
+@parallel = internal global ptr null
+@num_threads = internal global ptr null
+@thread_num = internal global ptr null
+
+define void @{use_openmp}(ptr %parallel, ptr %num_threads, ptr %thread_num) nounwind {{
+  store ptr %parallel, ptr @parallel
+  store ptr %num_threads, ptr @num_threads
+  store ptr %thread_num, ptr @thread_num
+  ret void
+}}
+
+define void @GOMP_parallel(ptr %body, ptr %context, i32 %threads, i32 %flags) nounwind {{
+  %runtime = load ptr, ptr @parallel
+  %absent = icmp eq ptr %runtime, null
+  br i1 %absent, label %alone, label %team
+alone:
+  call void %body(ptr %context)
+  ret void
+team:
+  call void %runtime(ptr %body, ptr %context, i32 %threads, i32 %flags)
+  ret void
+}}
+
+define i32 @omp_get_num_threads() nounwind {{
+  %runtime = load ptr, ptr @num_threads
+  %absent = icmp eq ptr %runtime, null
+  br i1 %absent, label %alone, label %team
+alone:
+  ret i32 1
+team:
+  %threads = call i32 %runtime()
+  ret i32 %threads
+}}
+
+define i32 @omp_get_thread_num() nounwind {{
+  %runtime = load ptr, ptr @thread_num
+  %absent = icmp eq ptr %runtime, null
+  br i1 %absent, label %alone, label %team
+alone:
+  ret i32 0
+team:
+  %number = call i32 %runtime()
+  ret i32 %number
+}}
+"""
+
+
+def save(
+    kernel: CompiledFunction,
+    path: str | os.PathLike[str],
+    workload: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    cost_s: float | None = None,
+) -> Path:
+    """Write `kernel` to `path`, and its C header beside it; return the header's path.
+
+    The machine code is that of `kernel`, byte for byte. Each file appears whole or not at all.
+
+    Parameters
+    ----------
+    kernel : CompiledFunction
+    path : path
+        The library; its folder must exist. What was saved there earlier is replaced, and nothing
+        else is.
+    workload, config, cost_s
+        Where it comes from: JSON data that `load` hands on.
+
+    Raises
+    ------
+    SaveError
+        If a file cannot be written, or it is not known what processor the code needs.
+    CodegenError
+        If the machine is not one that libraries can be made for.
+    """
+    library, header_path = _checked_paths(path)
+    cpu, needs = _checked_features(kernel.target)
+    entry = c_name(kernel.module.entry)
+    use_openmp = f"{entry}_use_openmp" if kernel.module.uses_threads else None
+    description = {
+        "format": FORMAT,
+        "autotune": __version__,
+        "machine": architecture(),
+        "cpu": cpu,
+        "needs": needs,
+        "target": str(kernel.target),
+        "signature": kernel.signature.to_json(),
+        "entry": entry,
+        "use_openmp": use_openmp,
+        "workload": workload,
+        "config": config,
+        "cost_s": cost_s,
+    }
+    text = header(
+        kernel.signature,
+        entry,
+        use_openmp,
+        library=library.name,
+        target=str(kernel.target),
+        needs=needs,
+        version=__version__,
+    )
+    _write(header_path, text.encode())
+    _write(library, _linked(kernel, entry, use_openmp, json.dumps(description)))
+    return header_path
+
+
+def check_can_save(path: str | os.PathLike[str], target: Target) -> None:
+    """Raise what `save` would raise for a path and a target, before anything is built."""
+    _checked_paths(path)
+    _checked_features(target)
+
+
+def _linked(
+    kernel: CompiledFunction, entry: str, use_openmp: str | None, description: str
+) -> bytes:
+    """Return the library's bytes."""
+    objects = [kernel.object_code()]
+    exports = {kernel.module.entry: entry}
+    if use_openmp is not None:
+        source = LLVMSource(_OPENMP_SOURCE.format(use_openmp=use_openmp), use_openmp, False)
+        objects.append(object_code(source, kernel.target, kernel.options, None))
+        exports[use_openmp] = use_openmp
+    carried = note(OWNER, bytes(DIGEST_BYTES) + description.encode())
+    return seal(link([read_object(data) for data in objects], exports, _library_of, carried))
+
+
+def _library_of(symbol: str) -> str:
+    """Return the system's library that has a function."""
+    for name in _LIBRARIES:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        if hasattr(library, symbol):
+            return name
+    raise CodegenError(f"the compiled code cannot be linked: no symbol {symbol}")
+
+
+def _checked_features(target: Target) -> tuple[str, list[str]]:
+    """Return the processor that code for `target` is made for, in words, and what it needs."""
+    cpu, features = cpu_and_features(target.mcpu)
+    needs = needed_features(cpu, features)
+    if needs is None:
+        raise SaveError(
+            f"cannot save code for -mcpu={cpu}: which features it needs is not known; "
+            f"use -mcpu=native or one of {', '.join(known_cpus())}"
+        )
+    return f"-mcpu={target.mcpu}" + (f" ({cpu})" if features else ""), needs
+
+
+def _checked_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return where the library and its header go, once nothing speaks against it."""
+    library = Path(os.fspath(path))
+    if library.suffix == ".h":
+        raise SaveError(
+            f"cannot save {library}: .h is for the C header; name the library, "
+            f"such as {library.with_suffix('.so')}"
+        )
+    if os.path.isdir(library) or not library.name:
+        raise SaveError(f"cannot save {library}: it is a folder; name a file in it")
+    if not os.path.isdir(library.parent):
+        raise SaveError(f"cannot save {library}: make the folder {library.parent} first")
+    header_path = library.with_suffix(".h")
+    for file, sign in ((library, MAGIC), (header_path, HEADER_SIGN.encode())):
+        if os.path.exists(file) and not _is_ours(file, sign):
+            raise SaveError(
+                f"cannot save {file}: there is something else; delete it or choose another name"
+            )
+    if not os.access(library.parent, os.W_OK | os.X_OK):
+        raise SaveError(f"cannot save {library}: Permission denied; choose another folder")
+    return library, header_path
+
+
+def _is_ours(path: Path, sign: bytes) -> bool:
+    """Whether a file is one that `save` may replace, with `sign` near its beginning."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return sign in file.read(4096)
+    except OSError as error:
+        raise SaveError(f"cannot save {path}: {error.strerror}") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file under another name, then let it take its place."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SaveError(f"cannot save {path}: {error.strerror}") from error

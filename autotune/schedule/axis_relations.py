@@ -1,0 +1,94 @@
+"""How axes derive from one another: splits and fusions, in the order they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from autotune.ir.axes import IterVar
+from autotune.ir.expr import Const, Expr, Knob, SizeVar
+from autotune.ir.ops import binary, const
+from autotune.ir.visitor import free_vars
+from autotune.te.compute import ceildiv
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """parent = outer * extent(inner) + inner; exactly one of `factor`, `nparts` is given."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: Expr | None
+    nparts: Expr | None
+
+    @property
+    def given(self) -> Expr:
+        """The size that was asked for: the factor or the number of parts."""
+        size = self.factor if self.factor is not None else self.nparts
+        assert size is not None
+        return size
+
+    def extents(self, extent: Expr, keep: bool = False) -> tuple[Expr, Expr]:
+        """Return the extents of the outer and the inner loop, for a parent of this extent.
+
+        The size asked for is cut to the parent's, unless `keep` is set or the parent's is known
+        only at run time.
+        """
+        sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
+        size = self.given if keep or sized else binary("min", self.given, extent)
+        if isinstance(extent, Const) and extent.value == 0 and not keep:
+            size = extent  # whatever a knob will be
+        rest: Expr = ceildiv(extent, self.given)
+        return (rest, size) if self.nparts is None else (size, rest)
+
+    def divides(self, extent: Expr) -> bool:
+        """Whether the split certainly leaves no remainder of a parent of this extent."""
+        if self.given is extent:
+            return True
+        if isinstance(self.given, Const) and isinstance(extent, Const):
+            return int(extent.value) % int(self.given.value) == 0
+        return isinstance(self.given, Const) and self.given.value == 1
+
+    def exact(self, extent: Expr) -> Expr:
+        """Return the condition over knobs under which no remainder is left; False if unknown."""
+        if self.divides(extent):
+            return const(True)
+        if not (is_over_knobs(extent) and is_over_knobs(self.given)):
+            return const(False)
+        return binary("==", binary("%", extent, self.given), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Fuse:
+    """fused = outer * extent(inner) + inner."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+Relation = Split | Fuse
+
+
+def fused_whole(relations: Sequence[Relation], leaves: Set[IterVar]) -> set[Fuse]:
+    """Return the fusions that come of some loops alone.
+
+    Over all iterations of these, the axes of such a fusion range as if they were not fused,
+    whatever their lengths are.
+    """
+    known = set(leaves)
+    found = set()
+    for relation in reversed(relations):
+        if isinstance(relation, Split):
+            if relation.outer in known and relation.inner in known:
+                known.add(relation.parent)
+        elif relation.fused in known:
+            known.update((relation.outer, relation.inner))
+            found.add(relation)
+    return found
+
+
+def is_over_knobs(size: Expr) -> bool:
+    """Whether a size is a number once the knobs have values."""
+    return all(isinstance(var, Knob) for var in free_vars(size))

@@ -1,0 +1,107 @@
+"""How many threads this process may use: its CPU affinity and its share by control groups."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from autotune.system.interrupts import Aside
+
+T = TypeVar("T")
+
+
+def available_cpus() -> int:
+    """CPUs this process may run on, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def quota_cpus(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
+    """CPUs' worth of time that control groups (version 2 or 1) grant, rounded up; None if any."""
+    quotas = []
+    for folder in _groups(Path(root), own):
+        for quota, period in (_version_2(folder), _version_1(folder)):
+            if quota > 0 and period > 0:
+                quotas.append(max(1, math.ceil(quota / period)))
+    return min(quotas, default=None)
+
+
+def _groups(root: Path, own: str) -> list[Path]:
+    """Folders that may hold a limit of this process: its groups and those above them."""
+    folders = [root, root / "cpu", root / "cpu,cpuacct"]
+    try:
+        lines = Path(own).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return folders
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = root / controllers if controllers else root
+        parts = [part for part in path.split("/") if part]
+        folders += [base.joinpath(*parts[:i]) for i in range(1, len(parts) + 1)]
+    return folders
+
+
+def _numbers(path: Path) -> list[int]:
+    try:
+        return [int(word) for word in path.read_text(encoding="utf-8").split() if word != "max"]
+    except (OSError, ValueError):
+        return []
+
+
+def _version_2(folder: Path) -> tuple[int, int]:
+    numbers = _numbers(folder / "cpu.max")
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
+
+
+def _version_1(folder: Path) -> tuple[int, int]:
+    quota, period = _numbers(folder / "cpu.cfs_quota_us"), _numbers(folder / "cpu.cfs_period_us")
+    return (quota[0], period[0]) if quota and period else (0, 0)
+
+
+@functools.cache
+def _quota() -> int | None:
+    return quota_cpus()
+
+
+def thread_count(most: int | None = None) -> int:
+    """Threads that a parallel loop asks for: those of `Target.threads`, else affinity and quota."""
+    if most is not None:
+        return most
+    cpus = available_cpus()
+    quota = _quota()
+    return cpus if quota is None else min(cpus, quota)
+
+
+def in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
+    """Run jobs, at most so many at a time and no more than there are CPUs; return what they return.
+
+    One job, or one CPU, needs no thread. What a job raises is raised when all are done.
+    """
+    threads = min(most, len(jobs), thread_count())
+    if threads < 2:
+        return [job() for job in jobs]
+    found: dict[int, T] = {}
+    rest = iter(list(enumerate(jobs)))
+
+    def work() -> None:
+        for number, job in rest:
+            found[number] = job()
+
+    try:
+        asides = [Aside(work) for _ in range(threads)]
+        for aside in asides:
+            aside.wait()
+    except KeyboardInterrupt:  # nobody wants the others any more
+        for _ in rest:
+            pass
+        raise
+    for aside in asides:
+        aside.result()
+    return [found[number] for number in range(len(jobs))]

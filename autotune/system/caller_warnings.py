@@ -1,0 +1,27 @@
+"""Warnings that point at the line of the program that called us, however deep we are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import FrameType
+
+_OWN = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of something at the innermost line outside of this package.
+
+    Parameters
+    ----------
+    message : str
+    category : type
+    """
+    level = 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,59 @@
+"""What the machine that runs this is made of: its processor and its memory.
+
+It is read here and nowhere else. How much of it this process may use is told by
+`system/available_cpus.py` and `system/available_memory.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+
+
+def cpuinfo(path: str = "/proc/cpuinfo") -> dict[str, str]:
+    """Return what Linux tells of the first processor, by the name of the field; {} elsewhere."""
+    fields: dict[str, str] = {}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                name, colon, value = line.partition(":")
+                if fields and not colon:
+                    break  # the next processor follows
+                fields[name.strip()] = value.strip()
+    except OSError:
+        return {}
+    return fields
+
+
+def processor_name() -> str:
+    """Name of the processor as Linux tells it, else what Python knows."""
+    return cpuinfo().get("model name") or platform.processor() or platform.machine()
+
+
+def cpu_flags() -> frozenset[str]:
+    """Features of the processor under Linux's names; empty where it lists none."""
+    fields = cpuinfo()
+    return frozenset((fields.get("flags") or fields.get("Features") or "").split())
+
+
+def architecture() -> str:
+    """Return the processor's instruction set, such as x86_64."""
+    return {"amd64": "x86_64"}.get(name := platform.machine().lower(), name)
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Width of the vector registers in bytes, without asking a compiler."""
+    if architecture() != "x86_64":
+        return 16
+    flags = cpu_flags()
+    if "avx512f" in flags:
+        return 64
+    return 32 if "avx2" in flags else 16
+
+
+@functools.cache
+def memory_bytes() -> int:
+    """Size of the memory in bytes, used or not."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,391 @@
+"""A task: one template with its arguments and target, and everything its configurations lead to."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import UsageError, told
+from autotune.ir.expr import Const, Expr, Knob
+from autotune.ir.printer import expr_text
+from autotune.ir.stmt import Function
+from autotune.ir.visitor import walk_expr
+from autotune.lowering.gpu.finalise_kernels import final_form
+from autotune.operators.template_lookup import find_template
+from autotune.target import Target
+from autotune.task.workload import Argument, Workload
+from autotune.template import Template
+from autotune.trace.dry_run import TRACE_TIMEOUT_S
+from autotune.trace.explore import classify, explore
+from autotune.trace.fingerprint import code_hash, digest, function_lines, schedule_lines
+from autotune.trace.structure import Structure
+from autotune.trace.tracer import Structures
+from autotune.trace.user_code import silenced
+from search_spaces import IntArray, RuleCount, Space, SpaceError, Tally
+
+__all__ = ["Argument", "Task", "Workload", "code_hash"]
+
+_log = logging.getLogger(__name__)
+
+MOST_TRIED = 256
+"""Configurations that are tried for a default, where each has to be traced or run for that."""
+
+
+class Task:
+    """One workload on one target: its search space, and the function of each configuration.
+
+    Nothing is traced before it is asked for; a worker that needs one configuration traces one
+    structure.
+
+    Parameters
+    ----------
+    template : Template
+        What to tune.
+    args : mapping of str to value
+        Its arguments; defaults are filled in.
+    target : str or Target
+        What for.
+    template_ref : str, optional
+        How another process finds the template: a name or ``file.py:function``. By default the
+        file that the template is written in.
+    guarded : bool
+        Try the template out in child processes before it runs in this one, because its code may
+        crash or never return.
+    trace_timeout_s : float
+        Seconds that one run of a guarded template may take.
+
+    Attributes
+    ----------
+    template, args, target
+        As given, with all arguments.
+    workload : Workload
+        Name and arguments.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        args: Mapping[str, Any],
+        target: str | Target = "llvm",
+        template_ref: str | None = None,
+        guarded: bool = False,
+        trace_timeout_s: float = TRACE_TIMEOUT_S,
+    ) -> None:
+        self.template = template
+        self.args = template.bind(args)
+        self.target = Target.of(target)
+        if self.target.kind != template.target:
+            raise UsageError(
+                f"template {template.name!r} is for {template.target!r} targets, "
+                f"not {str(self.target)!r}"
+            )
+        self.workload = Workload(template.name, self.args)
+        self._template_ref = template_ref
+        self._late: set[str] = set()
+        self._digests: WeakKeyDictionary[Structure, str] = WeakKeyDictionary()
+        self._structures = Structures(
+            template.name,
+            lambda cfg: template.function(cfg, **self.args),
+            self.target,
+            template.source_file,
+            guarded,
+            trace_timeout_s,
+        )
+
+    @classmethod
+    def from_reference(
+        cls,
+        reference: str,
+        args: Mapping[str, Any],
+        target: str | Target = "llvm",
+        guarded: bool = False,
+        text: bytes | None = None,
+    ) -> Task:
+        """Return the task of a template given by name or as ``file.py:function``; see `__init__`.
+
+        The file of a template is taken to hold `text`, if that is given.
+
+        Raises
+        ------
+        UsageError
+            If there is no such template for this target, or the arguments do not fit.
+        """
+        return cls(find_template(reference, target, text=text), args, target, reference, guarded)
+
+    def __repr__(self) -> str:
+        return f"<task {self.workload} on {self.target}>"
+
+    @property
+    def template_ref(self) -> str:
+        """How another process finds the template."""
+        return self._template_ref or self.template.path
+
+    # -- configurations --------------------------------------------------------------------
+
+    @cached_property
+    def space(self) -> Space:
+        """All configurations; what the template, the schedule and the target refuse is infeasible.
+
+        Raises
+        ------
+        UsageError
+            If the template fails whatever its knobs are.
+        """
+        begin = time.monotonic()
+        space = explore(self._structures)
+        known = self._structures.known
+        _log.info(
+            "%s traced in %.2f s: %d configurations, %d ways through the template",
+            self.workload,
+            time.monotonic() - begin,
+            len(space),
+            len(known),
+        )
+        if known and all(structure.function is None for structure in known):
+            first = known[0]
+            why = (first.error or first.fault).removeprefix("template: ")
+            raise UsageError(
+                f"template {self.template.name!r} fails for every configuration: {why}"
+            ) from first.cause
+        return space
+
+    @property
+    def structures(self) -> tuple[Structure, ...]:
+        """Structures found so far."""
+        _ = self.space
+        return tuple(self._structures.known)
+
+    @property
+    def explored(self) -> bool:
+        """Whether all ways through the template are traced, and the space knows all it refuses."""
+        _ = self.space
+        return self._structures.explored
+
+    @property
+    def untraceable(self) -> str:
+        """Why configurations are lowered one at a time; empty if the template is traced."""
+        return self._structures.untraceable
+
+    def refusal(self, index: int) -> str:
+        """Return the rule for which a configuration may not be built; empty if it may.
+
+        The space's own rules are those of the structures that are known; this traces the
+        configuration's structure if it is new, or runs a template that cannot be traced.
+        """
+        broken = self.space.broken(index)
+        if broken is not None:
+            return broken.name
+        message = self._structures.refusal(self.space.config(index).values)
+        self._tell_late_knobs()
+        return message
+
+    def _tell_late_knobs(self) -> None:
+        """Warn of knobs that the space lacks, as only rare configurations define them."""
+        for knob in self._structures.knobs[len(self.space.knobs) :]:
+            if knob.name in self._late:
+                continue
+            self._late.add(knob.name)
+            _log.warning(
+                "%s: knob %r is defined only in configurations that none of those looked at "
+                "beforehand stands for; it keeps its default, %r (define it before such an `if`)",
+                self.workload,
+                knob.name,
+                knob.value(knob.default),
+            )
+
+    def tally(self) -> Tally:
+        """Count what rules reject of the configurations.
+
+        Of a template that cannot be traced, up to `MOST_TRIED` configurations are tried.
+        """
+        if not self.untraceable:
+            return self.space.tally()
+        size = len(self.space)
+        indices = range(size)
+        if size > MOST_TRIED:
+            indices = np.random.default_rng(0).integers(size, size=MOST_TRIED).tolist()
+        rules = Counter(filter(None, map(self.refusal, indices)))
+        counts = tuple(RuleCount(rule, "", n, None) for rule, n in rules.most_common())
+        return Tally(size, len(indices), len(indices) - rules.total(), counts)
+
+    def nearest_legal(self, index: int) -> int | None:
+        """Return the legal configuration fewest knob steps from one; None if none was found."""
+        start = self.space.nearest_feasible(index)
+        if start is None:
+            return None
+        nearby = itertools.islice(self.space.by_distance(start), MOST_TRIED)
+        return next((other for other in nearby if not self.refusal(other)), None)
+
+    @cached_property
+    def default_index(self) -> int:
+        """Index of the legal configuration that a build without records uses.
+
+        Raises
+        ------
+        SpaceError
+            If nothing is legal, or nothing was found that is, with the reasons.
+        """
+        space, tried = self.space, Counter[str]()
+        for index in itertools.islice(space.by_distance(space.default_index), MOST_TRIED):
+            refused = self.refusal(index)
+            if not refused:
+                return index
+            tried[refused] += 1
+        reasons = ", ".join(f"{rule} rejects {count}" for rule, count in tried.most_common())
+        raise SpaceError(
+            f"none of the {tried.total()} configurations tried is feasible, "
+            f"from the default outwards: {reasons}"
+        )
+
+    def structure(self, index: int) -> Structure:
+        """Return the structure of a configuration, traced now if it is new."""
+        return self._structures.of(self.space.config(index).values)
+
+    def concrete_structure(self, index: int) -> Structure:
+        """Return the structure of one configuration, made with plain numbers and no symbols."""
+        return self._structures.alone(self.space.config(index).values)
+
+    def classify(self, indices: IntArray) -> npt.NDArray[np.int32]:
+        """Return the number of the structure of each index, -1 where it is not traced; (n,)."""
+        return classify(self._structures, self.space, indices)
+
+    def knob_values(self, index: int) -> dict[Knob, int]:
+        """Return the value of each symbol of the structure of a configuration."""
+        config = self.space.config(index)
+        columns = self._structures.columns_of(config.values)
+        symbols = self._structures.of(config.values).symbols
+        return {knob: int(columns[name][0]) for name, knob in symbols.items()}
+
+    def function(self, index: int) -> Function:
+        """Return the analysed function of a configuration: what features are made from.
+
+        Raises
+        ------
+        InstantiationError
+            If the template, the schedule or the target refuses this configuration.
+        """
+        return self.function_of(self.space.config(index).values)
+
+    def function_of(self, values: Mapping[str, object]) -> Function:
+        """As `function`, for named knob values; needs no search space."""
+        return self._structures.instantiate(values)
+
+    def final(self, index: int) -> Function:
+        """Return the function of a configuration in the form that backends take."""
+        return self.final_of(self.space.config(index).values)
+
+    def final_of(self, values: Mapping[str, object]) -> Function:
+        """As `final`, for named knob values; needs no search space."""
+        return final_form(self.function_of(values), self.target)
+
+    def steps_of(self, index: int) -> list[Any] | None:
+        """Return the schedule steps of a configuration as plain data; None if it has no schedule.
+
+        ``te.create_schedule(ops, steps=...)`` replays them on the same computation, without the
+        template.
+        """
+        schedule = self.structure(index).schedule
+        if schedule is None:
+            return None
+        return schedule.to_json({knob.name: v for knob, v in self.knob_values(index).items()})
+
+    # -- what it computes ------------------------------------------------------------------
+
+    @cached_property
+    def arguments(self) -> list[Argument]:
+        """Arrays of the function, in order: inputs, then outputs.
+
+        Raises
+        ------
+        UsageError
+            If a shape depends on knobs or on sizes that are not given.
+        """
+        structure = self._structures.of({})
+        if structure.function is None:
+            _ = self.space
+            structure = next(s for s in self._structures.known if s.function is not None)
+        assert structure.function is not None
+        outputs = structure.function.outputs
+        return [
+            Argument(b.name, self._shape(b.name, b.shape), b.dtype, b in outputs)
+            for b in structure.function.params
+        ]
+
+    def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
+        for extent in shape:
+            if not isinstance(extent, Const):
+                why = "knobs" if any(isinstance(v, Knob) for v in walk_expr(extent)) else "te.var"
+                raise UsageError(
+                    f"template {self.template.name!r}: the shape of argument {name!r} depends on "
+                    f"{why} (`{expr_text(extent)}`); a task needs arrays of fixed sizes"
+                )
+        return tuple(int(e.value) for e in shape if isinstance(e, Const))
+
+    @property
+    def reference(self) -> Callable[..., Any] | None:
+        """Function of the input arrays that returns the right answer; None if there is none."""
+        return self.template.reference_for(self.args)
+
+    @property
+    def inputs(self) -> Callable[..., Any] | None:
+        """What draws realistic inputs with a random generator, None if the template does not."""
+        return self.template.inputs_for(self.args)
+
+    @cached_property
+    def flops(self) -> float | None:
+        """Floating-point operations of one run; None if the template does not say.
+
+        Raises
+        ------
+        UsageError
+            If the template's count fails.
+        """
+        try:
+            # It is the user's function, and may print.
+            return silenced(partial(self.template.flops_for, self.args))
+        except Exception as error:
+            raise UsageError(
+                f"flops of template {self.template.name!r} failed: "
+                f"{type(error).__name__}: {told(error)}"
+            ) from error
+
+    @property
+    def bytes(self) -> float:
+        """Total size of the arguments in bytes: what a run must move at least."""
+        return float(sum(argument.nbytes for argument in self.arguments))
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests as of `fingerprints_of`, for the knobs' default values."""
+        return self._fingerprints(self._structures.of({}))
+
+    def fingerprints_of(self, index: int) -> dict[str, str]:
+        """Return digests of the knobs ("space") and of what the template does ("template").
+
+        "template" covers computations and schedule steps of this configuration's structure,
+        before lowering and with knobs as symbols: with the knobs' values it says which program
+        was meant. It does not depend on other structures, nor on which of them are known.
+        """
+        return self._fingerprints(self.structure(index))
+
+    def _fingerprints(self, structure: Structure) -> dict[str, str]:
+        found = self._digests.get(structure)
+        if found is None:
+            lines = [self.workload.key, *schedule_lines(structure.schedule)]
+            if structure.schedule is None and structure.function is not None:
+                lines += function_lines(structure.function)  # a kernel as text
+            found = self._digests[structure] = digest(lines)
+        return {"space": self._space_fingerprint, "template": found}
+
+    @cached_property
+    def _space_fingerprint(self) -> str:
+        return Space(self.space.knobs).fingerprint()

@@ -1,0 +1,77 @@
+"""What a task computes, as data: its workload, and the arrays that its functions take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.ir import dtypes
+from autotune.trace.fingerprint import digest
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is computed: a template's name and all its arguments.
+
+    Attributes
+    ----------
+    template : str
+        Name of the template.
+    args : mapping of str to int, float, str or bool
+        Arguments, defaults included.
+    """
+
+    template: str
+    args: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``{"template": str, "args": {...}}``."""
+        return {"template": self.template, "args": dict(self.args)}
+
+    @property
+    def key(self) -> str:
+        """Text that is the same for the same workload, whatever the order of its arguments."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits of `key`."""
+        return digest([self.key])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        return f"{self.template}({', '.join(f'{k}={v}' for k, v in self.args.items())})"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array of the built function.
+
+    Attributes
+    ----------
+    name : str
+        Name of its tensor.
+    shape : tuple of int
+        Its sizes.
+    dtype : str
+        Type of its elements.
+    is_output : bool
+        Whether the function writes it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_output: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        total = dtypes.itemsize(self.dtype)
+        for extent in self.shape:
+            total *= extent
+        return total

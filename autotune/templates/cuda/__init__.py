@@ -1,1 +1,0 @@
-"""Templates for GPUs; `autotune.templates` finds them by name and target."""

@@ -1,0 +1,190 @@
+"""A Tile function bound to sizes and types: what evaluators and compilers take.
+
+All names are resolved, every type and conversion is explicit; broadcasting alone is left to the
+shapes, by NumPy's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from autotune.tile.index_sets.affine_forms import Affine
+from autotune.tile.index_sets.index_set import IndexSet
+from autotune.tile.syntax.syntax_tree import Aggregation, Combination, Contraction, Function
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape (positive ints, () for a scalar) and dtype name of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number of a type, of shape ()."""
+
+    value: int | float | bool
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor of the program, whole."""
+
+    tensor: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation on every element.
+
+    Attributes
+    ----------
+    op
+        ``+ - * /`` and comparisons (of operands of one type), "neg", "select" (condition, then,
+        otherwise), "cast" (to the dtype of `type`), "reshape" (row-major, to the shape of `type`),
+        "index" (along an axis of its own shape; it reads nothing), "shape" (some numbers; it reads
+        nothing either), "gather" (rows of the first operand by the numbers of the
+        second, cut to those there are), or the name of a function of one type.
+    args
+        Operands, whose shapes broadcast to that of `type`.
+    type
+        Of the result.
+    numbers
+        Of "index" its axis, of "shape" the sizes; else ().
+    """
+
+    op: str
+    args: tuple[Value, ...]
+    type: TensorType
+    numbers: tuple[int, ...] = ()
+
+
+Value: TypeAlias = Constant | Ref | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """``name = value``."""
+
+    name: str
+    type: TensorType
+    value: Value
+
+    @property
+    def operands(self) -> set[str]:
+        """Tensors that it reads."""
+        return set(_refs(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A tensor at one index expression per dimension."""
+
+    tensor: str
+    indices: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One contraction.
+
+    Attributes
+    ----------
+    name, type
+        The tensor it defines. Elements that no index set writes are those of `default`.
+    aggregation
+        ``+ * > < =``.
+    combination
+        "" of one read, "*" and "+" of two, "==" whether two are equal, "?" of three: the third
+        where the first two are equal, 0 where not.
+    indices
+        Names of the indices, those of the output first.
+    output
+        Where an index set writes, one expression per dimension.
+    reads
+        What it reads.
+    domain
+        The valid index sets.
+    value_dtype
+        Type of a combined value: reads are converted to it (for "?" the third alone; the first
+        two, as those of "==", are compared in their common type, `compared_dtype`).
+    accumulator
+        Type in which values are aggregated; the result is converted to ``type.dtype``.
+    default
+        The tensor whose elements stand where no index set writes; 0 if that is "".
+    statement
+        What was written, for messages.
+    """
+
+    name: str
+    type: TensorType
+    aggregation: Aggregation
+    combination: Combination
+    indices: tuple[str, ...]
+    output: tuple[Affine, ...]
+    reads: tuple[Read, ...]
+    domain: IndexSet
+    value_dtype: str
+    compared_dtype: str
+    accumulator: str
+    default: str
+    statement: Contraction
+
+    @property
+    def operands(self) -> set[str]:
+        """Tensors that it reads."""
+        return {read.tensor for read in self.reads} | ({self.default} if self.default else set())
+
+
+Step: TypeAlias = Elementwise | Contract
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function with all sizes and types known.
+
+    Attributes
+    ----------
+    function
+        What was written.
+    inputs, outputs
+        Names of tensors, in order.
+    sizes
+        Value of every dimension, computed ones included.
+    types
+        Shape and dtype of every tensor.
+    steps
+        What defines the tensors that outputs need, in an order in which they can be computed.
+    """
+
+    function: Function
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    sizes: Mapping[str, int]
+    types: Mapping[str, TensorType]
+    steps: tuple[Step, ...]
+
+
+def needed(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
+    """Return the steps that some tensors depend on, in their order."""
+    wanted = set(outputs)
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.name in wanted:
+            kept.append(step)
+            wanted |= step.operands
+    return tuple(reversed(kept))
+
+
+def _refs(value: Value) -> Iterator[str]:
+    if isinstance(value, Ref):
+        yield value.tensor
+    elif isinstance(value, Apply):
+        for argument in value.args:
+            yield from _refs(argument)

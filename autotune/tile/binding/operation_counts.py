@@ -1,0 +1,98 @@
+"""How many operations a contraction takes, and how many are too many."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Final
+
+from autotune.errors import UsageError
+from autotune.tile.index_sets.index_conditions import Range
+from autotune.tile.index_sets.index_set import IndexSet
+from autotune.tile.syntax.error_locations import mistake
+from autotune.tile.syntax.syntax_tree import Contraction, Function
+
+#: Operations that a contraction may take, one for each set of index values: minutes of a processor.
+MOST_OPERATIONS: Final = 2**39
+#: The environment variable with another number.
+VARIABLE: Final = "AUTOTUNE_TILE_OPERATIONS"
+
+
+def most_operations() -> int:
+    """Return how many operations a contraction may take where nothing else is said.
+
+    Raises
+    ------
+    UsageError
+        If the environment says something that is no number.
+    """
+    text = os.environ.get(VARIABLE, "").strip()
+    base, sign, exponent = text.partition("^")
+    if not text:
+        return MOST_OPERATIONS
+    if all(t.isascii() and t.isdigit() and len(t) < 20 for t in (base, exponent or "1")):
+        if not sign:
+            return int(base)
+        if exponent and int(exponent) < 100 and int(base) < 100:
+            return int(pow(int(base), int(exponent)))
+    raise UsageError(f"{VARIABLE}={text}: it is a whole number, as in {VARIABLE}=2^44")
+
+
+def operations(domain: IndexSet) -> int:
+    """Return a number that the index sets of a contraction are no more than, and often exactly.
+
+    Forms of which no one follows from the others tell index sets apart, so the product of the
+    numbers of their values is such a bound; the ones with fewest values are taken.
+    """
+    found, rows = 1, list[list[Fraction]]()
+    for r in sorted(domain.ranges, key=_values):
+        row = _reduced([r.form.coefficient(name) for name in domain.names], rows)
+        if any(row):
+            rows.append(row)
+            found *= _values(r)
+    return found
+
+
+def check_operations(
+    function: Function, statement: Contraction, domain: IndexSet, most: int | None = None
+) -> None:
+    """Refuse a contraction of more than so many operations, by default `most_operations`.
+
+    Raises
+    ------
+    TileError
+        If it has more; it says how many.
+    """
+    allowed = most_operations() if most is None else most
+    found = operations(domain)
+    if found > allowed:
+        raise mistake(
+            function, statement.span,
+            f"{statement.target.text} takes {_shown(found)} operations, "
+            f"more than {_shown(allowed)}",
+            f"bound its indices by constraints; or allow more by {VARIABLE}="
+            f"2^{(found - 1).bit_length()} in the environment, most_operations=... in Python",
+        )  # fmt: skip
+
+
+def _values(r: Range) -> int:
+    """Return how many values a form has, at most: fractions count, where they are allowed."""
+    return max(r.size, 0) * (1 if r.whole else r.form.denominator)
+
+
+def _reduced(row: list[Fraction], rows: Iterable[list[Fraction]]) -> list[Fraction]:
+    """Subtract multiples of rows, each of which has a first column that those before lack."""
+    for other in rows:
+        column = next(k for k, c in enumerate(other) if c)
+        factor = row[column] / other[column]
+        row = [a - factor * b for a, b in zip(row, other, strict=True)]
+    return row
+
+
+def _shown(number: int) -> str:
+    """Return a power of 2 as such, other numbers with three digits."""
+    if number & (number - 1) == 0:
+        return f"2^{number.bit_length() - 1}"
+    return f"{number:.3g}" if math.log10(number) < 300 else f"2^{number.bit_length()}"

@@ -1,0 +1,170 @@
+"""The names of a Tile function while it is checked: what each stands for, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from autotune.errors import TileError
+from autotune.tile.index_sets.affine_forms import is_index
+from autotune.tile.syntax.error_locations import mistake, nearest
+from autotune.tile.syntax.syntax_tree import Function, Name, Span
+
+#: What a name stands for; "random" is what `prng_step` gives.
+What: TypeAlias = Literal["tensor", "dimension", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """How many dimensions a tensor has: `least`, or as many as one of `unknown` if that has more.
+
+    `unknown` are names of inputs that the header gives no dimensions.
+    """
+
+    least: int = 0
+    unknown: frozenset[str] = frozenset()
+
+    @property
+    def known(self) -> int | None:
+        """The number, if it is known."""
+        return None if self.unknown else self.least
+
+
+def broadcast(ranks: Iterable[Rank]) -> Rank:
+    """Return the rank of operands together."""
+    own = list(ranks)
+    unknown = frozenset().union(*(rank.unknown for rank in own))
+    return Rank(max((rank.least for rank in own), default=0), unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an expression is: arithmetic over dimensions, or a tensor of some rank."""
+
+    what: What
+    rank: Rank = Rank()
+
+
+DIMENSION: Final = Kind("dimension")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """What a name of a function stands for.
+
+    Attributes
+    ----------
+    name
+        The name.
+    kind
+        Whether it is a tensor or a dimension (an input that is a size, too), or "random": what
+        `prng_step` gives.
+    rank
+        How many dimensions a tensor has; None where the caller's arrays decide.
+    span
+        Where it is defined.
+    """
+
+    name: str
+    kind: What
+    rank: int | None
+    span: Span
+
+
+class Scope:
+    """Names of a function as far as it has been read."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.symbols: dict[str, Symbol] = {}
+        self._ranks: dict[str, Rank] = {}
+        self._found: dict[str, int] = {}
+
+    def known(self) -> dict[str, Symbol]:
+        """Return all names, with what is known of them now."""
+        return {n: replace(s, rank=self.rank(n).known) for n, s in self.symbols.items()}
+
+    def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:
+        """Return the error that says what is wrong at a place of the function."""
+        return mistake(self.function, span, problem, advice)
+
+    def define(self, name: Name, kind: What, rank: Rank | None = None) -> None:
+        """Add a name, which must be new and begin with a capital; None is a rank of its own."""
+        if is_index(name.text):
+            raise self.wrong(
+                name.span,
+                f"{name.text} would be an index: a {kind} begins with a capital",
+                f"call it {name.text[:1].upper()}{name.text[1:]}",
+            )
+        if name.text in self.symbols:
+            before = self.symbols[name.text]
+            line = self.function.source.count("\n", 0, before.span.start) + 1
+            raise self.wrong(
+                name.span,
+                f"{name.text} is defined already, as a {before.kind} in line {line}",
+                "what is defined is never modified: choose another name",
+            )
+        own = Rank(0, frozenset([name.text])) if rank is None else rank
+        self.symbols[name.text] = Symbol(name.text, kind, None, name.span)
+        self._ranks[name.text] = own
+
+    def rank(self, name: str) -> Rank:
+        """Return how many dimensions a tensor has, as far as that is known now."""
+        own = self._ranks[name]
+        least = max((self._found[n] for n in own.unknown if n in self._found), default=0)
+        return Rank(max(own.least, least), own.unknown - self._found.keys())
+
+    def has_rank(self, name: str, rank: int) -> bool:
+        """Take down how many dimensions a tensor has; False if that cannot be.
+
+        Where it has as many as an input, and that alone has so many, the input's are known, too.
+        """
+        own = self.rank(name)
+        if own.unknown and own.least <= rank:
+            if own.unknown == {name} or (len(own.unknown) == 1 and own.least < rank):
+                (source,) = own.unknown
+                self._found[source] = rank
+            self._ranks[name] = own = Rank(rank)
+        return own == Rank(rank)
+
+    def read(self, name: Name) -> Kind:
+        """Return what a name in an expression stands for."""
+        symbol = self.symbols.get(name.text)
+        if symbol is None:
+            raise self.undefined(name)
+        return Kind(symbol.kind, self.rank(name.text))
+
+    def undefined(self, name: Name, in_index: bool = False) -> TileError:
+        """Return the error for a name that stands for nothing here."""
+        if is_index(name.text):
+            capital = name.text[:1].upper() + name.text[1:]
+            return self.wrong(
+                name.span,
+                f"{name.text} is an index, which only means something in a contraction's brackets",
+                f"did you mean {capital}?" if capital in self.symbols else
+                "tensors and dimensions begin with a capital",
+            )  # fmt: skip
+        if any(s.target.text == name.text for s in self.function.statements):
+            return self.wrong(name.span, f"{name.text} is used before it is assigned")
+        advice = nearest(name.text, self.symbols)
+        omitted = [i.name.text for i in self.function.inputs if i.dimensions is None]
+        if not advice and in_index:
+            advice = f"an index begins in lower case: {name.text[:1].lower()}{name.text[1:]}"
+        elif not advice and omitted:
+            advice = f"declare dimensions in the header: function ({omitted[0]}[{name.text}, ...])"
+        elif not advice:
+            advice = "declare it as a dimension of an input, or assign it first"
+        return self.wrong(name.span, f"{name.text} is not defined", advice)
+
+    def read_tensor(self, name: Name) -> Kind:
+        """Return what a name with indices behind it stands for."""
+        if is_index(name.text) and name.text not in self.symbols:
+            capital = name.text[:1].upper() + name.text[1:]
+            raise self.wrong(
+                name.span,
+                f"{name.text} begins in lower case, as only indices do",
+                f"did you mean {capital}?" if capital in self.symbols else
+                "tensors begin with a capital",
+            )  # fmt: skip
+        return self.read(name)

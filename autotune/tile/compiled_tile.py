@@ -1,0 +1,200 @@
+"""Tile functions as callables: compiled when they first meet arrays of some shapes and types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import ArgumentError, UsageError
+from autotune.ir import dtypes
+from autotune.target import Target
+from autotune.tile.binding.bind_function import bind
+from autotune.tile.binding.bound_program import Program, TensorType
+from autotune.tile.check.check_function import check
+from autotune.tile.check.size_inputs import size_inputs
+from autotune.tile.syntax.parser import parse
+from autotune.tile.syntax.syntax_tree import Function
+
+
+def compile(
+    code: str | Function,
+    target: str | Target = "llvm",
+    records: Any = None,
+    *,
+    most_operations: int | None = None,
+) -> CompiledTile:
+    """Return a Tile function that is called with arrays.
+
+    Parameters
+    ----------
+    code
+        A Tile function, as text or parsed.
+    target
+        What to compile for, such as ``"llvm"`` or ``"cuda"``.
+    records
+        What `autotune run FILE.tile` measured, as `autotune.build` takes it: the best of the same
+        code, sizes and types is compiled. Where there is none, that is warned of. Without
+        records the default of the search space is compiled.
+    most_operations
+        How many operations (sets of index values) a contraction may take: more are refused, for
+        such a call would take hours. None: 2^39, or what the environment variable
+        ``AUTOTUNE_TILE_OPERATIONS`` says.
+
+    Raises
+    ------
+    TileError
+        If the code is no Tile function, or cannot be right for any sizes.
+
+    Examples
+    --------
+    >>> total = compile("function (A[N]) -> (S) { S[] = +(A[i]); }")
+    >>> total(np.arange(4.0))
+    array(6.)
+    """
+    function = code if isinstance(code, Function) else parse(code)
+    check(function)
+    return CompiledTile(function, Target.of(target), records, most_operations)
+
+
+class CompiledTile:
+    """A Tile function for one target; it is compiled once for each set of shapes and types.
+
+    Attributes
+    ----------
+    function
+        What was written.
+    target
+        What it is compiled for.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        target: Target,
+        records: Any = None,
+        most_operations: int | None = None,
+    ) -> None:
+        self.function = function
+        self.target = target
+        self._records = records
+        self._most_operations = most_operations
+        self._sizes = size_inputs(function)
+        self._built: dict[tuple[TensorType | int, ...], tuple[Program, Any]] = {}
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Compute the outputs of some arrays.
+
+        Parameters
+        ----------
+        *arrays
+            One per input, in order: of NumPy (its scalars too), or of any library that offers its
+            memory through ``__array_interface__`` or DLPack; for GPUs those of CuPy and others.
+            Those that are not C-contiguous are copied first. Whole numbers for inputs that are
+            sizes.
+
+        Returns
+        -------
+        array or tuple of arrays
+            New arrays, of NumPy or (for GPUs) CuPy; a tuple if there are several outputs.
+
+        Raises
+        ------
+        TileError
+            If the shapes do not fit the function.
+        ArgumentError
+            If there are too few or too many arrays, or one cannot be used.
+        """
+        program, built = self.built(*arrays)
+        tensors = [
+            self._contiguous(array)
+            for declared, array in zip(self.function.inputs, arrays, strict=True)
+            if declared.name.text not in self._sizes
+        ]
+        results = [self._empty(program.types[name], tensors) for name in program.outputs]
+        built(*tensors, *results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def built(self, *arrays: Any) -> tuple[Program, Any]:
+        """Return the program bound to the shapes and types of some arrays, and its built function.
+
+        The built function takes inputs, then outputs, which it writes.
+        """
+        names = [declared.name.text for declared in self.function.inputs]
+        if len(arrays) != len(names):
+            raise ArgumentError(
+                f"{self.function.name} takes {len(names)} arrays ({', '.join(names)}), "
+                f"got {len(arrays)}"
+            )
+        key = tuple(
+            _size_of(a, name) if name in self._sizes else _type_of(a, name)
+            for name, a in zip(names, arrays, strict=True)
+        )
+        if key not in self._built:
+            own = dict(zip(names, key, strict=True))
+            types = {name: t for name, t in own.items() if isinstance(t, TensorType)}
+            program = bind(
+                self.function,
+                {name: t.shape for name, t in types.items()},
+                {name: t.dtype for name, t in types.items()},
+                {name: size for name, size in own.items() if isinstance(size, int)},
+                most_operations=self._most_operations,
+            )
+            self._built[key] = program, self._build(program, key)
+        return self._built[key]
+
+    def _contiguous(self, array: Any) -> Any:
+        """Return an array whose elements lie in a row: a copy, if they do not yet."""
+        if hasattr(array, "contiguous"):  # torch's
+            return array.contiguous()
+        if self.target.on_cpu:
+            if isinstance(array, np.generic | np.ndarray) or hasattr(array, "__array_interface__"):
+                return np.require(array, requirements=["C", "A"])
+        elif not getattr(getattr(array, "flags", None), "c_contiguous", True):
+            from autotune.runtime.cuda import cupy_driver
+
+            return cupy_driver.contiguous(array)
+        return array
+
+    def _build(self, program: Program, types: tuple[TensorType | int, ...]) -> Any:
+        from autotune.builder import build_program, build_tile  # it loads all that tunes and lowers
+
+        if self._records is None:
+            return build_program(program, self.target)
+        return build_tile(self.function, types, self.target, self._records, self._most_operations)
+
+    def _empty(self, of: TensorType, arrays: Sequence[Any]) -> Any:
+        if self.target.on_cpu:
+            return np.empty(of.shape, dtypes.numpy_dtype(of.dtype))
+        from autotune.runtime.cuda import cupy_driver
+        from autotune.runtime.cuda.gpu_arrays import device_of
+
+        device = device_of(arrays[0]) if arrays else 0
+        return cupy_driver.empty(of.shape, dtypes.numpy_dtype(of.dtype), device)
+
+    def __repr__(self) -> str:
+        return f"<compiled Tile function {self.function.name} for {self.target}>"
+
+
+def _type_of(array: Any, name: str) -> TensorType:
+    """Shape and type of any library's array; torch's types are called ``torch.float32``."""
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        raise ArgumentError(f"input {name} must be an array, got a {type(array).__name__}")
+    dtype = str(getattr(array.dtype, "name", array.dtype)).rsplit(".", 1)[-1]
+    if dtype not in dtypes.ALL:
+        raise UsageError(
+            f"input {name} is of type {dtype}: convert it to one of {', '.join(dtypes.ALL)}"
+        )
+    return TensorType(tuple(int(n) for n in array.shape), dtype)
+
+
+def _size_of(number: Any, name: str) -> int:
+    """Return the value of an input that is a size: a number, or an array of one."""
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    own = _type_of(number, name) if hasattr(number, "dtype") else None
+    if own is None or own.shape != () or not dtypes.is_integer(own.dtype):
+        got = type(number).__name__ if own is None else f"{own.dtype}{list(own.shape)}"
+        raise ArgumentError(f"input {name} is a size, so it is a whole number, got {got}")
+    return int(number.item())

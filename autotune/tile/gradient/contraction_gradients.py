@@ -1,0 +1,334 @@
+"""Gradients through contractions, and the tape that forward and backward statements go on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+
+from autotune.tile.check.check_function import index_names
+from autotune.tile.gradient.index_validity import Place, conditions, coordinates
+from autotune.tile.gradient.result_shapes import SHAPES
+from autotune.tile.gradient.symbolic_shapes import Extents, Shape
+from autotune.tile.syntax.fresh_names import Names
+from autotune.tile.syntax.syntax_tree import (
+    Access,
+    Aggregation,
+    Assignment,
+    Binary,
+    Call,
+    Combination,
+    Conditional,
+    Constraint,
+    Contraction,
+    Expr,
+    Function,
+    Name,
+    Number,
+    Statement,
+    children,
+    names_in,
+)
+
+_ZERO, _ONE = Number(0), Number(1)
+
+
+class Tape:
+    """Statements as they are made, and what is known of the tensors they define.
+
+    Attributes
+    ----------
+    statements
+        All of them, in an order in which they can be computed.
+    active
+        Tensors that have a derivative by some input in question.
+    shapes
+        Size of each dimension, of every tensor.
+    terms
+        What is added up in the gradient of a tensor, each of the tensor's shape.
+    parts
+        Tensors that are a term of one gradient and of nothing else.
+    temporaries
+        Tensors that may be written out where they are read.
+    """
+
+    def __init__(self, names: Names, active: set[str]) -> None:
+        self.names = names
+        self.active = active
+        self.extents = Extents()
+        self.statements: list[Statement] = []
+        self.shapes: dict[str, Shape] = {}
+        self.terms: dict[str, list[Expr]] = {}
+        self.parts: set[str] = set()
+        self.temporaries: set[str] = set()
+
+    def temporary(self, stem: str) -> str:
+        """Return a new name for something that may be written out where it is read."""
+        name = self.names.numbered(stem)
+        self.temporaries.add(name)
+        return name
+
+    def assign(self, name: str, value: Expr) -> Assignment:
+        """Add an element-wise statement."""
+        statement = Assignment(Name(name), value)
+        self.shapes[name] = self.shape(value)
+        self.statements.append(statement)
+        return statement
+
+    def contract(self, statement: Contraction) -> Name:
+        """Add a contraction and return what it defines."""
+        self.shapes[statement.target.text] = statement.sizes
+        self.statements.append(statement)
+        return statement.target
+
+    def add(self, name: str, term: Expr) -> None:
+        """Add something to the gradient of a tensor."""
+        self.terms.setdefault(name, []).append(term)
+
+    def add_part(self, name: str, part: Name) -> None:
+        """Add a tensor that was computed for the gradient of another alone."""
+        self.parts.add(part.text)
+        self.add(name, part)
+
+    def add_broadcast(self, name: str, result: str, term: Expr) -> None:
+        """Add something of a result's shape to the gradient of an operand that was broadcast."""
+        own, shape = self.shapes[name], self.shapes[result]
+        same = self.extents.same
+        if len(own) == len(shape) and all(map(same, own, shape)):
+            self.add(name, term)
+            return
+        if not isinstance(term, Name):
+            text = self.temporary(f"Grad{name}")
+            self.assign(text, term)
+            term = Name(text)
+        letters = (f"{c}{n or ''}" for n in itertools.count() for c in "ijklmnpq")
+        indices = tuple(Name(c) for c, _ in zip(letters, shape, strict=False))
+        aligned = zip(indices[len(shape) - len(own) :], own, shape[len(shape) - len(own) :],
+                      strict=True)  # fmt: skip
+        places = tuple(self.extents.position(i, n, size) for i, n, size in aligned)
+        target = Name(self.names.numbered(f"Grad{name}"))
+        reads = (Access(term, indices),)
+        made = Contraction(Access(target, places), own, "+", "", reads)
+        self.add_part(name, self.contract(made))
+
+    def has_tensors(self, expr: Expr) -> bool:
+        """Whether an expression reads a tensor; else it is a number."""
+        return any(name.text in self.shapes for name in names_in(expr))
+
+    def shape(self, expr: Expr) -> Shape:
+        """Return the shape of an element-wise expression."""
+        match expr:
+            case Name(text):
+                return self.shapes.get(text, ())
+            case Call(Name(function), arguments) if function in SHAPES:
+                return SHAPES[function](self.shape, arguments)
+        return self.extents.broadcast(map(self.shape, children(expr)))
+
+
+class Contractions:
+    """Gradients of contractions, which are contractions over the same valid index sets."""
+
+    def __init__(self, function: Function, tape: Tape) -> None:
+        self.function = function
+        self.tape = tape
+        self.one: Name | None = None
+
+    # -- forwards ------------------------------------------------------------------------------
+
+    def simple(self, statement: Contraction) -> list[Contraction]:
+        """Return a contraction as such that `pull_back` knows.
+
+        ``*``, ``>`` and ``<`` of several tensors become two contractions: the combined value of
+        each valid index set, in a tensor with a place for each, and the aggregation.
+        """
+        tape, target = self.tape, statement.target.text
+        tape.shapes[target] = statement.sizes
+        default = statement.default
+        if default is not None and default.text in tape.active:
+            tape.active.add(target)
+        if not any(access.tensor.text in tape.active for access in _valued(statement)):
+            return [statement]
+        tape.active.add(target)
+        if statement.combination == "" or statement.aggregation in "+=":
+            return [statement]
+        output = self.places(statement.output)
+        inputs = [place for access in statement.inputs for place in self.places(access)]
+        at = coordinates(self.function, statement, [*output, *inputs])
+        name = tape.names.fresh(f"{target}_values")
+        tape.active.add(name)
+        tape.shapes[name] = tuple(place.size for place in at)
+        values = Access(Name(name), tuple(place.form for place in at))
+        combined = replace(
+            statement,
+            output=values,
+            sizes=tape.shapes[name],
+            aggregation="=",
+            constraints=self.constraints(statement, output, [*at, *inputs]),
+            default=None,
+        )
+        aggregated = replace(
+            statement,
+            combination="",
+            inputs=(values,),
+            constraints=self.constraints(statement, inputs, [*at, *output]),
+        )
+        return [combined, aggregated]
+
+    def places(self, access: Access) -> list[Place]:
+        """Return the index expressions of an access with the sizes that they stay below."""
+        sizes = self.tape.shapes[access.tensor.text]
+        return [Place(form, size) for form, size in zip(access.indices, sizes, strict=True)]
+
+    def constraints(
+        self, statement: Contraction, wanted: Iterable[Place], present: Iterable[Place]
+    ) -> tuple[Constraint, ...]:
+        """Return a contraction's constraints and those for places that it has no longer."""
+        there = set(present)
+        missing = [place for place in wanted if place not in there]
+        return (*statement.constraints, *conditions(missing, index_names(statement)))
+
+    # -- backwards -----------------------------------------------------------------------------
+
+    def pull_back(self, statement: Contraction, g: Name) -> None:
+        """Add to the gradients of what a contraction reads, given that of what it defines."""
+        reads, at = statement.inputs, statement.output.indices
+        if statement.default is not None and statement.default.text in self.tape.active:
+            self.tape.add(statement.default.text, self.unwritten(statement, g))
+        if not any(access.tensor.text in self.tape.active for access in _valued(statement)):
+            return
+        if statement.aggregation in "><":
+            shared = self.shared(statement, g)
+            extreme = Access(statement.target, at)
+            self.into(statement, reads[0], "?", reads[0], extreme, Access(shared, at))
+        elif statement.aggregation == "*":
+            self.product(statement, g)
+        elif statement.combination == "?":
+            self.into(statement, reads[2], "?", *reads[:2], Access(g, at))
+        else:
+            for k, read in enumerate(reads):
+                others = reads[:k] + reads[k + 1 :]
+                if statement.combination == "*":
+                    self.into(statement, read, "*", Access(g, at), *others)
+                else:
+                    self.into(statement, read, "", Access(g, at), dropped=others)
+
+    def unwritten(self, statement: Contraction, g: Name) -> Name:
+        """Return a gradient where a contraction writes nothing, 0 where it does."""
+        name = statement.target.text
+        none = self.tape.names.fresh(f"{name}_none")
+        self.tape.assign(none, Binary("<", _ONE, _ZERO))  # a condition: the type is the gradient's
+        output = Access(Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices)
+        wanted = [place for access in statement.inputs for place in self.places(access)]
+        constraints = self.constraints(statement, wanted, self.places(statement.output))
+        made = replace(
+            statement, output=output, aggregation=">", combination="",
+            inputs=(Access(Name(none), ()),), constraints=constraints, default=g,
+        )  # fmt: skip
+        return self.tape.contract(made)
+
+    def into(
+        self,
+        statement: Contraction,
+        read: Access,
+        combination: Combination,
+        *inputs: Access,
+        dropped: tuple[Access, ...] = (),
+    ) -> None:
+        """Sum over a contraction's index sets into the gradient of what it reads."""
+        if read.tensor.text in self.tape.active:
+            part = self.sum(statement, read, combination, *inputs, dropped=dropped)
+            self.tape.add_part(read.tensor.text, part)
+
+    def sum(
+        self,
+        statement: Contraction,
+        read: Access,
+        combination: Combination,
+        *inputs: Access,
+        dropped: tuple[Access, ...] = (),
+    ) -> Name:
+        """Sum over a contraction's index sets to where it reads."""
+        target = Access(Name(self.tape.names.numbered(f"Grad{read.tensor.text}")), read.indices)
+        wanted = [place for access in dropped for place in self.places(access)]
+        present = [place for access in (read, *inputs) for place in self.places(access)]
+        constraints = self.constraints(statement, wanted, present)
+        sizes = self.tape.shapes[read.tensor.text]
+        made = Contraction(target, sizes, "+", combination, inputs, constraints)
+        return self.tape.contract(made)
+
+    def gathered(
+        self,
+        statement: Contraction,
+        name: str,
+        combination: Combination,
+        *inputs: Access,
+        aggregation: Aggregation = "+",
+    ) -> Name:
+        """Aggregate something else over a contraction's index sets to where it writes."""
+        output = Access(Name(self.tape.names.fresh(name)), statement.output.indices)
+        made = replace(
+            statement, output=output, aggregation=aggregation, combination=combination,
+            inputs=inputs, default=None,
+        )  # fmt: skip
+        return self.tape.contract(made)
+
+    def shared(self, statement: Contraction, g: Name) -> Name:
+        """Return the gradient of a maximum or minimum over how often it is attained."""
+        read, name = statement.inputs[0], statement.target.text
+        if self.one is None:
+            # An integer, so that the count does not widen half floats.
+            value = Call(Name("as_int"), (_ONE, Number(32)))
+            self.one = self.tape.assign(self.tape.names.fresh("One"), value).target
+        extreme = Access(statement.target, statement.output.indices)
+        ties = self.gathered(
+            statement, f"{name}_ties", "?", read, extreme, Access(self.one, ())
+        )
+        share = self.tape.names.fresh(f"Grad{name}_share")
+        self.tape.assign(share, Binary("/", g, ties))
+        return Name(share)
+
+    def product(self, statement: Contraction, g: Name) -> None:
+        """Differentiate a product: by each factor it is the product of all others.
+
+        That is the product of the factors that are not 0, over the factor if it is one of these,
+        times the other factors that are 0: none, or one, which is the sum of all of them then. That
+        sum is 0, but its gradient is not, so second derivatives are right at zeros, too. Where two
+        others are 0 (or more) so are the first and second derivatives.
+        """
+        tape, read, name = self.tape, statement.inputs[0], statement.target.text
+        tensor = read.tensor.text
+
+        def apart(what: str, value: Expr) -> Name:
+            part = Name(tape.names.fresh(what))
+            tape.assign(part.text, value)
+            return part
+
+        zero = apart(f"{tensor}_zero", Binary("==", read.tensor, _ZERO))
+        filled = apart(f"{tensor}_filled", Conditional(zero, _ONE, read.tensor))
+        null = apart(f"{tensor}_null", Conditional(zero, read.tensor, _ZERO))
+        zeros = self.gathered(statement, f"{name}_zeros", "", replace(read, tensor=zero))
+        nulls = self.gathered(statement, f"{name}_nulls", "", replace(read, tensor=null))
+        others = self.gathered(
+            statement, f"{name}_others", "", replace(read, tensor=filled), aggregation="*"
+        )
+        whole = apart(f"Grad{name}_others", Binary("*", g, others))
+        sums = []
+        for count in range(3):
+            further = Conditional(
+                Binary("==", zeros, Number(count + 1)), Binary("*", whole, nulls), _ZERO
+            )
+            value = Conditional(
+                Binary("==", zeros, Number(count)), whole, _ZERO if count == 2 else further
+            )
+            part = apart(f"Grad{name}_{count}", value)
+            sums.append(self.sum(statement, read, "", Access(part, statement.output.indices)))
+        own = Binary("*", read.tensor, sums[2])
+        tape.add(
+            tensor, Conditional(zero, Binary("-", sums[1], own), Binary("/", sums[0], filled))
+        )
+
+
+def _valued(statement: Contraction) -> tuple[Access, ...]:
+    """Return the tensors that a contraction has its values of; others are only compared."""
+    compared = {"?": 2, "==": 2}.get(statement.combination, 0)
+    return statement.inputs[compared:]

@@ -1,0 +1,110 @@
+"""Keeps the valid index sets of a contraction while its tensors are exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autotune.tile.check.check_function import index_names
+from autotune.tile.check.dimension_arithmetic import index_form, literal
+from autotune.tile.gradient.symbolic_shapes import ONE
+from autotune.tile.index_sets.affine_forms import SizeNeeded, free_direction, is_index
+from autotune.tile.syntax.syntax_tree import (
+    Binary,
+    Constraint,
+    Contraction,
+    Expr,
+    Function,
+    Name,
+    Number,
+    children,
+    names_in,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An index expression, and the size of the dimension it stands in."""
+
+    form: Expr
+    size: Expr
+
+
+def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[Constraint, ...]:
+    """Return constraints that say of index expressions what their standing in brackets says.
+
+    That is ``form < size``, and that the form is whole: it equals a further index w, or
+    ``0 <= d * (form - w) < 1`` for a d that makes its coefficients whole.
+
+    Parameters
+    ----------
+    taken
+        Names of indices that are in use.
+    """
+    used = set(taken)
+    found: list[Constraint] = []
+    for place in dict.fromkeys(places):
+        factors = _denominators(place.form)
+        if not factors:
+            found.append(Constraint(place.form, place.size))
+            continue
+        numbered = (f"w{k or ''}" for k in range(len(used) + 1))
+        whole = next(name for name in numbered if name not in used)
+        used.add(whole)
+        gap: Expr = Binary("-", place.form, Name(whole))
+        for factor in factors:
+            gap = Binary("*", factor, gap)
+        found += [Constraint(gap, ONE), Constraint(Name(whole), place.size)]
+    return tuple(found)
+
+
+def coordinates(
+    function: Function, statement: Contraction, places: Iterable[Place]
+) -> tuple[Place, ...]:
+    """Return few places that tell any two valid index sets of a contraction apart.
+
+    All of them, and the constraints, do, or there would be unboundedly many sets. What can be left
+    out is, compound expressions first. If coefficients are not known, nothing is.
+    """
+    kept = [*dict.fromkeys(places), *(_scaled(c) for c in statement.constraints)]
+    names = index_names(statement)
+    names_last = sorted(enumerate(kept), key=lambda p: (isinstance(p[1].form, Name), -p[0]))
+    try:
+        forms = {place: index_form(function, place.form) for place in kept}
+    except SizeNeeded:
+        return tuple(kept)
+    for _, place in names_last:
+        rest = [p for p in kept if p is not place]
+        if free_direction(names, (forms[p] for p in rest)) is None:
+            kept = rest
+    return tuple(kept)
+
+
+def _scaled(constraint: Constraint) -> Place:
+    """Return the form of a constraint, multiplied until it is whole, as a place."""
+    form, size = constraint.form, constraint.bound
+    for factor in _denominators(form):
+        form, size = Binary("*", factor, form), Binary("*", factor, size)
+    return Place(form, size)
+
+
+def _denominators(form: Expr) -> list[Expr]:
+    """Return whole numbers whose product makes all coefficients of an index expression whole."""
+    if not any(is_index(name.text) for name in names_in(form)):
+        if next(names_in(form), None) is not None:
+            return []  # dimensions divide into whole numbers
+        return _unless_one(literal(_NOWHERE, form).denominator)
+    if isinstance(form, Binary) and form.op == "/":
+        above = _denominators(form.left)
+        if next(names_in(form.right), None) is not None:
+            return [*above, form.right]
+        return [*above, *_unless_one(abs(literal(_NOWHERE, form.right).numerator))]
+    return [factor for child in children(form) for factor in _denominators(child)]
+
+
+def _unless_one(number: int) -> list[Expr]:
+    return [] if number == 1 else [Number(number)]
+
+
+#: Where literals of a function that was checked stand does not matter: they are no mistakes.
+_NOWHERE = Function((), (), ())

@@ -1,0 +1,138 @@
+"""Shapes as expressions over dimensions: which are equal, and what they broadcast to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from autotune.tile.syntax.syntax_tree import (
+    Binary,
+    Call,
+    Conditional,
+    Expr,
+    Name,
+    Negate,
+    Number,
+    children,
+    names_in,
+    substituted,
+)
+
+#: Size of each dimension of a tensor.
+Shape: TypeAlias = tuple[Expr, ...]
+#: Products of names (sorted), and what each is multiplied by; never 0.
+_Polynomial: TypeAlias = dict[tuple[str, ...], int]
+_Terms: TypeAlias = frozenset[tuple[tuple[str, ...], int]]
+
+ONE: Final = Number(1)
+#: Names, numbers and operations of a size that is written out without computed dimensions.
+_LONGEST: Final = 24
+#: Product of the lengths of two polynomials that are multiplied out.
+_WIDEST: Final = 1000
+
+
+class Extents:
+    """Compares sizes of a function without knowing the value of its dimensions."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, _Polynomial] = {}
+        self._written: dict[str, Expr | None] = {}
+        self._opaque: dict[tuple[str, tuple[_Terms, ...]], str] = {}
+
+    def define(self, name: str, value: Expr) -> None:
+        """Add a dimension that is computed from others."""
+        self._defined[name] = self._polynomial(value)
+        self._written[name] = self.written_out(value)
+
+    def written_out(self, expr: Expr) -> Expr | None:
+        """Return a size without the dimensions that are computed from others; None if too long."""
+        values = {name.text: self._written.get(name.text, name) for name in names_in(expr)}
+        known = {name: value for name, value in values.items() if value is not None}
+        if len(known) < len(values):
+            return None
+        whole = substituted(expr, known)
+        return whole if _length(whole) <= _LONGEST else None
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Whether two sizes are surely equal."""
+        return self._polynomial(a) == self._polynomial(b)
+
+    def broadcast(self, shapes: Iterable[Shape]) -> Shape:
+        """Return the shape of operands together: from the right, sizes are equal or one is 1."""
+        result: Shape = ()
+        for shape in shapes:
+            rank = max(len(result), len(shape))
+            a = (ONE,) * (rank - len(result)) + result
+            b = (ONE,) * (rank - len(shape)) + shape
+            result = tuple(self._larger(*pair) for pair in zip(a, b, strict=True))
+        return result
+
+    def position(self, index: Expr, operand: Expr, result: Expr) -> Expr:
+        """Return where an index along a broadcast dimension is in an operand's dimension.
+
+        Where it is not known whether the operand's size is 1 or the result's, their quotient tells:
+        rounded down it is 0 or 1.
+        """
+        if self.same(operand, result):
+            return index
+        if self.same(operand, ONE):
+            return Number(0)
+        return Binary("*", Binary("/", operand, result), index)
+
+    def _larger(self, a: Expr, b: Expr) -> Expr:
+        """Return the larger of two sizes that are equal or of which one is 1."""
+        if self.same(a, b) or self.same(b, ONE):
+            return a
+        if self.same(a, ONE):
+            return b
+        # b rounded up to a multiple of a: a where b is a or 1, b where a is 1.
+        padded = Binary("-", Binary("+", b, a), ONE)
+        return Binary("*", Binary("/", padded, a), a)
+
+    def _polynomial(self, expr: Expr) -> _Polynomial:
+        match expr:
+            case Number(value):
+                return {(): int(value)} if value else {}
+            case Name(text):
+                return self._defined.get(text, {(text,): 1})
+            case Negate(value):
+                return {names: -factor for names, factor in self._polynomial(value).items()}
+            case Binary(op, left, right):
+                return self._combined(op, self._polynomial(left), self._polynomial(right))
+            case Call(Name(function)):
+                return self._unknown(function, *map(self._polynomial, children(expr)))
+            case Conditional():
+                return self._unknown("?", *map(self._polynomial, children(expr)))
+        raise AssertionError(f"not a dimension: {expr}")
+
+    def _unknown(self, operation: str, *operands: _Polynomial) -> _Polynomial:
+        """Return a name for the value of an operation of which nothing more is known."""
+        key = operation, tuple(frozenset(operand.items()) for operand in operands)
+        return {(self._opaque.setdefault(key, f"({len(self._opaque)})"),): 1}
+
+    def _combined(self, op: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
+        if op not in "+-*" or (op == "*" and _width(a) * _width(b) > _WIDEST):  # "/" rounds down
+            return self._unknown(op, a, b)
+        if op == "*":
+            return _product(a, b)
+        result = dict(a)
+        for names, factor in b.items():
+            result[names] = result.get(names, 0) + (factor if op == "+" else -factor)
+        return {names: factor for names, factor in result.items() if factor}
+
+
+def _length(expr: Expr) -> int:
+    return 1 + sum(map(_length, children(expr)))
+
+
+def _width(polynomial: _Polynomial) -> int:
+    return sum(1 + len(names) for names in polynomial)
+
+
+def _product(a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    result: _Polynomial = {}
+    for first, x in a.items():
+        for second, y in b.items():
+            names = tuple(sorted(first + second))
+            result[names] = result.get(names, 0) + x * y
+    return {names: factor for names, factor in result.items() if factor}

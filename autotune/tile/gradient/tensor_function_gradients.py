@@ -1,0 +1,55 @@
+"""Gradients of functions of whole tensors, by their first operand."""
+
+from __future__ import annotations
+
+from autotune.tile.gradient.contraction_gradients import Tape
+from autotune.tile.syntax.syntax_tree import Access, Binary, Call, Contraction, Expr, Name, Number
+
+
+def pulled_back(tape: Tape, call: Call, result: Name, gradient: Name) -> Expr:
+    """Return what a call of a function of `OF_FIRST` adds to its operand's gradient.
+
+    Parameters
+    ----------
+    tape
+        Takes the statements that this needs.
+    call
+        The function, of names and sizes.
+    result, gradient
+        Names of its value, and of the gradient of that.
+
+    Returns
+    -------
+    Expr
+        Of the operand's shape.
+    """
+    function, operand = call.function.text, call.arguments[0]
+    assert isinstance(operand, Name)
+    sizes = tape.shapes[operand.text]
+    if function == "gather":
+        return Call(Name("scatter"), (gradient, call.arguments[1], operand))
+    if function == "scatter":
+        return Call(Name("gather"), (gradient, call.arguments[1]))
+    term: Expr = gradient
+    if function == "builtin_softmax":
+        weighted = tape.assign(tape.temporary(result.text), Binary("*", gradient, result)).target
+        inside = _row_sums(tape, weighted, call)
+        term = Binary("-", weighted, Binary("*", inside, result))
+    elif function == "builtin_logsoftmax":
+        inside = _row_sums(tape, gradient, call)
+        term = Binary("-", gradient, Binary("*", inside, Call(Name("exp"), (result,))))
+    same = len(sizes) == len(call.arguments) - 1
+    if same and all(map(tape.extents.same, sizes, call.arguments[1:])):
+        return term
+    if not isinstance(term, Name):
+        term = tape.assign(tape.temporary(result.text), term).target
+    return Call(Name("reshape"), (term, *sizes))
+
+
+def _row_sums(tape: Tape, tensor: Name, call: Call) -> Name:
+    """Return the sums of the rows that a softmax is of."""
+    rows = call.arguments[1]
+    i, j = Name("i"), Name("j")
+    target = Access(Name(tape.names.numbered(f"{tensor.text}_sum")), (i, Number(0)))
+    read = Access(tensor, (i, j))
+    return tape.contract(Contraction(target, (rows, Number(1)), "+", "", (read,)))

@@ -1,0 +1,167 @@
+"""Schedules statements that share rows on CPUs: one row, or block of columns, after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.visitor import free_vars
+from autotune.schedule.schedule import Schedule
+from autotune.tile.schedules.default_schedule import is_worth_threads
+from autotune.tile.schedules.stage_graph import Reading, Together, extent
+from autotune.tile.schedules.vector_partial_sums import Lanes
+
+if TYPE_CHECKING:
+    from autotune.trace.template_knobs import Knobs
+
+#: Rows below which a group is by default computed stage by stage.
+_FEW: Final = 8
+
+#: Tasks that there are at least by default, where there are as many rows.
+_TASKS: Final = 16
+
+
+class RowLoops:
+    """Schedules groups of stages that share rows.
+
+    Parameters
+    ----------
+    cfg
+        Where knobs are defined.
+    schedule
+    stages
+        What each stage reads.
+    lanes
+        The reductions in lanes, by each of their stages.
+    """
+
+    def __init__(
+        self,
+        cfg: Knobs,
+        schedule: Schedule,
+        stages: Sequence[Reading],
+        lanes: Mapping[te.Tensor, Lanes],
+    ) -> None:
+        self.cfg = cfg
+        self.schedule = schedule
+        self.reads = {s.tensor: s.reads for s in stages}
+        self.lanes = lanes
+
+    def apply(self, group: Together, may_choose: bool) -> bool:
+        """Schedule a group; whether row by row may be a choice, and is returned if it was."""
+        axes, own = group.root.op.axis, self.lanes.get(group.root)
+        if own is not None and group.root is not own.result:
+            return False  # a reduction without rows: its parts are scheduled with it
+        by_rows = math.prod(extent(axes[n]) for n in group.rows) >= _FEW
+        is_choice = may_choose and not self.is_lanes_alone(group)
+        if is_choice:
+            ways = ["rows", "whole"] if by_rows else ["whole", "rows"]
+            by_rows = self.cfg.define_knob(f"{group.root.name}_at", ways) == "rows"
+        if by_rows:
+            self.rows(group)
+        else:
+            for tensor in (group.root, *(t for t, _ in group.members)):
+                self.apart(tensor)
+        return is_choice
+
+    def is_lanes_alone(self, group: Together) -> bool:
+        """Whether a group is nothing but the lanes of one reduction."""
+        own = self.lanes.get(group.root)
+        parts = [] if own is None else [own.parts, own.vector]
+        return all(any(t is p for p in parts) for t, _ in group.members)
+
+    def apart(self, tensor: te.Tensor) -> None:
+        """Schedule a stage by itself; partial results belong to the reduction that they are of."""
+        own = self.lanes.get(tensor)
+        if own is None:
+            self.rows(Together(tensor, (), ()))
+        elif tensor is own.result:
+            rank = len(tensor.op.axis)
+            members = [(part, part.op.axis[:rank]) for part in (own.vector, own.parts)]
+            self.rows(Together(tensor, tuple(range(rank)), tuple(members)))
+
+    def rows(self, group: Together) -> None:
+        """Compute all of a group in the loop of its root over rows."""
+        root, stage = group.root, self.schedule[group.root]
+        axes = list(root.op.axis)
+        lanes = self.vector_of(root)
+        front = [axes[n] for n in group.rows] if group.members else axes[:-1]
+        count = math.prod(map(extent, front))
+        within = [a for a in axes if not any(a is f for f in front)]
+        vector: list[Any] = []
+        if lanes > 1:
+            outer, lane = stage.split(axes[-1], factor=self.width(root, lanes))
+            stage.vectorize(lane)
+            vector = [lane]
+            front = [outer if a is axes[-1] else a for a in front]
+            within = [outer if a is axes[-1] else a for a in within]
+        if not front:
+            front, within = within[:1], within[1:]
+        stage.reorder(*front, *within, *root.op.reduce_axis, *vector)
+        if not front:
+            for member, _ in group.members:
+                self.member(member, (), 0)
+            return
+        at = stage.fuse(*front) if len(front) > 1 else front[0]
+        tasks = at
+        if group.members:
+            counts = [n for n in (16, 1, 4, 64) if n == 1 or 2 * n <= count]
+            if count < _TASKS * counts[0]:
+                counts.remove(1)
+                counts.insert(0, 1)
+            tasks, at = stage.split(at, factor=self.cfg.define_knob(f"{root.name}_task", counts))
+        if any(map(self.is_worth_threads, (root, *(t for t, _ in group.members)))):
+            stage.parallel(tasks)
+        blocked = lanes > 1 and group.rows[-1:] == (len(axes) - 1,)
+        for member, rows in group.members:
+            self.schedule[member].compute_at(stage, at)
+            self.member(member, rows[:-1] if blocked else rows, lanes)
+
+    def member(self, tensor: te.Tensor, rows: tuple[Any, ...], lanes: int) -> None:
+        """Schedule a stage within a row of another, `rows` being its axes that are fixed there."""
+        stage, axes = self.schedule[tensor], list(tensor.op.axis)
+        reduced = list(tensor.op.reduce_axis)
+        own = self.lanes.get(tensor)
+        if own is not None and tensor is not own.result:
+            *place, v = axes
+            u = [place.pop()] if tensor is own.parts else reduced
+            over = reduced if tensor is own.parts else []
+            stage.reorder(*place, *over, *u, v)
+            stage.unroll(u[0])
+            stage.vectorize(v)
+            return
+        vector: list[Any] = []
+        lanes = self.vector_of(tensor)
+        if lanes > 1 and not any(axes[-1] is a for a in rows):
+            outer, lane = stage.split(axes.pop(), factor=self.width(tensor, lanes))
+            stage.vectorize(lane)
+            axes.append(outer)
+            vector = [lane]
+        stage.reorder(*axes, *reduced, *vector)
+
+    def is_worth_threads(self, tensor: te.Tensor) -> bool:
+        """Whether a stage is so much work that threads should share it."""
+        own = self.lanes.get(tensor)
+        return is_worth_threads(tensor if own is None else own.whole)
+
+    def vector_of(self, tensor: te.Tensor) -> int:
+        """Return the lanes of the vectors that a stage can be computed in; 1 if it cannot."""
+        axes = tensor.op.axis
+        lanes = max(1, self.cfg.target.vector_bytes // dtypes.itemsize(tensor.dtype))
+        if tensor in self.lanes or not axes or extent(axes[-1]) < lanes:
+            return 1
+        return lanes if self.is_contiguous(tensor) else 1
+
+    def is_contiguous(self, tensor: te.Tensor) -> bool:
+        """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
+        last = tensor.op.axis[-1].var
+        return not any(
+            last is v for r in self.reads[tensor] for i in r.children[:-1] for v in free_vars(i)
+        )
+
+    def width(self, tensor: te.Tensor, lanes: int) -> Any:
+        """Define the length of a stage's vectors."""
+        return self.cfg.define_knob(f"{tensor.name}_lanes", [lanes, 2 * lanes, 4 * lanes])

@@ -1,0 +1,135 @@
+"""A schedule for any Tile function without tuning: fused, parallel, in vectors or on threads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from autotune import te
+from autotune.ir import dtypes
+from autotune.ir.expr import Call, Read, Var
+from autotune.ir.visitor import free_vars, reads, walk_expr
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage_core import Attach
+from autotune.target import Target
+from autotune.te.tensor import ComputeOp
+from autotune.tile.to_te.program_to_te import ASSIGNED, BEHIND, ELEMENT_WISE, Tensors
+
+PARALLEL: Final = 1 << 16
+"""Operations from which on a stage is worth starting threads for."""
+
+_THREADS: Final = 256
+#: Expressions that a fused stage may consist of: more would be copied, and nest, without end.
+_MOST_FUSED: Final = 500
+
+#: What may be computed where it is read, and how often a reduction may do that again.
+_FUSED: Final = (ELEMENT_WISE, ASSIGNED, BEHIND)
+_OFTEN: Final = 4
+
+
+def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
+    """Return a schedule that is legal for every Tile function and sensible for most.
+
+    Element-wise statements are computed where they are read, if that repeats little work. On a
+    CPU the other stages run over their outer dimensions in parallel and over their last one in
+    vectors; on a GPU each output element has a thread.
+    """
+    schedule: Schedule = te.create_schedule([t.op for t in tensors.outputs])
+    for tensor in tensors.stages:
+        if is_fused(schedule, tensor, tensors.outputs):
+            schedule[tensor].compute_inline()
+        elif target.kind == "llvm":
+            _on_cpu(schedule, tensor, target)
+        else:
+            _on_gpu(schedule, tensor)
+    return schedule
+
+
+def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ...]) -> bool:
+    """Whether a stage is computed where it is read: each element once, or cheaply and not often.
+
+    What stages before it were fused into it counts: it comes to a limited length.
+    """
+    op = _compute(tensor)
+    if op.tag not in _FUSED or any(tensor is output for output in outputs):
+        return False
+    readers = [reader.op for reader in schedule.readers(tensor)]
+    size = _iterations(op)
+    times = max((_iterations(reader) // size for reader in readers), default=1)
+    if any(isinstance(e, Call) for value in op.body for e in walk_expr(value)):
+        suits = len(readers) == 1 and times <= 1
+    else:
+        suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
+    return suits and _length(schedule, tensor) <= _MOST_FUSED
+
+
+def _length(schedule: Schedule, tensor: te.Tensor) -> int:
+    """Return how many expressions a stage is made of, with those of what is fused into it."""
+    own = [e for value in _compute(tensor).body for e in walk_expr(value)]
+    read = (e.tensor for e in own if isinstance(e, Read) and isinstance(e.tensor.op, ComputeOp))
+    fused = (t for t in read if schedule[t].attach is Attach.INLINE)
+    return len(own) + sum(_length(schedule, t) for t in fused)
+
+
+def _compute(tensor: te.Tensor) -> ComputeOp:
+    assert isinstance(tensor.op, ComputeOp)
+    return tensor.op
+
+
+def _on_cpu(schedule: Schedule, tensor: te.Tensor, target: Target) -> None:
+    stage, axes = schedule[tensor], list(tensor.op.axis)
+    if not axes:
+        return
+    reduced = list(tensor.op.reduce_axis)
+    lanes = max(target.vector_bytes // dtypes.itemsize(tensor.dtype), 2)
+    extents = [_extent(axis) for axis in axes]
+    inner: list[Any] = []
+    if extents[-1] >= lanes and is_contiguous(tensor):
+        outer, vector = stage.split(axes.pop(), factor=lanes)
+        axes.append(outer)
+        inner.append(vector)
+    if reduced:
+        stage.reorder(*axes, *reduced, *inner)
+    if inner:
+        stage.vectorize(inner[0])
+    if is_worth_threads(tensor):
+        front = axes[: max(len(axes) - 1, 1)]
+        stage.parallel(stage.fuse(*front) if len(front) > 1 else front[0])
+
+
+def is_worth_threads(tensor: te.Tensor) -> bool:
+    """Whether a stage is so much work that threads should share it."""
+    return _iterations(tensor.op) >= PARALLEL
+
+
+def _iterations(op: Any) -> int:
+    return math.prod(_extent(axis) for axis in (*op.axis, *op.reduce_axis))
+
+
+def is_contiguous(tensor: te.Tensor) -> bool:
+    """Whether neighbours along the last dimension read neighbours, or the same, everywhere."""
+    last: Var = tensor.op.axis[-1].var
+    for value in _compute(tensor).body:
+        for read in reads(value):
+            if any(last is v for index in read.children[:-1] for v in free_vars(index)):
+                return False
+    return True
+
+
+def _extent(axis: Any) -> int:
+    return int(axis.dom.extent.value)
+
+
+def _on_gpu(schedule: Schedule, tensor: te.Tensor) -> None:
+    stage, axes = schedule[tensor], list(tensor.op.axis)
+    reduced = list(tensor.op.reduce_axis)
+    if axes:
+        fused = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+        block, thread = stage.split(fused, factor=_THREADS)
+        stage.bind(block, te.thread_axis("blockIdx.x"))
+    elif reduced:  # one element, by the threads of one block together
+        fused = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
+        _, thread = stage.split(fused, factor=_THREADS)
+    else:
+        return  # one element, by one thread
+    stage.bind(thread, te.thread_axis("threadIdx.x"))

@@ -1,0 +1,166 @@
+"""Knobs of a Tile function's kernels on GPUs: which there are, and which of them are shared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from autotune.schedule.recipes.gpu_loops import WARP
+from autotune.schedule.recipes.gpu_product import Tiles, define_tiles
+from autotune.schedule.recipes.gpu_rows import Rows
+from autotune.target import Target
+from autotune.tile.schedules.gpu_plan import Kernel, Plan, computed_with
+from autotune.tile.schedules.gpu_products import Product, runs_of
+from autotune.tile.schedules.stage_graph import extent
+
+if TYPE_CHECKING:
+    from autotune.trace.template_knobs import Knobs
+
+#: Configurations that the spaces of all kernels of a function have together, at most.
+_MOST: Final = 1 << 60
+#: Steps from which on threads share a reduction by default, and fewer where elements are few.
+_LONG: Final = 128
+_LESS_LONG: Final = 32
+_FEW: Final = 1 << 14
+#: Elements fetched one by one that a thread holds until they are stored: their addresses and
+#: conditions take registers, too.
+_MOST_WAITING: Final = 16
+
+
+class GpuKnobs:
+    """Defines the knobs of kernels.
+
+    The kernel of each kind that has most work has knobs of its own; all others of a kind have the
+    same ones together, with fewer values, as spaces would grow beyond all bounds.
+    """
+
+    def __init__(self, cfg: Knobs, made: Plan) -> None:
+        self.cfg = cfg
+        self.left = _MOST
+        largest: dict[str, tuple[int, str]] = {}
+        for name, kernel in made.kernels.items():
+            work = sum(math.prod(map(extent, (*t.op.axis, *t.op.reduce_axis)))
+                       for t in computed_with(kernel))  # fmt: skip
+            kind = _kind(kernel)
+            largest[kind] = max(largest.get(kind, (-1, "")), (work, name))
+        self.own = {name for _, name in largest.values()}
+
+    @property
+    def target(self) -> Target:
+        """What the kernels are for."""
+        return self.cfg.target
+
+    def define(self, kernel: Kernel, what: str, values: Sequence[Any]) -> Any:
+        """Return the value of a kernel's knob."""
+        own, values = kernel.tail.name in self.own, list(values)
+        name = f"{kernel.tail.name}_{what}" if own else f"others_{_kind(kernel)}_{what}"
+        return self._defined(name, values if own else values[:2])
+
+    def define_common(self, name: str, values: Sequence[Any]) -> Any:
+        """Return the value of a knob that all kernels have together."""
+        return self._defined(name, list(values))
+
+    def _defined(self, name: str, values: list[Any]) -> Any:
+        if name in self.cfg:
+            return self.cfg[name]
+        values = values[: max(1, self.left)]
+        self.left //= len(values)
+        return self.cfg.define_knob(name, values)
+
+    def require(self, kernel: Kernel, condition: Any, message: str) -> None:
+        """Make a condition of a kernel's own knobs; shared ones suit some kernels less well."""
+        if kernel.tail.name in self.own:
+            self.cfg.add_constraint(condition, message)
+
+    # -- kinds of kernels ----------------------------------------------------------------------
+
+    def tiles(self, kernel: Kernel, product: Product, widths: Sequence[int]) -> Tiles:
+        """Return how a product is cut up."""
+        found = runs_of(product)
+        runs = [run for _, run in found if run > 1]
+        own = _OfProduct(self, kernel, runs)
+        tiles = define_tiles(own, product.sizes[0], widths, runs)
+        if tiles.ahead == "registers":
+            for way in (way for way, run in found if run == 1):
+                size = (tiles.rows, tiles.columns)[way]
+                own.add_constraint(
+                    size * tiles.depth <= _MOST_WAITING * tiles.threads,
+                    f"at most {_MOST_WAITING} elements with addresses of their own wait in a "
+                    "thread's registers",
+                )
+        return tiles
+
+    def rows(self, kernel: Kernel, columns: int, lanes: Sequence[int]) -> Rows:
+        """Return how the threads of a kernel share rows of so many elements."""
+        usual = min(256, max(WARP, _power(columns)))
+        counts = _first(usual, [8, 16, 32, 64, 128, 256, 512, 1024])
+        threads = self.define(kernel, "threads", counts)
+        rows = self.define(kernel, "rows", [1, 2, 4, 8, 16])
+        self.require(kernel, threads * rows >= WARP, "a block has a warp or more")
+        return Rows(rows, threads, 1, self.define(kernel, "lanes", lanes), across=True)
+
+    def cells(self, kernel: Kernel, elements: int, steps: int, across: bool) -> Rows:
+        """Return how threads share the reductions of so many elements."""
+        together = _kind(kernel) == "long"
+        powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+        most, longest = _power(elements), _power(steps)
+        usual = min(8 if together else 128, most)
+        needed = min(WARP if together else max(1, WARP // usual), longest)
+        threads = self.define(kernel, "threads", _first(needed, powers))
+        rows = self.define(kernel, "rows", _first(usual, powers))
+        each = self.define(kernel, "each", [1, 2, 4])
+        self.require(kernel, rows * each <= most, "a block has no more elements than there are")
+        self.require(kernel, threads <= longest, "an element has no more threads than steps")
+        least = min(WARP, usual * needed)
+        self.require(kernel, threads * rows >= least, "a block has a warp or more")
+        return Rows(rows, threads, each, 1, across)
+
+
+class _OfProduct:
+    """Defines the knobs of one product; what products have in common fits all their sizes."""
+
+    def __init__(self, knobs: GpuKnobs, kernel: Kernel, runs: Sequence[int]) -> None:
+        self.knobs = knobs
+        self.kernel = kernel
+        self.runs = runs
+
+    @property
+    def target(self) -> Target:
+        return self.knobs.target
+
+    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
+        if name == "ahead":
+            return self.knobs.define_common(name, values)
+        if self.kernel.tail.name not in self.knobs.own:
+            if name == "fetch":
+                return max(v for v in (1, *values) if all(run % v == 0 for run in self.runs))
+            if name == "group":
+                return 1
+        return self.knobs.define(self.kernel, name, values)
+
+    def add_constraint(self, condition: Any, message: str) -> None:
+        self.knobs.cfg.add_constraint(condition, message)
+
+
+def _kind(kernel: Kernel) -> str:
+    """Return what a kernel does: kernels of a kind may have knobs together."""
+    if kernel.product is not None:
+        return "product"
+    if not kernel.members:
+        return "elements"
+    if not kernel.is_flat:
+        return "rows"
+    elements = math.prod(map(extent, kernel.tail.op.axis))
+    longest = kernel.longest
+    is_long = longest >= (_LESS_LONG if elements < _FEW else _LONG)
+    return "long" if is_long else "short"
+
+
+def _first(usual: int, values: Sequence[int]) -> list[int]:
+    return [usual, *(value for value in values if value != usual)]
+
+
+def _power(number: int) -> int:
+    """Return the least power of 2 that is no less than a number."""
+    return 1 << (number - 1).bit_length()

@@ -1,0 +1,111 @@
+"""Rewrites a reduction along rows into partial results side by side: vectors, then their lanes.
+
+Partial result (u, v) of U vectors of W lanes has every element U * W behind another one. The
+vectors are folded into one, and its lanes pairwise into the element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune import te
+from autotune.ir.expr import Const, Expr, Read, Reduce, Var
+from autotune.ir.visitor import free_vars, reads, substitute
+from autotune.te.reduction import reduction
+from autotune.te.tensor import ComputeOp
+from autotune.tile.to_te.program_to_te import CONTRACTION
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A reduction in lanes.
+
+    Attributes
+    ----------
+    whole
+        The reduction as it was.
+    parts
+        Partial results; its last axes are the vectors and their lanes.
+    vector
+        The vectors folded into one.
+    result
+        The elements.
+    """
+
+    whole: te.Tensor
+    parts: te.Tensor
+    vector: te.Tensor
+    result: te.Tensor
+
+
+def runs_along_rows(tensor: te.Tensor, lanes: int) -> bool:
+    """Whether the innermost reduction reads neighbours, and enough of them to fill a vector."""
+    reduced = _reduction(tensor)
+    last = reduced.axes[-1]
+    length = int(last.dom.extent.value)  # type: ignore[union-attr]
+    own = [r for s in reduced.sources for r in reads(s) if last.var in set(free_vars(r))]
+    return lanes > 1 and length >= lanes and bool(own) and all(_along(r, last.var) for r in own)
+
+
+def _along(read: Read, var: Var) -> bool:
+    *front, last = read.children
+    inside = last is var or (getattr(last, "op", "") in ("+", "-") and last.children[0] is var)
+    return inside and not any(var is w for index in front for w in free_vars(index))
+
+
+def _reduction(tensor: te.Tensor) -> Reduce:
+    assert isinstance(tensor.op, ComputeOp)
+    (body,) = tensor.op.body
+    assert isinstance(body, Reduce)
+    return body
+
+
+def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> Lanes:
+    """Return a reduction in some vectors (an integer or a knob) of so many lanes."""
+    reduced = _reduction(tensor)
+    *outer, last = reduced.axes
+    length = int(last.dom.extent.value)  # type: ignore[union-attr]
+    step = te.reduce_axis((0, te.ceildiv(length, vectors * lanes)), last.name)
+    copies = [te.reduce_axis((a.dom.min, a.dom.extent), a.name) for a in outer]  # type: ignore[union-attr]
+
+    def part(*index: Any) -> Any:
+        *place, u, v = index
+        at = (step.var * vectors + u) * lanes + v
+        values = {a.var: i for a, i in zip(tensor.op.axis, place, strict=True)}
+        values |= {a.var: copy.var for a, copy in zip(outer, copies, strict=True)}
+        values[last.var] = at
+        where = substitute(reduced.condition, values)
+        inside = at < length
+        where = inside if isinstance(where, Const) and where.value else te.all(where, inside)
+        sources = [substitute(source, values) for source in reduced.sources]
+        return reduction(reduced.combiner, sources, [*copies, step], where)[0]
+
+    parts = te.compute((*tensor.shape, vectors, lanes), part, name=f"{tensor.name}_lanes")
+    every = te.reduce_axis((0, vectors), "u")
+
+    def vector(*index: Any) -> Any:
+        *place, v = index
+        return reduction(reduced.combiner, [parts[(*place, every.var, v)]], every, None)[0]
+
+    folded = te.compute((*tensor.shape, lanes), vector, name=f"{tensor.name}_vector")
+
+    def result(*place: Any) -> Any:
+        return _folded(reduced, [folded[(*place, v)] for v in range(lanes)])
+
+    total = te.compute(tensor.shape, result, name=tensor.name, tag=CONTRACTION)
+    return Lanes(tensor, parts, folded, total)
+
+
+def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:
+    """Combine values pairwise: those one half apart, as halves of a vector are combined."""
+    (lhs,), (rhs,), (combined,) = (
+        reduced.combiner.lhs, reduced.combiner.rhs, reduced.combiner.result
+    )  # fmt: skip
+    while len(values) > 1:
+        half = (len(values) + 1) // 2
+        pairs = zip(values[:half], values[half:], strict=False)
+        both = [substitute(combined, {lhs: a, rhs: b}) for a, b in pairs]
+        values = [*both, *values[len(both) : half]]
+    return values[0]

@@ -1,0 +1,245 @@
+"""The syntax tree of Tile: frozen dataclasses that know where in the text they stand.
+
+Trees are equal if they say the same, wherever that stands. `unparser.to_code` is their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+Aggregation: TypeAlias = Literal["+", "*", ">", "<", "="]
+#: How the tensors of a contraction are combined; "" where there is one, "?" for A == B ? C.
+Combination: TypeAlias = Literal["", "*", "+", "?", "=="]
+
+COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=")
+BITS: Final = ("&", "|", "^", "<<", ">>")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of the first character of something and of the one behind it."""
+
+    start: int
+    end: int
+
+
+#: Where a node stands that was not read from a text.
+NOWHERE: Final = Span(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal, never negative; an int or a finite float."""
+
+    value: int | float
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A tensor, dimension or index."""
+
+    text: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """Unary minus."""
+
+    value: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic ``+ - * /``, a comparison, or an operation on bits."""
+
+    op: str
+    left: Expr
+    right: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """``condition ? then : otherwise``, element by element."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function applied to arguments; "~" of one is ``~x``."""
+
+    function: Name
+    arguments: tuple[Expr, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+#: One family of expressions: in indices, sizes and constraints the checker allows some of it.
+Expr: TypeAlias = Number | Name | Negate | Binary | Conditional | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A tensor at indices: ``A[i, 2 * k]``."""
+
+    tensor: Name
+    indices: tuple[Expr, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """``form < bound``, which means ``0 <= form < bound``."""
+
+    form: Expr
+    bound: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``Target = value;``: an element-wise operation, or arithmetic over dimensions."""
+
+    target: Name
+    value: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``Output[indices: sizes] = aggregation(inputs combined), constraints default D;``.
+
+    Elements that nothing is aggregated to are those of `default`; 0 if that is None.
+    """
+
+    output: Access
+    sizes: tuple[Expr, ...]
+    aggregation: Aggregation
+    combination: Combination
+    inputs: tuple[Access, ...]
+    constraints: tuple[Constraint, ...] = ()
+    default: Name | None = None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def target(self) -> Name:
+        """Name of the tensor it defines."""
+        return self.output.tensor
+
+
+Statement: TypeAlias = Assignment | Contraction
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor that the caller gives.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    dimensions
+        What the header says of each size: a name that stands for it, or arithmetic over such names
+        that gives it; None where it says nothing, not even how many there are.
+    """
+
+    name: Name
+    dimensions: tuple[Expr, ...] | None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def named(self) -> dict[int, Name]:
+        """Dimensions that have a name, by position."""
+        return {k: d for k, d in enumerate(self.dimensions or ()) if isinstance(d, Name)}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A whole Tile function.
+
+    Attributes
+    ----------
+    inputs, outputs, statements
+        What it consists of, in order.
+    source
+        The text that the spans of its nodes point into ("" if it was not read from one).
+    name
+        What messages call the text: a file's path, or "tile".
+    """
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Name, ...]
+    statements: tuple[Statement, ...]
+    source: str = field(default="", compare=False, repr=False)
+    name: str = field(default="tile", compare=False, repr=False)
+
+    def __str__(self) -> str:
+        from autotune.tile.syntax.unparser import to_code
+
+        return to_code(self)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the direct operands of an expression."""
+    match expr:
+        case Negate(value):
+            return (value,)
+        case Binary(_, left, right):
+            return (left, right)
+        case Conditional(condition, then, otherwise):
+            return (condition, then, otherwise)
+        case Call(_, arguments):
+            return arguments
+    return ()
+
+
+def with_operands(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """Return an expression whose direct operands, from left to right, a function has replaced."""
+    match expr:
+        case Negate(value):
+            return Negate(function(value))
+        case Binary(op, left, right):
+            return Binary(op, function(left), function(right))
+        case Conditional(condition, then, otherwise):
+            return Conditional(function(condition), function(then), function(otherwise))
+        case Call(name, arguments):
+            return Call(name, tuple(map(function, arguments)))
+    return expr
+
+
+def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Return an expression with others in the place of some of its names."""
+    if isinstance(expr, Name):
+        return values.get(expr.text, expr)
+    return with_operands(expr, lambda operand: substituted(operand, values))
+
+
+def names_in(expr: Expr) -> Iterator[Name]:
+    """Names that an expression reads, from left to right."""
+    if isinstance(expr, Name):
+        yield expr
+    for child in children(expr):
+        yield from names_in(child)
+
+
+def has_fraction(expr: Expr) -> bool:
+    """Whether a number in an expression has a decimal point or an exponent."""
+    own = isinstance(expr, Number) and isinstance(expr.value, float)
+    return own or any(map(has_fraction, children(expr)))
+
+
+def expressions(statement: Statement) -> tuple[Expr, ...]:
+    """Every outermost expression of a statement, in the order of the text."""
+    if isinstance(statement, Assignment):
+        return (statement.value,)
+    accessed = [index for access in statement.inputs for index in access.indices]
+    constrained = [e for c in statement.constraints for e in (c.form, c.bound)]
+    return (*statement.output.indices, *statement.sizes, *accessed, *constrained)

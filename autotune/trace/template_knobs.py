@@ -1,0 +1,217 @@
+"""What a template sees: the object `cfg` that defines knobs and hands out their values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, SupportsIndex, TypeVar
+
+from autotune.errors import UsageError
+from autotune.ir.axes import IterVar
+from autotune.schedule.stage import Stage
+from autotune.target import Target
+from autotune.trace.symbolic_values import SymbolicInt
+from autotune.trace.value_sources import ValueSource
+from search_spaces import AnnotateKnob, ChoiceKnob, ReorderKnob, SplitKnob
+
+T = TypeVar("T")
+
+_ANNOTATIONS = ("none", "unroll", "vectorize", "parallel")
+
+
+class Knobs:
+    """Defines the knobs of a template and gives their values in one configuration.
+
+    While a template is traced, numbers are symbols that can be used as the plain numbers they
+    stand for, but for text, hashing, `/` and `float`.
+
+    Parameters
+    ----------
+    source : ValueSource
+        Where the values come from.
+    target : Target
+        What the template is instantiated for.
+    """
+
+    def __init__(self, source: ValueSource, target: Target) -> None:
+        self.target = target
+        self._source = source
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return what the definition of knob `name` returned."""
+        if name not in self._values:
+            known = ", ".join(self._values) or "none"
+            raise UsageError(f"no knob {name!r} is defined yet; defined are: {known}")
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def define_knob(self, name: str, values: Sequence[Any]) -> Any:
+        """Define a value chosen out of a list, and return it.
+
+        Integers are symbols during a trace; flags, strings and floats are decided, one trace each.
+        """
+        plain = [int(v) if isinstance(v, SymbolicInt) else v for v in values]
+        knob = self._source.define(ChoiceKnob(name, plain))
+        (value,) = self._source.numbers(knob)
+        return self._keep(value, name)
+
+    def define_split(
+        self,
+        name: str,
+        extent: SupportsIndex,
+        num_outputs: int = 2,
+        policy: str = "factors",
+        candidates: Sequence[Sequence[int]] | None = None,
+        filter: Callable[[tuple[int, ...]], bool] | None = None,
+    ) -> SplitSizes:
+        """Define how an axis of length `extent` is cut into `num_outputs` loops.
+
+        See `search_spaces.SplitKnob` for the policies and for `filter`.
+        """
+        if not hasattr(extent, "__index__"):
+            raise UsageError(
+                f"define_split({name!r}): the extent must be a number, got {extent!r}"
+            )
+        length = int(extent)
+        if candidates is None and filter is None:
+            knob = _plain_split(name, length, num_outputs, policy)
+        else:
+            given = "candidates" if candidates is not None else policy
+            knob = SplitKnob(name, length, num_outputs, given, candidates, filter)
+        known = self._source.define(knob)
+        return self._keep(SplitSizes(self._source.numbers(known)), name)
+
+    def define_reorder(
+        self,
+        name: str,
+        axes: Sequence[Any],
+        policy: str = "all",
+        candidates: Sequence[Sequence[int]] | None = None,
+    ) -> AxisOrder:
+        """Define an order of loops, given by axes or their names."""
+        given = "candidates" if candidates is not None else policy
+        knob = self._source.define(ReorderKnob(name, _names(axes), given, candidates))
+        return self._keep(AxisOrder(functools.partial(self._source.choice, knob)), name)
+
+    def define_annotate(
+        self,
+        name: str,
+        axes: Sequence[Any],
+        annotations: Sequence[str] = ("none", "unroll", "vectorize"),
+    ) -> Annotations:
+        """Define one annotation for each loop, given by axes or their names."""
+        unknown = [a for a in annotations if a not in _ANNOTATIONS]
+        if unknown:
+            raise UsageError(
+                f"define_annotate({name!r}): unknown annotation {unknown[0]!r}; "
+                f"expected some of {', '.join(_ANNOTATIONS)}"
+            )
+        knob = self._source.define(AnnotateKnob(name, _names(axes), annotations))
+        return self._keep(Annotations(functools.partial(self._source.choice, knob)), name)
+
+    def add_constraint(self, condition: Any, message: str) -> None:
+        """Make configurations infeasible in which `condition` is false.
+
+        Parameters
+        ----------
+        condition
+            A comparison of knobs; several are joined with `&` and `|`, or te.all and te.any.
+        message : str
+            What the rule demands; rejections are counted under it.
+        """
+        self._source.require(condition, message)
+
+    def _keep(self, value: T, name: str) -> T:
+        self._values[name] = value
+        return value
+
+
+@functools.lru_cache(maxsize=256)
+def _plain_split(name: str, extent: int, num_outputs: int, policy: str) -> SplitKnob:
+    """Return a split knob; factorising a large extent is worth doing once."""
+    return SplitKnob(name, extent, num_outputs, policy)
+
+
+def _names(axes: Sequence[Any]) -> list[str]:
+    return [axis.name if isinstance(axis, IterVar) else axis for axis in axes]
+
+
+class SplitSizes(Sequence[Any]):
+    """Sizes of the loops an axis is split into, outermost first.
+
+    Attributes
+    ----------
+    size : tuple
+        The sizes: ints, or symbols during a trace.
+    """
+
+    def __init__(self, size: tuple[Any, ...]) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.size[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.size)
+
+    def apply(self, stage: Stage, axis: IterVar) -> list[IterVar]:
+        """Split a loop of `stage` into these sizes; returns the loops, outermost first."""
+        inner = []
+        for size in reversed(self.size[1:]):
+            axis, last = stage.split(axis, factor=size)
+            inner.append(last)
+        return [axis, *reversed(inner)]
+
+
+class AxisOrder:
+    """An order of loops."""
+
+    def __init__(self, choose: Callable[[], Any]) -> None:
+        self._choose = choose
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """The position, among the axes as defined, of the loop that comes first, second, ..."""
+        order: tuple[int, ...] = self._choose()
+        return order
+
+    def apply(self, stage: Stage, axes: Sequence[IterVar]) -> list[IterVar]:
+        """Reorder loops of `stage`, given in the order of the definition; returns the new order."""
+        order = self.value
+        _check_count("reorder", len(order), axes)
+        ordered = [axes[position] for position in order]
+        stage.reorder(*ordered)
+        return ordered
+
+
+class Annotations:
+    """One annotation per loop."""
+
+    def __init__(self, choose: Callable[[], Any]) -> None:
+        self._choose = choose
+
+    @property
+    def value(self) -> tuple[str, ...]:
+        """The annotation of each axis, in the order of the definition."""
+        annotations: tuple[str, ...] = self._choose()
+        return annotations
+
+    def apply(self, stage: Stage, axes: Sequence[IterVar]) -> list[IterVar]:
+        """Annotate loops of `stage`, given in the order of the definition; returns the loops."""
+        annotations = self.value
+        _check_count("annotate", len(annotations), axes)
+        for axis, annotation in zip(axes, annotations, strict=True):
+            if annotation != "none":
+                getattr(stage, annotation)(axis)
+        return list(axes)
+
+
+def _check_count(what: str, expected: int, axes: Sequence[IterVar]) -> None:
+    if len(axes) != expected:
+        raise UsageError(f"{what} knob of {expected} axes applied to {len(axes)} axes")

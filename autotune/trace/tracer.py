@@ -1,0 +1,417 @@
+"""Structures: what a template does with its knobs, traced once per way through it.
+
+A structure is a schedule lowered with symbolic knobs, together with the decisions under which the
+template makes this schedule. Structures are found lazily; a template that cannot be traced is run
+for one configuration at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, told
+from autotune.ir.stmt import Function
+from autotune.lowering.feasibility import target_rules
+from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.rtc.raw_kernel import RawKernel
+from autotune.schedule.schedule import Schedule
+from autotune.system.caller_warnings import warn
+from autotune.target import Target
+from autotune.te.tensor import Tensor
+from autotune.trace.decision_tree import UNSTEADY, DecisionTree, KnobColumns
+from autotune.trace.divergence import parting_line
+from autotune.trace.dry_run import TRACE_TIMEOUT_S, Fault, probe
+from autotune.trace.fingerprint import schedule_lines, step_lines
+from autotune.trace.schedule_constraints import schedule_rules
+from autotune.trace.structure import Structure, distinct, failed
+from autotune.trace.template_knobs import Knobs
+from autotune.trace.user_code import contained
+from autotune.trace.value_sources import (
+    ConcreteValues,
+    KnobTable,
+    PlainValues,
+    SymbolicValues,
+    ValueSource,
+)
+from search_spaces import Knob as SpaceKnob
+
+Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]
+
+MOST_REPEATS = 16
+"""Runs that may show that chance has a part in them, and pairs of runs that may show where."""
+
+
+class TracingWarning(UserWarning):
+    """A template cannot be traced and runs for one configuration at a time."""
+
+
+class Structures:
+    """All structures of one template for given arguments and target that are known so far.
+
+    Parameters
+    ----------
+    name : str
+        Name of the template, for messages.
+    run : callable
+        The template with its arguments filled in: takes `Knobs`, returns schedule and tensors.
+    target : Target
+        What it is instantiated for.
+    source_file : str
+        File of the template, to say which of its lines defeated tracing.
+    guarded : bool
+        Try each new way through the template out in a child process first, and let it neither
+        print nor change the process: for code that is not trusted to come back.
+    trace_timeout_s : float
+        Seconds that the template may take in the child process, each time.
+
+    Attributes
+    ----------
+    known : list of Structure
+        In order of discovery.
+    table : KnobTable
+        Knobs met so far.
+    untraceable : str
+        Why every configuration runs on its own; empty if the template can be traced.
+    explored : bool
+        Whether there are no other structures than those known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Template,
+        target: Target,
+        source_file: str = "",
+        guarded: bool = False,
+        trace_timeout_s: float = TRACE_TIMEOUT_S,
+    ) -> None:
+        self.name = name
+        self._guarded = guarded
+        self._trace_timeout_s = trace_timeout_s
+        self.target = target
+        self.table = KnobTable(name)
+        self.tree = DecisionTree(name)
+        self.known: list[Structure] = []
+        self.untraceable = ""
+        self.explored = False
+        self._run = run
+        self._source_file = source_file
+        self._compared: Mapping[str, object] | None = None
+        self._latest: tuple[Mapping[str, object], Structure] | None = None
+
+    @property
+    def knobs(self) -> tuple[SpaceKnob, ...]:
+        """Knobs met so far, in order of first definition."""
+        return tuple(self.table.knobs.values())
+
+    def of(self, values: Mapping[str, object]) -> Structure:
+        """Return the structure of one configuration, tracing it if it is new."""
+        latest = self._latest
+        if latest is not None and latest[0] == values:
+            return latest[1]
+        found = self._find(values)
+        self._latest = dict(values), found
+        return found
+
+    def _find(self, values: Mapping[str, object]) -> Structure:
+        if not self.untraceable:
+            for node, _ in self.tree.walk(self.columns_of(values), 1):
+                if node.structure is not None:
+                    return self.known[node.structure]
+                self.trace(values)
+                if self.untraceable:
+                    break
+        return self.alone(values)
+
+    def instantiate(self, values: Mapping[str, object]) -> Function:
+        """Return the analysed function of one configuration.
+
+        Raises
+        ------
+        InstantiationError
+            If the template refuses this configuration.
+        """
+        structure = self.of(values)
+        if structure.number >= 0 and not self._guarded:
+            self.check(values)
+            structure = self.of(values)
+        return structure.instantiate(self._numbers(structure, values))
+
+    def check(self, values: Mapping[str, object]) -> None:
+        """Compare what is known of a configuration with the template run on its plain numbers.
+
+        If they differ the template cannot be traced.
+        """
+        if self.untraceable:
+            return
+        for node, _ in self.tree.walk(self.columns_of(values), 1):
+            if node.structure is None or self._compared == values:
+                return
+            structure = self.known[node.structure]
+            if self._guarded and self._probe(lambda _: self._plain(values)):
+                return
+            try:
+                self._compare(structure, values)
+            except TracingError as error:
+                self._give_up(str(error), self._parting(structure, values, str(error)))
+
+    def refusal(self, values: Mapping[str, object]) -> str:
+        """Return why the template refuses one configuration, tracing it if it is new, or ""."""
+        structure = self.of(values)
+        return structure.refusal(self._numbers(structure, values))
+
+    def _numbers(self, structure: Structure, values: Mapping[str, object]) -> dict[str, int]:
+        columns = self.columns_of(values)
+        return {name: columns[name][0] for name in structure.symbols}
+
+    def columns_of(self, values: Mapping[str, object]) -> KnobColumns:
+        """Return the columns, each of length 1, of one configuration."""
+        source = ConcreteValues(self.table, values)
+
+        def read(name: str) -> Any:
+            knob = self.table.owners[name]
+            return knob.tables[name][[source.position(knob)]]
+
+        return KnobColumns(self.table, read)
+
+    # -- runs ------------------------------------------------------------------------------
+
+    def trace(self, values: Mapping[str, object]) -> None:
+        """Run the template with symbols, guided by a configuration, and add its structure.
+
+        A template that cannot be traced sets `untraceable`, with one warning.
+        """
+        source = SymbolicValues(self.table, values)
+        try:
+            structure = (self._faulty(values) if self._guarded else None) or self._traced(source)
+        except TracingError as error:
+            self._give_up(str(error), self._place(error))
+            return
+        if structure.error and not isinstance(structure.cause, InstantiationError):
+            # Symbols may be to blame: an error counts only if plain numbers meet it too.
+            plain = self._attempt(ConcreteValues(self.table, values))
+            if not plain.error:
+                self._give_up(structure.error, self._place(structure.cause))
+                return
+            structure = failed(source, len(self.known), plain.error, plain.cause)
+        try:
+            self._compare(structure, values)
+            self.tree.insert(structure.decisions, structure.number)
+        except TracingError as error:
+            self._give_up(str(error), self._parting(structure, values, str(error)))
+            return
+        self.known.append(structure)
+
+    def _traced(self, source: SymbolicValues) -> Structure:
+        """Return the structure of a run with symbols.
+
+        Raises
+        ------
+        TracingError
+            If it did what has no meaning for symbols.
+        """
+        try:
+            return self._attempt(source)
+        finally:
+            source.end()
+
+    def _plain(self, values: Mapping[str, object]) -> Schedule | None:
+        """Return the schedule that plain numbers lead to; None if the template refuses them."""
+        try:
+            made = self.run(PlainValues(self.table, values))
+            return None if isinstance(made, RawKernel) else made[0]
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except BaseException:
+            # Rules that these numbers break show in the structure, as conditions on symbols.
+            return None
+
+    def _compare(self, structure: Structure, values: Mapping[str, object]) -> None:
+        """Raise TracingError if plain numbers lead to another schedule than symbols did."""
+        if structure.schedule is None:
+            return
+        self._compared = values
+        plain = self._plain(values)
+        if plain is None:
+            return
+        knobs = structure.knobs(self._numbers(structure, values))
+        if schedule_lines(structure.schedule, knobs) == schedule_lines(plain):
+            return
+        again = (schedule_lines(self._plain(values)) for _ in range(MOST_REPEATS))
+        if any(lines != schedule_lines(plain) for lines in again):
+            raise TracingError(UNSTEADY)
+        raise TracingError(
+            "plain numbers lead to another schedule than symbols, which stand for them; it may "
+            "not ask for the type, the identity or the repr of a knob"
+        )
+
+    def _parting(self, structure: Structure, values: Mapping[str, object], reason: str) -> str:
+        """Return the place at which plain numbers part from symbols, or from one another.
+
+        Where chance has a part in it, two runs may well be the same.
+        """
+        steps: list[list[str]] = []
+        if structure.schedule is not None and (plain := self._plain(values)) is not None:
+            knobs = structure.knobs(self._numbers(structure, values))
+            steps = [step_lines(structure.schedule, knobs), step_lines(plain)]
+        differing = (steps[0], steps[1]) if steps else ((), ())
+        for pair in reversed(range(MOST_REPEATS if reason == UNSTEADY else 1)):
+            line = parting_line(
+                lambda: self.run(SymbolicValues(self.table, values)),
+                lambda: self.run(PlainValues(self.table, values)),
+                self._source_file,
+                ((), ()) if pair else differing,
+            )
+            if line:
+                return f"{self._source_file}:{line}"
+        return self._place(None)
+
+    def _faulty(self, values: Mapping[str, object]) -> Structure | None:
+        """Return the structure of a way that ends the process it is tried in; None if it does not.
+
+        The way is followed here only to the last decision before its end.
+        """
+
+        def both(tell: Callable[[], object]) -> None:
+            self._traced(SymbolicValues(self.table, values, tell))
+            self._plain(values)
+
+        fault = self._probe(both)
+        if fault is None:
+            return None
+        source = SymbolicValues(self.table, values, lambda: _stop_at(source, fault.decisions))
+        if fault.decisions:
+            with contextlib.suppress(_Stop):
+                self.run(source)
+        return Structure(
+            len(self.known),
+            tuple(source.decisions),
+            dict(source.symbols),
+            fault=f"template: {fault.message} while it was traced",
+        )
+
+    def _probe(self, run: Callable[[Callable[[], object]], object]) -> Fault | None:
+        return probe(run, self._trace_timeout_s)
+
+    def alone(self, values: Mapping[str, object]) -> Structure:
+        """Return the structure of one configuration, run with plain numbers."""
+        source = ConcreteValues(self.table, values)
+        fault = self._probe(lambda _: self._attempt(source)) if self._guarded else None
+        if fault is not None:
+            return Structure(-1, fault=f"template: {fault.message}")
+        return self._attempt(source)
+
+    def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | RawKernel:
+        """Run the template with values from `source`."""
+        run = functools.partial(self._run, Knobs(source, self.target))
+        result = contained(run) if self._guarded else run()
+        if isinstance(result, RawKernel):
+            return result
+        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
+            schedule, tensors = result
+            if isinstance(tensors, (list, tuple)) and all(isinstance(t, Tensor) for t in tensors):
+                return schedule, tuple(tensors)
+        raise UsageError(
+            f"template {self.name!r} must return its schedule and a list of tensors, as in "
+            f"`return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
+        )
+
+    def meet_knobs(self, values: Mapping[str, object]) -> None:
+        """Run the template for one configuration, only to see which knobs it defines."""
+        if self._guarded and self._probe(lambda _: self.run(PlainValues(self.table, values))):
+            return
+        try:
+            self.run(PlainValues(self.table, values))
+        except (UsageError, KeyboardInterrupt):
+            raise
+        except BaseException:
+            # What this configuration does wrong is reported when it is asked for.
+            return
+
+    def _attempt(self, source: ValueSource) -> Structure:
+        """Run the template and lower what it returns; its own errors become a failed structure."""
+        try:
+            schedule, tensors, lowered = self._lowered(self.run(source))
+            rules = [] if schedule is None else schedule_rules(schedule)
+            rules += target_rules(lowered, self.target)
+        except (UsageError, MemoryError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # a template may raise whatever it likes
+            if isinstance(error, TracingError) and isinstance(source, SymbolicValues):
+                raise
+            cause = error if isinstance(error, Exception) else None
+            return failed(source, len(self.known), self._message(error), cause)
+        own = source.requirements if isinstance(source, SymbolicValues) else []
+        requirements = distinct([*own, *rules, *lowered.attrs["requirements"]])
+        function = Function(
+            lowered.name,
+            lowered.params,
+            lowered.outputs,
+            lowered.body,
+            lowered.sizes,
+            {**lowered.attrs, "requirements": requirements},
+        )
+        if not isinstance(source, SymbolicValues):
+            return Structure(-1, schedule=schedule, tensors=tensors, function=function)
+        return Structure(
+            len(self.known),
+            tuple(source.decisions),
+            dict(source.symbols),
+            schedule,
+            tensors,
+            function,
+        )
+
+    def _lowered(
+        self, made: tuple[Schedule, tuple[Tensor, ...]] | RawKernel
+    ) -> tuple[Schedule | None, tuple[Tensor, ...], Function]:
+        """Return schedule (none of a kernel as text), tensors and function of a run's result."""
+        if not isinstance(made, RawKernel):
+            return *made, lower_schedule(*made, self.name)
+        if self.target.on_cpu:
+            why = f"a kernel as text, which runs on GPUs only, not on {str(self.target)!r}"
+            if any(structure.schedule is not None for structure in self.known):
+                raise InstantiationError(why)
+            raise UsageError(
+                f"template {self.name!r} returns {why}: use a target such as 'cuda -arch=sm_90'"
+            )
+        return None, (*made.inputs, *made.outputs), made.lowered(self.name)
+
+    def _message(self, error: BaseException) -> str:
+        text = told(error).strip().split("\n")[0]
+        if isinstance(error, InstantiationError):
+            return text
+        if isinstance(error, AutotuneError):
+            return f"template: {text}"
+        return f"template: {type(error).__name__}: {text} ({self._place(error)})"
+
+    def _place(self, error: BaseException | None) -> str:
+        """Return file:line of the template's last line that the error came through."""
+        frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+        own = [frame for frame in frames if frame.filename == self._source_file]
+        if own:
+            return f"{own[-1].filename}:{own[-1].lineno}"
+        return self._source_file or inspect.getfile(type(self))
+
+    def _give_up(self, reason: str, place: str) -> None:
+        self.untraceable, self._latest = reason, None
+        why = reason.removeprefix("template: ").removesuffix(f" ({place})")
+        warn(
+            f"template {self.name!r} cannot be traced, so each configuration is lowered on its "
+            f"own, which is slower: {why} [{place}]",
+            TracingWarning,
+        )
+
+
+class _Stop(BaseException):
+    """Ends a run that has got as far as it may."""
+
+
+def _stop_at(source: SymbolicValues, decisions: int) -> None:
+    if len(source.decisions) >= decisions:
+        raise _Stop

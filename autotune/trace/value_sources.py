@@ -1,0 +1,297 @@
+"""Where a template's knobs get their values: from one configuration, or as symbols.
+
+A `KnobTable` remembers every knob a template defined, over all its runs, and the symbol of each
+column, so that the expressions of different runs are comparable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from autotune.errors import InstantiationError, IRError, TracingError, UsageError
+from autotune.ir import dtypes
+from autotune.ir.algebra.intervals import Intervals
+from autotune.ir.expr import Const, Expr, Knob, Load, Read
+from autotune.ir.ops import convert
+from autotune.ir.visitor import walk_expr
+from autotune.trace.symbolic_values import SymbolicInt, symbolic_int
+from search_spaces import Knob as SpaceKnob
+from search_spaces import KnobValue, SplitKnob
+
+MOST_DECISIONS = 1000
+"""A template that takes more decisions in one run is caught in a loop over a knob."""
+
+_INT32 = 1 << 31
+
+
+class Decision(NamedTuple):
+    """A run goes on as it did only where `expr` has the value `outcome`."""
+
+    expr: Expr
+    outcome: int
+
+
+def is_numeric(knob: SpaceKnob) -> bool:
+    """Whether the knob's columns become symbols; all other knobs are decided when they are read."""
+    return knob.numeric and all(
+        table.dtype == np.int64 and np.abs(table).max() < _INT32 for table in knob.tables.values()
+    )
+
+
+def position_name(knob: SpaceKnob) -> str:
+    """Name of the symbol for the position of a knob that is decided.
+
+    It is the knob's column where that holds positions; the columns of a number that cannot be a
+    symbol (a float) hold its value.
+    """
+    return f"{knob.name} (position)" if knob.numeric else knob.name
+
+
+class KnobTable:
+    """All knobs a template has defined so far, in order of first definition.
+
+    Attributes
+    ----------
+    knobs : dict of str to search_spaces.Knob
+        Definitions by name.
+    owners : dict of str to search_spaces.Knob
+        The knob that each column belongs to, positions of decided knobs included.
+    symbols : dict of str to ir.Knob
+        Symbols by name of column.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self.knobs: dict[str, SpaceKnob] = {}
+        self.owners: dict[str, SpaceKnob] = {}
+        self.symbols: dict[str, Knob] = {}
+        self.intervals = Intervals()
+
+    def define(self, knob: SpaceKnob) -> SpaceKnob:
+        """Add a knob, or return the known one of the same definition.
+
+        Raises
+        ------
+        UsageError
+            If the name is taken by a knob with other values.
+        """
+        known = self.knobs.setdefault(knob.name, knob)
+        if known is not knob and known.spec() != knob.spec():
+            raise UsageError(
+                f"template {self.template!r}: knob {knob.name!r} is defined twice with different "
+                f"values ({_summary(known)}, and {_summary(knob)}); give the two different names, "
+                "or make its values independent of other knobs"
+            )
+        self.owners.update(dict.fromkeys((*knob.column_names, position_name(knob)), known))
+        return known
+
+    def symbol(self, column: str, low: int, high: int) -> Knob:
+        """Return the symbol of a column."""
+        if column not in self.symbols:
+            self.symbols[column] = Knob(column, low, high)
+        return self.symbols[column]
+
+
+def _summary(knob: SpaceKnob) -> str:
+    values = ", ".join(str(knob.value(i)) for i in range(min(len(knob), 4)))
+    return f"{len(knob)} values {values}{', ...' if len(knob) > 4 else ''}"
+
+
+class ValueSource(ABC):
+    """What answers a template's questions about its knobs during one run.
+
+    Parameters
+    ----------
+    table : KnobTable
+        Where definitions are noted.
+    values : mapping of str to value
+        The configuration; knobs it does not name take their default.
+    """
+
+    def __init__(self, table: KnobTable, values: Mapping[str, object]) -> None:
+        self.table = table
+        self.values = values
+
+    def define(self, knob: SpaceKnob) -> SpaceKnob:
+        """Note a knob's definition."""
+        return self.table.define(knob)
+
+    def position(self, knob: SpaceKnob) -> int:
+        """Return the knob's position in this configuration."""
+        if knob.name in self.values:
+            return knob.index_of(self.values[knob.name])
+        return knob.default
+
+    @abstractmethod
+    def numbers(self, knob: SpaceKnob) -> tuple[Any, ...]:
+        """Return the number in each of the knob's columns, or the value if it has none."""
+
+    @abstractmethod
+    def choice(self, knob: SpaceKnob) -> KnobValue:
+        """Return the knob's value, as a plain Python value."""
+
+    @abstractmethod
+    def require(self, condition: Any, message: str) -> None:
+        """Make configurations in which `condition` does not hold infeasible."""
+
+
+class ConcreteValues(ValueSource):
+    """Plain values: the template runs for this configuration alone."""
+
+    def numbers(self, knob: SpaceKnob) -> tuple[Any, ...]:
+        """Return the plain numbers."""
+        value = self.choice(knob)
+        return value if isinstance(value, tuple) and isinstance(knob, SplitKnob) else (value,)
+
+    def choice(self, knob: SpaceKnob) -> KnobValue:
+        """Return the plain value."""
+        return knob.value(self.position(knob))
+
+    def require(self, condition: Any, message: str) -> None:
+        """Raise `InstantiationError` with `message` if the condition is false."""
+        if not checked_condition(condition, message):
+            raise InstantiationError(message)
+
+
+class PlainValues(ConcreteValues):
+    """Plain values, of a configuration that may be one to leave out."""
+
+    def require(self, condition: Any, message: str) -> None:
+        """Only check that it is a condition."""
+        checked_condition(condition, message)
+
+
+class SymbolicValues(ValueSource):
+    """Symbols, guided by one configuration: what the template asks for is recorded.
+
+    Parameters
+    ----------
+    table, values
+        As for `ValueSource`.
+    on_decision : callable, optional
+        Called after each decision; what it raises ends the run.
+
+    Attributes
+    ----------
+    decisions : list of Decision
+        In order; each was met only because the earlier ones came out as they did.
+    requirements : list of (Expr, str)
+        Constraints with their messages.
+    symbols : dict of str to ir.Knob
+        Symbols in use, by column.
+    refused : TracingError or None
+        What the template first did that has no meaning for symbols, even if it caught the error.
+    """
+
+    def __init__(
+        self,
+        table: KnobTable,
+        values: Mapping[str, object],
+        on_decision: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(table, values)
+        self._on_decision = on_decision
+        self.decisions: list[Decision] = []
+        self.requirements: list[tuple[Expr, str]] = []
+        self.symbols: dict[str, Knob] = {}
+        self.refused: TracingError | None = None
+        self._decided: dict[Expr, int] = {}
+        self._over = False
+
+    def numbers(self, knob: SpaceKnob) -> tuple[Any, ...]:
+        """Return a symbol for each column; the plain value of a knob that cannot be one."""
+        if not is_numeric(knob):
+            return (self.choice(knob),)
+        position = self.position(knob)
+        return tuple(
+            self._symbol(column, int(table.min()), int(table.max()), int(table[position]))
+            for column, table in knob.tables.items()
+        )
+
+    def choice(self, knob: SpaceKnob) -> KnobValue:
+        """Return the value in the guiding configuration, and take note that it was decided."""
+        position = self.position(knob)
+        symbol = self._symbol(position_name(knob), 0, len(knob) - 1, position)
+        return knob.value(int(symbol))
+
+    def require(self, condition: Any, message: str) -> None:
+        """Add a constraint for all configurations that take this path."""
+        expr = checked_condition(condition, message)
+        if isinstance(expr, Const) and not expr.value:
+            raise InstantiationError(message)
+        self.requirements.append((expr, message))
+
+    def decide(self, expr: Expr, value: int | bool) -> None:
+        """Record a decision, unless it follows from the knobs' ranges or from earlier ones."""
+        if self._over:
+            raise TracingError(
+                f"`{expr}` is used that an earlier run has kept: the values of knobs are those of "
+                "one run"
+            )
+        if expr in self._decided:
+            return
+        low, high = self.table.intervals.bounds(expr)
+        if low == high or all(
+            node in self._decided for node in walk_expr(expr) if isinstance(node, Knob)
+        ):
+            return
+        if len(self.decisions) == MOST_DECISIONS:
+            self.refuse(TracingError(
+                f"more than {MOST_DECISIONS} decisions on knobs in one run: a loop over a knob "
+                "does not end; loop over int(knob)"
+            ))
+        self._decided[expr] = int(value)
+        self.decisions.append(Decision(expr, int(value)))
+        if self._on_decision is not None:
+            self._on_decision()
+
+    def refuse(self, error: TracingError) -> NoReturn:
+        """Raise the error, and take note of the first one."""
+        self.refused = self.refused or error
+        raise error
+
+    def end(self) -> None:
+        """Refuse further decisions, of a run that is over, and raise what was refused in it."""
+        self._over = True
+        if self.refused is not None:
+            raise self.refused
+
+    def _symbol(self, column: str, low: int, high: int, value: int) -> SymbolicInt | int:
+        if low == high:
+            return low
+        symbol = self.symbols[column] = self.table.symbol(column, low, high)
+        return symbolic_int(symbol, value, self)
+
+
+def checked_condition(condition: Any, message: str) -> Expr:
+    """Return a constraint's condition as an expression over knobs alone.
+
+    Raises
+    ------
+    UsageError
+        If it is no condition, or depends on anything but knobs, or the message is no text.
+    """
+    if not isinstance(message, str) or not message.strip():
+        raise UsageError(
+            f"add_constraint: the message must say what is demanded, got {message!r}"
+        )
+    try:
+        expr = convert(condition)
+    except IRError:
+        expr = None
+    if expr is None or expr.dtype != dtypes.BOOL:
+        raise UsageError(
+            f"add_constraint({message!r}): expected a condition on knobs such as a * b <= 64, "
+            f"got {condition!r}"
+        )
+    for node in walk_expr(expr):
+        leaf = not node.children or isinstance(node, (Read, Load))
+        if leaf and not isinstance(node, (Knob, Const)):
+            raise UsageError(
+                f"add_constraint({message!r}): `{expr}` depends on `{node}`, which is no knob"
+            )
+    return expr

@@ -1,0 +1,100 @@
+"""Which candidates of a space are judged: all of a small one, a well-chosen part of a large one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autotune.cost_model.base import CostModel, FeatureSource, IndexVector
+from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
+from autotune.tuner.search.mutations import one_knob_changes
+from search_spaces.space import ENUMERABLE, Space
+from search_spaces.space_errors import SpaceError
+
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """How many candidates are judged.
+
+    Attributes
+    ----------
+    whole : int
+        A space of at most so many feasible candidates is judged whole.
+    random : int
+        Random candidates of a larger one.
+    incumbents : int
+        The one-knob changes of the best so many candidates are judged, too.
+    ranking : RankingSettings
+        Of the cost models, whose best candidates are judged, too.
+    """
+
+    whole: int = 30_000
+    random: int = 4096
+    incumbents: int = 8
+    ranking: RankingSettings = field(default_factory=RankingSettings)
+
+
+class Candidates:
+    """Chooses the candidates of a space that are judged.
+
+    Parameters
+    ----------
+    space : Space
+    features : FeatureSource
+        What the cost models read.
+    settings : CandidateSettings
+    """
+
+    def __init__(
+        self, space: Space, features: FeatureSource, settings: CandidateSettings | None = None
+    ) -> None:
+        self._space = space
+        self._settings = settings or CandidateSettings()
+        self._ranker = SpaceRanker(space, features, self._settings.ranking)
+
+    def whole(self) -> IndexVector | None:
+        """Return all feasible candidates, ascending; None if they are too many."""
+        try:
+            feasible = self._space.feasible_indices(ENUMERABLE)
+        except SpaceError:
+            return None
+        return feasible if len(feasible) <= self._settings.whole else None
+
+    def prepare(self) -> None:
+        """Make ready for ranking a large space."""
+        if self.whole() is None:
+            self._ranker.prepare()
+
+    def rank(
+        self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
+    ) -> None:
+        """Rank all candidates, or a population of them, by models, if there are any.
+
+        The first one scores every candidate. `measured` are known, and not ranked.
+        """
+        if models:
+            self._ranker.rank(models, measured, rng)
+
+    def some(
+        self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator
+    ) -> IndexVector:
+        """Return some unseen candidates, ascending: random ones, and those that look good.
+
+        Parameters
+        ----------
+        best : sequence of int
+            The fastest candidates measured, best first.
+        seen : int64 (k,)
+        rng : numpy.random.Generator
+        """
+        settings = self._settings
+        parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]
+        parts += [one_knob_changes(self._space, i) for i in best[: settings.incumbents]]
+        return np.setdiff1d(np.concatenate(parts), seen)
+
+    def around(self, candidates: IndexVector, seen: IndexVector) -> IndexVector:
+        """Return the unseen candidates one knob away from these, and these, ascending."""
+        parts = [candidates, *(one_knob_changes(self._space, int(i)) for i in candidates)]
+        return np.setdiff1d(np.concatenate(parts), seen)

@@ -1,0 +1,323 @@
+"""The model tuner: believes something of every candidate and proposes what promises most.
+
+A Gaussian process over the knobs guesses the time of each candidate and how sure that is, another
+one the chance that it works. Boosted trees over the features are a trend that the guess follows as
+far as the measurements bear it out. While the guesses are no better than chance, half of the
+proposals are moves that need no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.cost_model.base import CostModel, FeatureSource
+from autotune.cost_model.xgboost_model import XGBCostModel
+from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
+from autotune.tuner.model.acquisition import Belief
+from autotune.tuner.model.candidate_selection import Candidates, CandidateSettings
+from autotune.tuner.model.knob_features import KnobFeatures
+from autotune.tuner.model.prediction_audit import Audit, AuditResult
+from autotune.tuner.model.stagnation import Progress
+from autotune.tuner.model.surrogate import Surrogate, SurrogateSettings
+from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.model.trends import TreeTrend, Trend
+from search_spaces.space import Space
+
+PRIOR_POOL = 20_000
+"""Random candidates of a large space among which a prior chooses the first ones."""
+
+TREES_OVERDUE = 48
+"""Measurements without which trees are not waited for, as after the start of a run."""
+
+KEPT, CLIMBERS = 1024, 16
+"""In a large space: candidates kept for the next climb, and those it climbs from."""
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What the tuner does when.
+
+    Attributes
+    ----------
+    start : int
+        Measurements, spread over the space, before the model is used.
+    start_valid : int
+        Working candidates before the model is used.
+    start_pool : int
+        Random candidates from which the first ones are chosen.
+    trees : bool
+        Whether boosted trees are a trend, if features are given: over the knobs alone they say
+        no more than the Gaussian process.
+    audit_from : int
+        Outcomes of its own proposals from which on the model is audited.
+    trusted : float
+        Rank correlation of guesses with outcomes from which on every proposal is the model's.
+    boldness, boldest : float
+        With each measurement in vain, every other proposal has to better the best time by so much
+        more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches
+        a plateau in vain so looks elsewhere, too.
+    boldness_halved : float
+        Measurements after which boldness counts half, and so on.
+    climbs : int
+        Times that, in a large space, the surroundings of the best candidates are judged, too.
+    candidates : CandidateSettings
+    surrogate : SurrogateSettings
+    """
+
+    start: int = 8
+    start_valid: int = 3
+    start_pool: int = 256
+    trees: bool = True
+    audit_from: int = 16
+    trusted: float = 0.0
+    boldness: float = 0.1
+    boldest: float = 1.0
+    boldness_halved: float = 50.0
+    climbs: int = 2
+    candidates: CandidateSettings = field(default_factory=CandidateSettings)
+    surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
+
+
+def default_model(seed: int) -> CostModel:
+    """Return the cost model whose scores are a trend."""
+    return XGBCostModel(seed)
+
+
+class ModelTuner(Tuner):
+    """Proposes what is expected to better the best time most, as far as its model can be trusted.
+
+    Parameters
+    ----------
+    space : Space
+    seed : int
+    features : FeatureSource, optional
+        What the trees read of a candidate; the knobs themselves by default.
+    prior : TransferPrior, optional
+        What other measurements say of the space: it proposes from the first measurement on, its
+        weight falls as own measurements come in, and it is dropped once they are predicted
+        better without it.
+    make_model : callable
+        Makes an untrained cost model from a seed.
+    settings : ModelSettings
+    """
+
+    estimates_gain: ClassVar[bool] = True
+    held_back: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        space: Space,
+        seed: int,
+        features: FeatureSource | None = None,
+        prior: TransferPrior | None = None,
+        make_model: Callable[[int], CostModel] = default_model,
+        settings: ModelSettings | None = None,
+    ) -> None:
+        super().__init__(space, seed)
+        self._settings = settings or ModelSettings()
+        source = features or KnobFeatures(space)
+        self._trees = TreeTrend(source, make_model, seed)
+        trends = [self._trees] if self._settings.trees and features is not None else []
+        self._surrogate = Surrogate(space, trends, prior, self._settings.surrogate)
+        self._candidates = Candidates(space, source, self._settings.candidates)
+        self._geometry = Geometry(space)
+        self._belief: Belief | None = None
+        self._audit = Audit()
+        self._progress = Progress()
+        self._owed = False
+        self._held: list[int] = []
+        self._proposed_from: Belief | None = None
+
+    def tell(self, observations: Iterable[Observation]) -> None:
+        """Take in measurements; see :meth:`Tuner.tell`."""
+        super().tell(observations)
+        self._proposed_from = None
+
+    def preparations(self) -> Iterator[None]:
+        """Work out the features that the trees read, or make ready for it, a piece at each step."""
+        if self._surrogate.trends:
+            yield from self._trees.preparations(self._candidates.whole())
+            self._candidates.prepare()
+            yield
+
+    def think(self) -> None:
+        """Fit the model to what the latest proposals were made from, for the next ones.
+
+        Rank a large space by it, and let the beliefs expect what was proposed to work, but for
+        what may be held back.
+        """
+        self._catch_up()
+        if self._belief is not None:
+            self._belief.expect(np.setdiff1d(self.pending, self._held))
+
+    def _catch_up(self) -> None:
+        """Fit the model to what the latest proposals were made from, unless that is done."""
+        if self._owed:
+            self._owed, self._proposed_from = False, None
+            surrogate = self._surrogate
+            # New trees need new parameters; fitting these more often gains nothing.
+            due = self._trees.due(surrogate.told) if surrogate.trends else surrogate.due
+            if due:
+                surrogate.learn(self._chooser(surrogate.told))
+                self._follow(True)
+            self._rank()
+
+    # -- proposals -------------------------------------------------------------------------
+
+    def _propose(self, n: int) -> list[int]:
+        rng = self._generator()
+        if not self._informed():
+            return self._start(n, rng)
+        belief = self._proposed_from = self._update(rng)
+        belief.expect(self.pending)
+        self._owed = True
+        free = np.isin(belief.candidates, self.seen, invert=True)
+        own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
+        rows = belief.pick(self._margins(own), free)
+        picked: list[int] = belief.candidates[rows].tolist()
+        self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
+        proposals = picked + self._moves(n - len(picked), picked, rng)
+        self._held = proposals[len(proposals) - self.held_back :]
+        return proposals
+
+    def _margins(self, n: int) -> list[float]:
+        """Return by how much each of `n` proposals has to better the best value for it to count.
+
+        Every other one is bold, the bolder the longer the search has been in vain.
+        """
+        best, settings = self.best, self._settings
+        known = len(self._told)
+        vain = 0 if best is None else self._progress.in_vain(best.throughput, known)
+        bold = min(settings.boldness * vain, settings.boldest)
+        bold *= 0.5 ** (known / settings.boldness_halved)
+        return [bold if (known + number) % 2 else 0.0 for number in range(n)]
+
+    def _informed(self) -> bool:
+        """Whether enough was measured, and enough of it worked, for a model to learn from."""
+        working = sum(o.ok for o in self._told.values())
+        start = self._settings.start if self._surrogate.prior is None else 0
+        return len(self._told) >= start and working >= self._settings.start_valid
+
+    def _start(self, n: int, rng: np.random.Generator) -> list[int]:
+        """Return the default configuration, and random ones as unlike as can be.
+
+        With a prior, what it likes best.
+        """
+        prior = self._surrogate.prior
+        if prior is not None:
+            return self._expected_best(prior, n, rng)
+        return self._spread(self._geometry, n, self._settings.start_pool, rng)
+
+    def _expected_best(self, prior: Trend, n: int, rng: np.random.Generator) -> list[int]:
+        """Return up to `n` candidates that the prior likes best, unlike each other."""
+        whole = self._candidates.whole()
+        if whole is None:
+            pool = np.array(self._sample(PRIOR_POOL, rng), dtype=np.int64)
+        else:
+            pool = np.setdiff1d(whole, self.seen)
+        scores = -prior.at(pool)
+        order = np.argsort(-scores, kind="stable")[: 64 * n]
+        return pick_unlike(self._geometry, pool[order], scores[order][np.newaxis], n)
+
+    @property
+    def audit(self) -> AuditResult:
+        """How the model's latest guesses, made before the measurements, turned out."""
+        return self._audit.result(self._told)
+
+    def _trusts(self) -> bool:
+        audit = self.audit
+        few = audit.outcomes < self._settings.audit_from
+        return few or audit.rank_correlation >= self._settings.trusted
+
+    def _moves(self, n: int, picked: list[int], rng: np.random.Generator) -> list[int]:
+        """Return up to `n` candidates without a model: neighbours of the best, then far ones."""
+        if n < 1:
+            return []
+        barred = self._seen.union(picked)
+        near: list[int] = []
+        for best in self._working()[:3]:
+            around = [i for i in self.space.neighbors(best.index).tolist() if i not in barred]
+            near += [int(i) for i in rng.permutation(np.array(around, dtype=np.int64))]
+        near = list(dict.fromkeys(near))[: n // 2 + rng.integers(2) * (n % 2)]
+        picked = [*picked, *near]
+        sample = self._sample(max(n, self._settings.start_pool), rng, exclude=picked)
+        taken = [*self.seen.tolist(), *picked]
+        return near + spread_out(self._geometry, sample, taken, n - len(near))
+
+    # -- beliefs ---------------------------------------------------------------------------
+
+    def _update(self, rng: np.random.Generator) -> Belief:
+        """Return beliefs about the candidates worth judging, with all observations taken in."""
+        surrogate, told = self._surrogate, self.observations
+        if told != surrogate.told:
+            self._catch_up()
+            surrogate.take(told, self._chooser(told))
+            overdue = surrogate.overdue
+            if overdue:
+                surrogate.learn(self._chooser(told), trends=self._trees_at_once())
+                self._rank()
+            self._follow(surrogate.drop_prior_if_it_hurts() or overdue)
+        elif self._belief is not None:
+            self._belief.settle()
+        return self._search(rng) if self._belief is None else self._belief
+
+    def _trees_at_once(self) -> bool:
+        """Whether the trees learn before a proposal: when they should have long ago.
+
+        Otherwise they do after it, beside the builds.
+        """
+        return not self._trees.models and len(self._told) >= TREES_OVERDUE
+
+    def _follow(self, changed: bool) -> None:
+        """Let the beliefs about a whole space follow what was learned, if it is judged whole."""
+        whole = self._candidates.whole()
+        if self._belief is not None:
+            self._belief.update(changed)
+        elif whole is not None:
+            self._belief = Belief(self._surrogate, whole)
+
+    def _rank(self) -> None:
+        """Rank a large space by what was learned."""
+        if self._candidates.whole() is None:
+            told = self._surrogate.told
+            measured = np.array([o.index for o in told], dtype=np.int64)
+            rng = np.random.default_rng([self.seed, len(told), 3])
+            self._candidates.rank(self._trees.models, measured, rng)
+
+    def _chooser(self, told: Sequence[Observation]) -> np.random.Generator:
+        """Return a generator to choose among more measurements than can be used."""
+        return np.random.default_rng([self.seed, len(told), 2])
+
+    def _search(self, rng: np.random.Generator) -> Belief:
+        """Return beliefs about a part of a large space, climbing to what promises most."""
+        best = [o.index for o in self._working()]
+        candidates = self._candidates.some(best, self.seen, rng)
+        belief = Belief(self._surrogate, candidates)
+        for _ in range(self._settings.climbs):
+            gains = belief.gains(np.ones(len(belief.candidates), dtype=bool))
+            top = belief.candidates[np.argsort(-gains, kind="stable")[:KEPT]]
+            around = self._candidates.around(top[:CLIMBERS], self.seen)
+            belief = Belief(self._surrogate, np.union1d(top, around))
+        return belief
+
+    def _working(self) -> list[Observation]:
+        """Return what worked, the fastest first."""
+        return sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+
+    def expected_gain(self) -> float | None:
+        """Return the expected share of the best time that all further measurements would gain.
+
+        The mean, over joint samples of what is believed of the most promising candidates, of how
+        much the least of them betters the best time.
+        """
+        if not self._informed():
+            return None
+        rng = np.random.default_rng([self.seed, len(self._told), 1])
+        belief = self._proposed_from or self._update(rng)
+        told = np.array(sorted(self._told), dtype=np.int64)
+        return belief.expected_gain(np.isin(belief.candidates, told, invert=True), rng)

@@ -1,0 +1,66 @@
+"""The online audit: what a model said of candidates before they were measured, against the outcome.
+
+A model fits what it has seen whatever it is worth; only what it says beforehand counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.cost_model.ranking_metrics import rank_correlation, recall_at_k
+from autotune.tuner.base import Observation
+
+LATEST = 32
+"""Outcomes that an audit looks back on."""
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """How the latest guesses turned out.
+
+    Attributes
+    ----------
+    outcomes : int
+        Number of guesses whose candidates worked.
+    rank_correlation : float
+        Of guesses with times: 1 where the order is right, 0 for chance.
+    recall : float
+        Share of the quarter guessed fastest that is among the fastest quarter.
+    """
+
+    outcomes: int
+    rank_correlation: float
+    recall: float
+
+
+class Audit:
+    """Keeps guesses and compares them with what became of them."""
+
+    def __init__(self) -> None:
+        self._guesses: dict[int, float] = {}
+
+    def expect(self, guesses: Mapping[int, float]) -> None:
+        """Note guesses of logarithmic times, by candidate, before these are measured."""
+        self._guesses.update(guesses)
+
+    def result(self, told: Mapping[int, Observation]) -> AuditResult:
+        """Compare the latest guesses with the observations."""
+        pairs = list(self._pairs(told))[-LATEST:]
+        if len(pairs) < 2:
+            return AuditResult(len(pairs), 0.0, 0.0)
+        guessed, speed = -np.array([g for g, _ in pairs]), np.array([s for _, s in pairs])
+        quarter = max(1, len(pairs) // 4)
+        return AuditResult(
+            len(pairs), rank_correlation(guessed, speed), recall_at_k(guessed, speed, quarter)
+        )
+
+    def _pairs(self, told: Mapping[int, Observation]) -> Iterable[tuple[float, float]]:
+        """Yield (guess, logarithm of the speed) of what worked, in the order of the guesses."""
+        for index, guess in self._guesses.items():
+            observation = told.get(index)
+            if observation is not None and observation.ok:
+                yield guess, math.log(observation.throughput)

@@ -1,0 +1,148 @@
+"""Ranks a space by models: one scores every candidate, the others the best of those."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
+from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
+from autotune.tuner.model.scoring import highest, score, without
+from search_spaces.space import Space
+
+SAMPLE = 1 << 16
+"""Random configurations that say what share of a space is feasible."""
+
+
+@dataclass(frozen=True)
+class RankingSettings:
+    """How much of a space is scored, and how often.
+
+    Attributes
+    ----------
+    whole : int
+        At most so many feasible candidates are all scored. Of more, a population is that evolves
+        at every ranking.
+    looked_at : int
+        In a space of more configurations no attempt is made to find all that are feasible.
+    population : PopulationSettings
+    pool_share, pool_min : float, int
+        The best share of what was scored, and no fewer than so many, are scored by all models.
+    kept : int
+        So many of these are returned.
+    always : int
+        At most so many feasible candidates are scored by each new model. More are scored again
+        once ``growth`` times as many measurements are known; until then the candidates that all
+        models score stay the same.
+    growth : float
+    """
+
+    whole: int = 10_000_000
+    looked_at: int = 1 << 26
+    population: PopulationSettings = field(default_factory=PopulationSettings)
+    pool_share: float = 0.02
+    pool_min: int = 256
+    kept: int = 4096
+    always: int = 1_000_000
+    growth: float = 2.0
+
+
+class SpaceRanker:
+    """Keeps the candidates that models score highest.
+
+    Parameters
+    ----------
+    space : Space
+    features : FeatureSource
+        Gives the rows that the models read.
+    settings : RankingSettings
+    """
+
+    def __init__(
+        self, space: Space, features: FeatureSource, settings: RankingSettings | None = None
+    ) -> None:
+        self._space = space
+        self._features = features
+        self._settings = settings or RankingSettings()
+        self._pool = np.zeros(0, dtype=np.int64)
+        self._scores = np.zeros(0)
+        self._models: tuple[CostModel, ...] = ()
+        self._known = 0
+
+    def prepare(self) -> None:
+        """Find what is feasible, and make ready for its features."""
+        whole = self._whole
+        scored = self._settings.population.scored if whole is None else len(whole)
+        self._features.prepare(scored)
+
+    def rank(
+        self, models: Sequence[CostModel], measured: IndexVector, rng: np.random.Generator
+    ) -> None:
+        """Score the space, as far as anything is new.
+
+        Parameters
+        ----------
+        models : sequence of CostModel
+            The first one scores every candidate; the mean of all their scores counts for the best
+            of those. Others are taken for new models.
+        measured : int64 (k,)
+            Candidates not to keep, ascending.
+        rng : numpy.random.Generator
+            Breeds a population, and chooses among equal scores.
+        """
+        new = tuple(models) != self._models
+        if self._due(new, len(measured)):
+            self._pool = self._best_share(models[0], measured, rng)
+            self._known, new = len(measured), True
+        if new:
+            self._models = tuple(models)
+            self._scores = score(models, self._features, self._pool).mean(axis=0)
+
+    def best(self, seen: IndexVector) -> IndexVector:
+        """Return the candidates ranked highest that are not among the `seen`, int64 (m,)."""
+        unseen = np.isin(self._pool, seen, invert=True)
+        pool, scores = self._pool[unseen], self._scores[unseen]
+        return pool[np.sort(np.argsort(-scores, kind="stable")[: self._settings.kept])]
+
+    def _due(self, new: bool, known: int) -> bool:
+        """Whether more than the pool has to be scored."""
+        if not self._models or self._whole is None:
+            return True
+        often = len(self._whole) <= self._settings.always
+        return new and (often or known >= self._settings.growth * self._known)
+
+    @cached_property
+    def _whole(self) -> IndexVector | None:
+        """All feasible candidates, ascending; None if they are too many."""
+        space, settings = self._space, self._settings
+        if len(space) > settings.looked_at:
+            return None
+        if len(space) > settings.whole:
+            drawn = np.random.default_rng(0).integers(len(space), size=SAMPLE)
+            if space.feasible(drawn).mean() * len(space) > settings.whole:
+                return None
+        return space.feasible_indices(settings.looked_at)
+
+    def _best_share(
+        self, model: CostModel, measured: IndexVector, rng: np.random.Generator
+    ) -> IndexVector:
+        """Return the best of all candidates that were not measured, or of a population."""
+        settings = self._settings
+
+        def scored(indices: IndexVector) -> FloatVector:
+            out: FloatVector = score([model], self._features, indices)[0]
+            return out
+
+        if self._whole is not None:
+            rows = without(self._whole, measured)
+            scores = scored(rows)
+        else:
+            rows, scores = evolve(self._space, self._pool, scored, rng, settings.population)
+            unseen = np.isin(rows, measured, invert=True)
+            rows, scores = rows[unseen], scores[unseen]
+        size = max(math.ceil(settings.pool_share * len(rows)), settings.pool_min)
+        return rows[highest(scores, size, rng)]

@@ -1,0 +1,248 @@
+"""What the model tuner learns: a process of times and one of failures, fitted to measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autotune.cost_model.base import FloatVector, IndexVector
+from autotune.cost_model.gaussian_process import GaussianProcess, Posterior
+from autotune.cost_model.normal_distribution import log_density
+from autotune.tuner.base import Observation
+from autotune.tuner.model.encoding import Coordinates
+from autotune.tuner.model.trends import Trend
+from search_spaces.space import Space
+
+PRIOR_WEIGHT = 4.0
+"""Measurements that a prior counts as."""
+
+PRIOR_HALVED = 50.0
+"""Working measurements after which a prior counts half, and so on."""
+
+PRIOR_AUDIT_FROM = 12
+"""Working measurements from which on a prior is audited."""
+
+FAILURE_NOISE = -3.0
+"""Logarithm of the noise expected in whether a candidate works."""
+
+
+@dataclass(frozen=True)
+class SurrogateSettings:
+    """How beliefs are formed.
+
+    Attributes
+    ----------
+    slow_share, squeeze : float
+        The slowest share of what was measured tells little of what is fast: what lies beyond
+        the others' logarithmic times counts only by the factor `squeeze`.
+    steps : int
+        Steps of fitting the kernel's parameters.
+    often, at_once, growth : int, float, float
+        They are fitted before every proposal while less than `often` is known, or `at_once` times
+        as much as at the last time. Otherwise they are fitted after a proposal, for the next one,
+        each time `growth` times as much is known.
+    learn_from, condition_on : int
+        At most so many measurements serve to fit the parameters, and to predict: the best half
+        and a random one.
+    least_chance : float
+        No candidate's chance of working counts as less.
+    """
+
+    slow_share: float = 0.5
+    squeeze: float = 0.3
+    steps: int = 20
+    often: int = 24
+    at_once: float = 1.5
+    growth: float = 1.1
+    learn_from: int = 256
+    condition_on: int = 1024
+    least_chance: float = 0.01
+
+
+class Surrogate:
+    """Gaussian processes for the logarithm of the time and for the chance of failure.
+
+    Parameters
+    ----------
+    space : Space
+    trends : sequence of Trend
+        What the times may follow; how much is learned.
+    prior : Trend, optional
+        What the times are expected to follow before there is data.
+    settings : SurrogateSettings
+
+    Attributes
+    ----------
+    told : list of Observation
+        What was taken in last.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        trends: Sequence[Trend] = (),
+        prior: Trend | None = None,
+        settings: SurrogateSettings | None = None,
+    ) -> None:
+        self.prior = prior
+        self.settings = settings or SurrogateSettings()
+        self.coordinates = Coordinates(space)
+        self.trends = tuple(trends)
+        kernel = self.coordinates.prior
+        self.times = GaussianProcess(replace(kernel, trends=len(self.trends)))
+        self.failures = GaussianProcess(replace(kernel, log_noise=FAILURE_NOISE))
+        self.works = np.zeros(0, dtype=np.int64)
+        self.fails = np.zeros(0, dtype=np.int64)
+        self._log_s = np.zeros(0)
+        self.told: list[Observation] = []
+        self._known = self._learned = 0
+
+    def take(self, told: Sequence[Observation], rng: np.random.Generator) -> None:
+        """Take in all observations; the parameters stay as they are.
+
+        Parameters
+        ----------
+        told : sequence of Observation
+            Ordered by index.
+        rng : numpy.random.Generator
+            Chooses among more measurements than can be used.
+        """
+        self.told = list(told)
+        working = [o for o in told if o.ok]
+        log_s = np.array([-math.log(o.throughput) for o in working])
+        kept = _some(log_s, self.settings.condition_on, rng)
+        self.works = np.array([working[row].index for row in kept], dtype=np.int64)
+        self._log_s = log_s[kept]
+        self.fails = np.array([o.index for o in told if not o.ok], dtype=np.int64)
+        self._known = len(working)
+
+    @property
+    def tried(self) -> IndexVector:
+        """What was measured, and counts: works and failures."""
+        return np.concatenate([self.works, self.fails])
+
+    @property
+    def due(self) -> bool:
+        """Whether enough is new for other parameters to be worth their while."""
+        return self._known >= self.settings.growth * self._learned
+
+    @property
+    def overdue(self) -> bool:
+        """Whether so much is new, or so little known, that the old ones must not serve again."""
+        settings = self.settings
+        return self._known < settings.often or self._known >= settings.at_once * self._learned
+
+    def learn(self, rng: np.random.Generator, trends: bool = True) -> None:
+        """Fit the parameters to what was taken in; `rng` chooses what to fit them to.
+
+        `trends` says whether the trends learn, too.
+        """
+        for trend in self.trends if trends else ():
+            trend.learn(self.told)
+        rows = _some(self._log_s, self.settings.learn_from, rng)
+        self.times.learn(
+            self.coordinates.matrix(self.works[rows]),
+            self.values(self.works[rows]) - self.expected(self.works[rows]),
+            self.trend_matrix(self.works[rows], measured=True),
+            self.settings.steps,
+        )
+        self._learned = self._known
+        if len(self.fails):
+            self._learn_failures(rng)
+
+    def _learn_failures(self, rng: np.random.Generator) -> None:
+        tried = self.tried
+        labels = np.repeat([0.0, 1.0], [len(self.works), len(self.fails)])
+        rows = np.sort(rng.permutation(len(tried))[: self.settings.learn_from])
+        usual = usual_share(labels)
+        scaled = (labels[rows] - usual) / np.sqrt(usual * (1.0 - usual))
+        self.failures.learn(self.coordinates.matrix(tried[rows]), scaled, None, self.settings.steps)
+
+    def values(self, indices: IndexVector) -> FloatVector:
+        """Return the squeezed, standardised logarithmic times of measured candidates."""
+        squeezed = self._squeezed()
+        standard = (squeezed - squeezed.mean()) / self.scale
+        out: FloatVector = standard[np.searchsorted(self.works, indices)]
+        return out
+
+    def expected(self, indices: IndexVector) -> FloatVector:
+        """Return the values that the prior expects of candidates; 0 without one.
+
+        It counts as :data:`PRIOR_WEIGHT` measurements that bear it out, beside the real ones, and
+        fades as these grow in number.
+        """
+        if self.prior is None:
+            return np.zeros(len(indices))
+        own = self.prior.at(self.works)
+        centre, spread = own.mean(), own.std() or 1.0
+        own = (own - centre) / spread
+        agreement = own @ self.values(self.works) + PRIOR_WEIGHT
+        weight = max(agreement / (own @ own + PRIOR_WEIGHT), 0.0)
+        weight *= 0.5 ** (len(self.works) / PRIOR_HALVED)
+        out: FloatVector = weight * (self.prior.at(indices) - centre) / spread
+        return out
+
+    def drop_prior_if_it_hurts(self) -> bool:
+        """Drop the prior if the measurements are predicted better without it; return whether.
+
+        Judged by the mean log density of each as the others predict it.
+        """
+        if self.prior is None or len(self.works) < PRIOR_AUDIT_FROM:
+            return False
+        values, trends = self.values(self.works), self.trend_matrix(self.works, measured=True)
+        x = self.coordinates.matrix(self.works)
+        posterior = Posterior(self.times, x[:0], trends[:0])
+        posterior.add(x, trends)
+        expected = self.expected(self.works)
+        with_it = log_density(values - expected, *posterior.left_out(values - expected))
+        without = log_density(values, *posterior.left_out(values))
+        if with_it >= without:
+            return False
+        self.prior = None
+        return True
+
+    def log_times(self, values: FloatVector) -> FloatVector:
+        """Return the logarithms of the times that values stand for, slow ones squeezed."""
+        out: FloatVector = values * self.scale + self._squeezed().mean()
+        return out
+
+    @property
+    def scale(self) -> float:
+        """What 1 in the values is in the logarithm of the time, among the fast ones."""
+        return float(self._squeezed().std()) or 1.0
+
+    def _squeezed(self) -> FloatVector:
+        return squeeze(self._log_s, self.settings.slow_share, self.settings.squeeze)
+
+    def trend_matrix(self, indices: IndexVector, measured: bool) -> FloatVector:
+        """Return the values of the trends, float64 (n, number of trends)."""
+        columns = [t.fitted(indices) if measured else t.at(indices) for t in self.trends]
+        if not columns:
+            return np.zeros((len(indices), 0))
+        return np.stack(columns, axis=1)
+
+
+def squeeze(values: FloatVector, share: float, factor: float) -> FloatVector:
+    """Return values whose greatest `share` exceeds the others by `factor` of what it did."""
+    if not len(values):
+        return values
+    edge = np.quantile(values, 1.0 - share)
+    out: FloatVector = np.where(values > edge, edge + factor * (values - edge), values)
+    return out
+
+
+def usual_share(failed: FloatVector) -> float:
+    """Return the share of failures, drawn a little towards few."""
+    return float((failed.sum() + 0.5) / (len(failed) + 5.0))
+
+
+def _some(values: FloatVector, most: int, rng: np.random.Generator) -> IndexVector:
+    """Return the rows of at most so many values: the least half, and random ones; ascending."""
+    if len(values) <= most:
+        return np.arange(len(values), dtype=np.int64)
+    order = np.argsort(values, kind="stable")
+    rest = rng.choice(order[most // 2 :], most - most // 2, replace=False)
+    return np.sort(np.concatenate([order[: most // 2], rest]))

@@ -1,0 +1,181 @@
+"""What measurements of other sizes, operators or devices say of a space: a trend to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.cost_model.base import FloatMatrix, FloatVector, IndexVector
+from autotune.cost_model.ranking_metrics import average_ranks
+from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
+from autotune.errors import UsageError
+from autotune.tuner.base import Observation
+from autotune.tuner.model.trends import Kept
+from records import Record, workload_key
+from search_spaces import Knob, Space
+from search_spaces.knob import as_value
+
+LEAST = 16
+"""Measurements of a workload below which it teaches nothing."""
+
+MOST = 20_000
+"""Measurements learned from: the rest is left out at random."""
+
+SCALE_ROWS = 2048
+"""Random candidates over which scores are standardised."""
+
+_MOST_NUMBER = float(np.finfo(np.float32).max)
+"""The largest number that trees are trained on."""
+
+_SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
+
+
+class TransferPrior:
+    """A cost model trained on other measurements, over the knobs that have the same names.
+
+    Within each source, throughput counts by rank, so that a slower device or a larger size does
+    not look bad.
+
+    Parameters
+    ----------
+    space : Space
+        Where it is to be used.
+    model : XGBCostModel
+        Trained on the columns of `encoder`.
+    encoder : _Encoder
+    sources, measurements : int
+        What it was trained on.
+    """
+
+    def __init__(
+        self, space: Space, model: XGBCostModel, encoder: _Encoder, sources: int, measurements: int
+    ) -> None:
+        self._space = space
+        self._model = model
+        self._encoder = encoder
+        self.sources = sources
+        self.measurements = measurements
+        self._kept = Kept(self._standardised)
+        scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
+        self._mean = float(scores.mean()) if len(scores) else 0.0
+        self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
+
+    @classmethod
+    def of(cls, records: Iterable[Record], space: Space, seed: int = 0) -> TransferPrior:
+        """Train on records of other workloads, targets or devices.
+
+        Raises
+        ------
+        UsageError
+            If none of them has a knob of this space, or there are too few.
+        """
+        encoder = _Encoder(space)
+        groups: dict[str, list[Record]] = {}
+        for record in filter(lambda record: record.is_trial, records):
+            key = f"{workload_key(record)} {record.device}"
+            groups.setdefault(key, []).append(record)
+        useful = [g for g in groups.values() if len(g) >= LEAST and encoder.knows(g[0])]
+        if not useful:
+            raise UsageError(
+                f"--transfer: no workload with at least {LEAST} measurements has a knob of this "
+                f"space; its knobs are {', '.join(knob.name for knob in space.knobs)}"
+            )
+        rows = np.concatenate([encoder.of_records(group) for group in useful])
+        speeds = np.concatenate([_rank_throughput(group) for group in useful])
+        if len(rows) > MOST:
+            kept = np.sort(np.random.default_rng(seed).choice(len(rows), MOST, replace=False))
+            rows, speeds = rows[kept], speeds[kept]
+        model = XGBCostModel(seed, _SETTINGS)
+        model.fit(rows, speeds)
+        return cls(space, model, encoder, len(useful), len(rows))
+
+    def learn(self, told: Sequence[Observation]) -> None:
+        """Do nothing: own measurements decide how far this trend is followed, not what it is."""
+
+    def fitted(self, indices: IndexVector) -> FloatVector:
+        """Return the values at measured candidates; own measurements had no part in them."""
+        return self.at(indices)
+
+    def at(self, indices: IndexVector) -> FloatVector:
+        """Return how slow candidates should be, standardised, (n,): greater is slower."""
+        return self._kept(indices)
+
+    def _standardised(self, indices: IndexVector) -> FloatVector:
+        out: FloatVector = (self._raw(indices) - self._mean) / self._std
+        return out
+
+    def _raw(self, indices: IndexVector) -> FloatVector:
+        if not len(indices):
+            return np.zeros(0)
+        out: FloatVector = -self._model.predict(self._encoder.of_indices(indices))
+        return out
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """Turns configurations, of the space or of records, into rows of the same columns.
+
+    A number, and each member of a tuple, is a column; a category gives its position in the space.
+    What a record lacks is NaN.
+    """
+
+    space: Space
+
+    def knows(self, record: Record) -> bool:
+        """Whether a record has one of the knobs."""
+        return any(knob.name in record.config["values"] for knob in self.space.knobs)
+
+    def of_records(self, records: Sequence[Record]) -> FloatMatrix:
+        """Return the rows of records, float32 (n, width)."""
+        parts = []
+        for knob in self.space.knobs:
+            width = _width(knob)
+            cache: dict[object, list[float]] = {}
+            column = []
+            for record in records:
+                value = as_value(record.config["values"].get(knob.name))
+                if value not in cache:
+                    cache[value] = _numbers(knob, value, width)
+                column.append(cache[value])
+            parts.append(np.array(column, dtype=np.float32))
+        return np.concatenate(parts, axis=1)
+
+    def of_indices(self, indices: IndexVector) -> FloatMatrix:
+        """Return the rows of the space's candidates, float32 (n, width)."""
+        positions = self.space.positions(indices)
+        parts = []
+        for number, knob in enumerate(self.space.knobs):
+            here = positions[:, number]
+            distinct, inverse = np.unique(here, return_inverse=True)
+            width = _width(knob)
+            rows = [_numbers(knob, knob.value(int(position)), width) for position in distinct]
+            table = np.array(rows, dtype=np.float32).reshape(len(distinct), width)
+            parts.append(table[inverse.reshape(-1)])
+        return np.concatenate(parts, axis=1)
+
+
+def _width(knob: Knob) -> int:
+    value = knob.value(0)
+    return len(value) if isinstance(value, tuple) and isinstance(value[0], int) else 1
+
+
+def _numbers(knob: Knob, value: object, width: int) -> list[float]:
+    """Return the columns of a value; NaN where the knob does not know it."""
+    members = value if isinstance(value, tuple) else (value,)
+    if len(members) == width and all(
+        isinstance(member, int | float) and not isinstance(member, bool) for member in members
+    ):
+        return [float(m) if abs(m) <= _MOST_NUMBER else float("nan") for m in members]
+    for position in range(len(knob)):
+        if knob.value(position) == value and width == 1:
+            return [float(position)]
+    return [float("nan")] * width
+
+
+def _rank_throughput(records: Sequence[Record]) -> FloatVector:
+    """Return the share of records that each one outruns, float64 (n,); 0 for failures."""
+    speeds = np.array([1.0 / record.cost_s if record.ok else 0.0 for record in records])
+    shares: FloatVector = average_ranks(speeds) / len(speeds)
+    return np.where(speeds > 0.0, shares, 0.0)

@@ -1,0 +1,191 @@
+"""Functions that times may follow: what boosted trees read from features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from autotune.cost_model.base import (
+    CostModel,
+    FeatureSource,
+    FloatMatrix,
+    FloatVector,
+    IndexVector,
+)
+from autotune.system.available_cpus import in_threads
+from autotune.tuner.base import Observation
+
+FOLDS = 3
+"""A measured candidate is judged by a model that learned from the other folds."""
+
+LEAST, LEAST_DISTINCT = 24, 3
+"""So many measurements, of so many different times, are the least to learn from."""
+
+LONG = 1000
+"""An array of so many candidates is long: it is asked for again and again as it is."""
+
+GROWTH = 1.3
+"""The models are trained again when so many times as much is known."""
+
+MOST_KEPT_BYTES = 1 << 26
+"""Size up to which the features of a long array are kept."""
+
+THREADS = 2
+"""Models trained at a time."""
+
+
+class Trend(Protocol):
+    """A function of the candidates that their times may follow."""
+
+    def learn(self, told: Sequence[Observation]) -> None:
+        """Learn from all observations so far, ordered by index."""
+        ...
+
+    def fitted(self, indices: IndexVector) -> FloatVector:
+        """Return the values at measured candidates, as judged without their own measurements."""
+        ...
+
+    def at(self, indices: IndexVector) -> FloatVector:
+        """Return the values at any candidates, (n,): greater is slower, about standardised."""
+        ...
+
+
+class Kept:
+    """Keeps values of candidates: of the last long array, and of all that short ones asked for.
+
+    Parameters
+    ----------
+    compute : callable
+        Returns the values of some candidates, float64 (n,).
+    """
+
+    def __init__(self, compute: Callable[[IndexVector], FloatVector]) -> None:
+        self._compute = compute
+        self._long = np.zeros(0, dtype=np.int64)
+        self._values = np.zeros(0)
+        self._short: dict[int, float] = {}
+
+    def __call__(self, indices: IndexVector) -> FloatVector:
+        """Return the values of candidates, computed if they are not kept."""
+        if len(indices) >= LONG:
+            if indices is not self._long:
+                self._long, self._values = indices, self._compute(indices)
+            return self._values
+        new = np.array([i for i in indices.tolist() if i not in self._short], dtype=np.int64)
+        if len(new):
+            self._short.update(zip(new.tolist(), self._looked_up(new).tolist(), strict=True))
+        return np.array([self._short[i] for i in indices.tolist()], dtype=np.float64)
+
+    def _looked_up(self, indices: IndexVector) -> FloatVector:
+        """Return the values of candidates, from the long array if that ascends and has them all."""
+        if len(self._long):
+            rows = np.minimum(np.searchsorted(self._long, indices), len(self._long) - 1)
+            if np.array_equal(self._long[rows], indices):
+                return self._values[rows]
+        return self._compute(indices)
+
+
+class TreeTrend:
+    """The scores of a cost model, from the features of candidates.
+
+    Parameters
+    ----------
+    features : FeatureSource
+    make_model : callable
+        Makes an untrained model from a seed.
+    seed : int
+    """
+
+    def __init__(
+        self, features: FeatureSource, make_model: Callable[[int], CostModel], seed: int
+    ) -> None:
+        self._features = features
+        self._make_model = make_model
+        self._seed = seed
+        self._models: tuple[CostModel, ...] = ()
+        self._judged: dict[int, float] = {}
+        self._learned = 0
+        self._kept = Kept(self._scores)
+        self._rows: tuple[IndexVector, FloatMatrix] | None = None
+
+    @property
+    def models(self) -> tuple[CostModel, ...]:
+        """The model that learned from everything, then those of the folds; none at first."""
+        return self._models
+
+    def preparations(self, indices: IndexVector | None = None) -> Iterator[None]:
+        """Load the library of the models; work out the features, and those of candidates if given.
+
+        A piece at each step. Features are kept if they are a long array that will be asked for
+        again as it is.
+        """
+        self._make_model(self._seed).prepare()
+        yield
+        yield from self._features.preparations()
+        if indices is not None:
+            self._matrix(indices)
+            yield
+
+    def due(self, told: Sequence[Observation]) -> bool:
+        """Whether there are measurements enough, and many of them new."""
+        if len(told) < max(LEAST, GROWTH * self._learned):
+            return False
+        return len({o.throughput for o in told}) >= LEAST_DISTINCT
+
+    def learn(self, told: Sequence[Observation]) -> None:
+        """Train on all observations, and on all but a fold for each fold, if many are new."""
+        if not self.due(told):
+            return
+        throughput = np.array([o.throughput for o in told])
+        indices = np.array([o.index for o in told], dtype=np.int64)
+        self._learned = len(told)
+        self._kept = Kept(self._scores)
+        matrix = self._features.matrix(indices)
+        fold = np.random.default_rng([self._seed, len(told)]).permutation(len(told)) % FOLDS
+        parts = [np.ones(len(told), dtype=bool), *(fold != number for number in range(FOLDS))]
+
+        def fit(number: int) -> CostModel | None:
+            """Return a model that has learned from a part; None if that is all the same."""
+            part = parts[number]
+            if len(set(throughput[part].tolist())) < 2:
+                return None
+            model = self._make_model(self._seed + number)
+            model.fit(matrix[part], throughput[part])
+            return model
+
+        models = in_threads([partial(fit, number) for number in range(len(parts))], THREADS)
+        self._models = tuple(model for model in models if model is not None)
+        self._judged = {}
+        for part, model in zip(parts[1:], models[1:], strict=True):
+            if model is not None:
+                scores = -model.predict(matrix[~part])
+                self._judged.update(zip(indices[~part].tolist(), scores.tolist(), strict=True))
+
+    def fitted(self, indices: IndexVector) -> FloatVector:
+        """Return the scores of the models that did not learn from these candidates."""
+        values = self.at(indices)
+        judged = [self._judged.get(index) for index in indices.tolist()]
+        own = [v if j is None else j for v, j in zip(values.tolist(), judged, strict=True)]
+        return np.array(own)
+
+    def at(self, indices: IndexVector) -> FloatVector:
+        """Return the scores of candidates; 0 before the model has learned."""
+        return self._kept(indices)
+
+    def _scores(self, indices: IndexVector) -> FloatVector:
+        if not self._models:
+            return np.zeros(len(indices))
+        out: FloatVector = -self._models[0].predict(self._matrix(indices))
+        return out
+
+    def _matrix(self, indices: IndexVector) -> FloatMatrix:
+        """Return the features of candidates; those of one long array are kept, within limits."""
+        if self._rows is not None and self._rows[0] is indices:
+            return self._rows[1]
+        matrix = self._features.matrix(indices)
+        if len(indices) >= LONG and matrix.nbytes <= MOST_KEPT_BYTES:
+            self._rows = indices, matrix
+        return matrix

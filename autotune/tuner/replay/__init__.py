@@ -1,0 +1,5 @@
+"""Tuners on recorded measurements: no device, no log.
+
+In: recorded spaces and tuners. Out: the sequence of candidates that each tuner took. Read
+`replay_tuner.py` first.
+"""

@@ -1,0 +1,198 @@
+"""Runs tuners on recorded files, each a number of times, on several processes if asked to."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotune.errors import UsageError
+from autotune.measure.recorded_measurer import Recording, recordings
+from autotune.system.processes import die_with
+from autotune.tuner.factory import check_tuner, make_tuner
+from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.replay import kernel_tuner_strategies
+from autotune.tuner.replay.replay_tuner import REPLAY_BATCH, Trace, replay
+from records import Record, config_key, workload_key
+from records.formats import read_any
+from search_spaces import SpaceError
+
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """One tuner on one recorded workload, `repeats` times with the seeds `seed`, `seed` + 1, ...
+
+    Attributes
+    ----------
+    path : str
+        File of measurements.
+    name : str
+        Name of the recording in it; see :func:`~autotune.measure.recorded_measurer.recordings`.
+    tuner : str
+    budget, repeats, seed, batch : int
+    patience : float or None
+    transfer : tuple of str
+        Files of measurements that the tuner may learn from beforehand.
+    """
+
+    path: str
+    name: str
+    tuner: str
+    budget: int
+    repeats: int
+    seed: int
+    batch: int = REPLAY_BATCH
+    patience: float | None = None
+    transfer: tuple[str, ...] = ()
+
+
+def short_name(path: str) -> str:
+    """Return a file's name without folder and suffixes: "a/b.json.gz" -> "b"."""
+    name = os.path.basename(path)
+    for suffix in (".gz", ".jsonl", ".json", ".log"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def check_replayed(tuner: str, prior: bool = False) -> None:
+    """Raise UsageError unless there is such a tuner or baseline, and it can use a prior if asked.
+
+    Beside tuners, recordings are searched by ``kernel_tuner:STRATEGY``.
+    """
+    if not tuner.startswith(kernel_tuner_strategies.PREFIX):
+        check_tuner(tuner, prior)
+        return
+    kernel_tuner_strategies.check_strategy(tuner.removeprefix(kernel_tuner_strategies.PREFIX))
+    if prior:
+        raise UsageError(f"tuner {tuner!r} cannot use --transfer: only the model tuner can")
+
+
+@functools.lru_cache(maxsize=8)
+def load_records(path: str) -> tuple[Record, ...]:
+    """Return the measurements in a file; kept, as files do not change while they are replayed."""
+    return tuple(read_any(path))
+
+
+@functools.lru_cache(maxsize=8)
+def load_recordings(path: str) -> tuple[Recording, ...]:
+    """Return the recordings in a file, the largest first.
+
+    Raises
+    ------
+    UsageError
+        If it holds none, or one that makes no space.
+    """
+    try:
+        found = tuple(recordings(load_records(path), short_name(path)))
+    except SpaceError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not found:
+        raise UsageError(f"{path} holds no measurements to replay")
+    return found
+
+
+def find_recording(path: str, name: str) -> Recording:
+    """Return the recording of this name in a file.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    found = load_recordings(path)
+    for recording in found:
+        if recording.name == name:
+            return recording
+    raise UsageError(f"{path} has no workload {name!r}: it has {', '.join(r.name for r in found)}")
+
+
+def run_job(job: ReplayJob) -> list[Trace]:
+    """Run a job here."""
+    recording = find_recording(job.path, job.name)
+    if job.tuner.startswith(kernel_tuner_strategies.PREFIX):
+        strategy = job.tuner.removeprefix(kernel_tuner_strategies.PREFIX)
+        seeds = range(job.seed, job.seed + job.repeats)
+        return [
+            kernel_tuner_strategies.simulate(recording, strategy, seed, job.budget)
+            for seed in seeds
+        ]
+    prior = TransferPrior.of(_others(job), recording.space) if job.transfer else None
+    return [
+        replay(
+            recording,
+            make_tuner(job.tuner, recording.space, job.seed + number, prior=prior),
+            job.budget,
+            job.batch,
+            job.patience,
+        )
+        for number in range(job.repeats)
+    ]
+
+
+def _others(job: ReplayJob) -> list[Record]:
+    """Return what a job may learn from: not the measurements that it is about to look for.
+
+    Those of one workload and device are left out together if most of what worked is the same.
+    """
+    own = {(config_key(r), r.costs_s) for r in load_records(job.path)}
+    groups: dict[str, list[Record]] = {}
+    for record in (r for path in job.transfer for r in load_records(path)):
+        groups.setdefault(f"{workload_key(record)} {record.device}", []).append(record)
+    found: list[Record] = []
+    for group in groups.values():
+        known = [(config_key(r), r.costs_s) in own for r in group if r.ok]
+        if 2 * sum(known) <= len(known):
+            found += group
+    return found
+
+
+def run_jobs(jobs: Sequence[ReplayJob], processes: int = 1) -> Iterator[list[Trace]]:
+    """Yield the traces of each job, in order; results do not depend on the number of processes."""
+    if processes <= 1 or len(jobs) <= 1:
+        yield from map(run_job, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with (
+        _environment(dict.fromkeys(_ONE_THREAD, "1")),
+        ProcessPoolExecutor(
+            min(processes, len(jobs)), context, initializer=die_with, initargs=(os.getpid(),)
+        ) as pool,
+    ):
+        yield from pool.map(run_job, jobs)
+
+
+@contextmanager
+def _environment(changes: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes started meanwhile."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def distinct(recorded: Iterable[tuple[str, Recording]]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return (path, name) of recordings that differ, and a line per one that repeats another."""
+    seen: dict[object, str] = {}
+    kept: list[tuple[str, str]] = []
+    repeated: list[str] = []
+    for path, recording in recorded:
+        content = frozenset((i, r.costs_s) for i, r in recording.results.items())
+        key = (recording.space.fingerprint(), content)
+        if key in seen:
+            repeated.append(f"{path}: the same measurements as {seen[key]}")
+            continue
+        seen[key] = recording.name
+        kept.append((path, recording.name))
+    return kept, repeated

@@ -1,0 +1,204 @@
+"""What a tuning run tells whoever watches: plain data, one event after another.
+
+The display and scripts see nothing else of a run. Each event names its job, the workload that it
+is about; in a run of one workload that is "".
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from autotune.measure.result import MeasureResult
+from autotune.tuner.run.final_comparison import Round
+from records import Record
+
+
+class End(StrEnum):
+    """Why a workload is tuned no further."""
+
+    TRIALS = "trials"
+    """The log holds as many records as were asked for."""
+    TIME = "time"
+    """The time is over."""
+    GOAL = "goal"
+    """The best time is as good as was asked for."""
+    PATIENCE = "patience"
+    """Too little is expected of going on."""
+    EXHAUSTED = "exhausted"
+    """The tuner has nothing more to propose."""
+    FAILED = "failed"
+    """The workload cannot be measured at all; the others of the run go on."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A workload is about to be tuned.
+
+    Attributes
+    ----------
+    trials : int or None
+        Records wanted in all; None for as many as there is time for.
+    recorded : int
+        How many of them were found in the log.
+    best : Record or None
+        The fastest of these.
+    job : str
+    default_cost_s : float or None
+        Median time of the default configuration, in seconds, if the log knows it.
+    """
+
+    trials: int | None
+    recorded: int
+    best: Record | None
+    job: str = ""
+    default_cost_s: float | None = None
+
+
+@dataclass(frozen=True)
+class MachineKnown:
+    """What the machine can do was measured.
+
+    Attributes
+    ----------
+    peak_flops : mapping of str to float
+        Floating-point operations per second at best, by type of element.
+    copy_bytes_s : float
+        Bytes per second, read and written together, of copying large arrays.
+    ceiling_s : float or None
+        The least time of one run of this workload, in seconds: its operations at the peak, or its
+        arrays' bytes at the copying rate, whatever takes longer; None if neither is known.
+    job : str
+    library_s : float or None
+        Seconds that the vendor's library takes for one run of this workload; None if not measured.
+    """
+
+    peak_flops: Mapping[str, float]
+    copy_bytes_s: float
+    ceiling_s: float | None
+    job: str = ""
+    library_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One candidate was measured and recorded.
+
+    Attributes
+    ----------
+    trial : int
+        Its number, counted from 1 over all records of the workload.
+    trials : int or None
+        How many there will be; None for as many as there is time for.
+    record : Record
+    result : MeasureResult
+    best : Record or None
+        The fastest so far, this one included.
+    job : str
+    expected_gain : float or None
+        By what share of the best time the tuner expects all further measurements to better it; an
+        estimate made before this batch. None from a tuner that cannot tell, or not yet.
+    left_s : float or None
+        Seconds until the whole run ends, at this run's pace and with what ends it; None if that
+        is not known.
+    """
+
+    trial: int
+    trials: int | None
+    record: Record
+    result: MeasureResult
+    best: Record | None
+    job: str = ""
+    expected_gain: float | None = None
+    left_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """The machine does something else besides: measured times are not to be relied on.
+
+    Attributes
+    ----------
+    noise : float
+        Relative spread of the times of a reference kernel.
+    job : str
+    """
+
+    noise: float
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The finalists were timed in turns once more."""
+
+    round: Round
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class TuneSummary:
+    """What a run achieved on one workload.
+
+    Attributes
+    ----------
+    trials : int
+        Records of the workload in the log now.
+    measured : int
+        How many of them this run added.
+    failures : mapping of str to int
+        Failed records by error code.
+    best : Record or None
+        What a build goes by: the record that a final comparison chose; without any, the fastest.
+    default_costs_s : tuple of float or None
+        Times of the space's default configuration, one per round of that comparison or one per
+        repeat; None if it failed or was not timed.
+    ended : End
+        Why no more was measured.
+    elapsed_s : float
+        Wall time of this run.
+    why : str
+        `ended` in words, where there is more to say; else empty.
+    ceiling_s : float or None
+        As in `MachineKnown`; None if it was not measured.
+    refused : mapping of str to int
+        Proposals of this run that were not built, no trials, by the rule that rejects them. Only
+        what the space does not know beforehand is proposed and refused.
+    no_finals : str
+        Why this run held no final comparison, in words; empty if it did, or had no reason to.
+    """
+
+    trials: int
+    measured: int
+    failures: Mapping[str, int]
+    best: Record | None
+    default_costs_s: tuple[float, ...] | None
+    ended: End
+    elapsed_s: float
+    why: str = ""
+    ceiling_s: float | None = None
+    refused: Mapping[str, int] = field(default_factory=dict)
+    no_finals: str = ""
+
+    @property
+    def default_cost_s(self) -> float | None:
+        """Median time of the default configuration; None if there is none."""
+        return None if self.default_costs_s is None else statistics.median(self.default_costs_s)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A workload is tuned no further."""
+
+    summary: TuneSummary
+    job: str = ""
+
+
+Event = Started | MachineKnown | Measured | Noisy | Compared | Finished
+Watcher = Callable[[Event], None]
+
+
+def unwatched(event: Event) -> None:
+    """Nobody watches."""

@@ -1,0 +1,319 @@
+"""The end of a search: the finalists and the default are timed in turns, and that is logged.
+
+What the rounds mean is decided in `autotune.tuner.run.finalists`; here they are planned and held.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from autotune.errors import AutotuneError
+from autotune.measure.noise_monitor import NOISY
+from autotune.measure.result import Comparing, MeasureResult
+from autotune.system.interrupts import restoring
+from autotune.task.task import Task
+from autotune.tuner.run.finalists import (
+    FEW,
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    NEAR,
+    Comparison,
+    Tried,
+    choose_finalists,
+)
+from autotune.tuner.run.trials import Trials
+
+SHARE = 0.15
+"""Share of a run that its final comparison may take."""
+
+MOST = 16
+"""Finalists, the default included, at most. A trial is short, and the machine was slower at some
+trials than at others: the fastest configuration may have been the tenth of the trials."""
+
+PLANNED_ROUNDS = 12
+"""The time is divided by so many rounds: those that a settled order does not need are not held."""
+
+LOST = 2
+"""Rounds that may be lost through no finalist's fault before the comparison ends."""
+
+SHORTEST_S, LONGEST_S = 0.02, 0.3
+"""Seconds that each finalist is timed for in a round, at least and at most."""
+
+MANY_S = 0.008
+"""Seconds that each is timed for at least while they are many, of whom half are to be left."""
+
+FRESH_S = 0.1
+"""What a new process is taken to need to begin, besides the arrays, before there was one."""
+
+CHECKING = 8
+"""Computing right answers takes at least so many times as long as drawing the inputs alone."""
+
+ENTER_S = 0.01
+"""What one finalist is taken to need to be loaded and called."""
+
+CAREFUL = 1.2
+"""A round is taken to last so many times what was foreseen, when it is asked whether it fits."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a final comparison.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 1.
+    costs_s : mapping of int to float
+        Seconds of each configuration that was timed.
+    remaining : tuple of int
+        Those that may still be the fastest, and the default.
+    """
+
+    number: int
+    costs_s: Mapping[int, float]
+    remaining: tuple[int, ...]
+
+
+@dataclass
+class Finals:
+    """Holds the final comparison of one workload.
+
+    Parameters
+    ----------
+    task : Task
+    measurer : Measurer
+        One that is not `Comparing` holds none.
+    trials : Trials
+        What the search has found; the comparison is logged there.
+    budget_s : float
+        Seconds that it may take.
+    seed : int
+    tell : callable
+        Told each round.
+    clock : callable
+        Seconds that only ever grow.
+
+    Attributes
+    ----------
+    why_not : str
+        Why there was no comparison, in words; empty if there was, or nothing to compare.
+    rounds : int
+        Rounds that were held.
+    """
+
+    task: Task
+    measurer: object
+    trials: Trials
+    budget_s: float
+    seed: int = 0
+    tell: Callable[[Round], object] = lambda found: None
+    clock: Callable[[], float] = time.monotonic
+    why_not: str = field(default="", init=False)
+    rounds: int = field(default=0, init=False)
+
+    def hold(self) -> None:
+        """Time the finalists until their order is settled or the budget is spent; log that.
+
+        An interrupt ends the comparison, and what is decided until then is logged. If no worker
+        can hold a round, a warning says so, and the search keeps its result.
+        """
+        if not isinstance(self.measurer, Comparing):
+            return
+        self._begin = self.clock()
+        self._measurer = self.measurer
+        self._results: dict[int, dict[int, MeasureResult]] = {}  # of each finalist, by round
+        self._failed: dict[int, MeasureResult] = {}
+        opening_s = self._measurer.opening_s or 0.0
+        # What is compared was checked before: it is checked once more if there is time for it.
+        self._checks = opening_s <= self.budget_s / 3
+        drawing_s = opening_s if self._checks else opening_s / CHECKING
+        self._fresh_s = FRESH_S + self._measurer.starting_s + drawing_s
+        self._earlier = earlier_rounds(self.trials)
+        self._comparison = comparison = self._finalists()
+        if comparison.settled:
+            return
+        try:
+            restoring(self._conclude, self._hold)
+        except AutotuneError as error:
+            _log.warning("%s: the final comparison has failed: %s", self.task.workload, error)
+
+    # -- who, and when ---------------------------------------------------------------------
+
+    @property
+    def _left_s(self) -> float:
+        return self.budget_s - (self.clock() - self._begin)
+
+    def _finalists(self) -> Comparison:
+        """Return the comparison to hold: who is in it, and what is known of them."""
+        default = self.trials.default
+        known = sorted({index for costs in self._earlier for index in costs})
+        before = Comparison(known, default if default in known else None, self._earlier)
+        beaten = [i for i in known if any(before.beats(j, i) for j in known)]
+        chosen = self.trials.chosen
+        champion = None if chosen is None or chosen.is_trial else self._index_of_chosen()
+        tried = [
+            Tried(index, record.costs_s or (), (record.fingerprints or {}).get("code"))
+            for index, record in self.trials.by_index.items()
+            if record.ok
+        ]
+        near = math.inf if self._noisy else NEAR
+        found = choose_finalists(tried, default, champion, MOST, beaten, near)
+        while len(found) > 2 and not self._fits(len(found)):
+            found.pop()
+        if len(found) == 2 and not self._fits(2):
+            self.why_not = "too little time for a final comparison"
+            found = []
+        return Comparison(found, default if default in found else None, list(self._earlier))
+
+    @property
+    def _noisy(self) -> bool:
+        """Whether the trials were timed on a noisy machine, so that they tell little."""
+        noise = [record.noise for record in self.trials.recorded if record.noise is not None]
+        return bool(noise) and statistics.median(noise) > NOISY
+
+    def _index_of_chosen(self) -> int | None:
+        chosen = self.trials.chosen
+        return next((i for i, record in self.trials.finals if record is chosen), None)
+
+    def _fits(self, count: int) -> bool:
+        """Whether there is time for as many rounds of so many finalists as decide anything."""
+        enter_s = count * (ENTER_S + self._call_s)
+        left = [max(min(count, FEW), count >> number) for number in range(LEAST_ROUNDS)]
+        rounds_s = sum(self._least_s(number) for number in left)
+        return CAREFUL * (self._fresh_s + enter_s + rounds_s) <= self.budget_s
+
+    @property
+    def _call_s(self) -> float:
+        return self.trials.best_s or 0.0
+
+    def _least_s(self, count: int) -> float:
+        """Seconds that a round of so many finalists takes at least: a slow one is called twice."""
+        return count * max(MANY_S if count > FEW else SHORTEST_S, 2.5 * self._call_s)
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        lost = held = 0
+        while held < MOST_ROUNDS and not self._comparison.settled:
+            configs = self._comparison.remaining
+            seconds, fresh = self._plan(len(configs), held)
+            if not seconds or len(configs) < 2:
+                break
+            found = self._round(configs, seconds, fresh, held + lost)
+            if len(found) == len(configs):
+                held += 1
+                self._comparison.rounds.append(found)
+                self.tell(Round(held, found, tuple(self._comparison.remaining)))
+            elif all(index in self._comparison.finalists for index in configs):
+                lost += 1  # else one of them has failed, and the others begin anew without it
+            if lost > LOST:
+                break
+        self.rounds = held
+
+    def _plan(self, count: int, held: int) -> tuple[float, bool]:
+        """Return how long to time in the next round, 0 if it does not fit, and if it is fresh.
+
+        A new process is worth its time if there can still be enough rounds.
+        """
+        least_s = self._least_s(count)
+        share_s = self._left_s / max(1, PLANNED_ROUNDS - held)
+        fresh = held == 0 or self._fresh_s + least_s <= share_s
+        begin_s = self._fresh_s if fresh else ENTER_S
+        seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))
+        return (seconds if CAREFUL * (begin_s + seconds) <= self._left_s else 0.0), fresh
+
+    def _round(
+        self, indices: list[int], seconds: float, fresh: bool, number: int
+    ) -> dict[int, float]:
+        """Hold a round; return the costs, and take out who failed."""
+        configs = [self.task.space.config(index) for index in indices]
+        opening_s = self._measurer.opening_s or 0.0
+        check = (self._checks and not self._results) or opening_s < seconds / 4
+        begin = self.clock()
+        results = self._measurer.compare(configs, seconds, self.seed + number, fresh, check)
+        if fresh:
+            self._fresh_s = max(self.clock() - begin - seconds, ENTER_S)
+        for index, result in results.items():
+            if result.error is not None:
+                self._failed[index] = result
+                told = f"{result.error.code}: {result.error.message}"
+                _log.warning(
+                    "%s: configuration %d worked before and has failed in the final comparison: %s",
+                    self.task.workload,
+                    index,
+                    told,
+                )
+                self._comparison.fail(index)
+        found = {i: result.cost_s for i, result in results.items() if result.cost_s is not None}
+        if len(found) == len(indices):
+            held = 1 + len(self._comparison.rounds) - len(self._earlier)
+            for index, result in results.items():
+                self._results.setdefault(index, {})[held] = result
+        return found
+
+    # -- what it came to -------------------------------------------------------------------
+
+    def _conclude(self) -> None:
+        """Log the comparison, if it decides anything, and who has failed in any case."""
+        comparison = self._comparison
+        ranks: dict[int, int] = {}
+        if self._results and comparison.decided:
+            ranks = {index: rank for rank, index in enumerate(comparison.ranking)}
+        elif self._failed and comparison.settled:
+            self.why_not = "too few finalists worked in the final comparison"
+        else:
+            self.why_not = "the final comparison was too short to decide anything"
+        # Rank 0 is that of the configuration which is chosen, also where none is.
+        ranks |= {i: rank for rank, i in enumerate(sorted(self._failed), max(1, len(ranks)))}
+        name = secrets.token_hex(8)
+        found = []
+        for index, rank in ranks.items():
+            about: dict[str, object] = {"comparison": name, "rank": rank, **self._ratio(index)}
+            if index in self._failed:
+                found.append((index, self._failed[index], about))
+            elif index in self._results:
+                results = self._results[index]
+                about["rounds"] = [*results]
+                found.append((index, _together([*results.values()]), about))
+        self.trials.add_finals(found)
+
+    def _ratio(self, index: int) -> dict[str, object]:
+        ratio = self._comparison.over_default(index)
+        if ratio is None or index in self._failed:
+            return {"over_default": None, "range": None}
+        return {"over_default": ratio.value, "range": [ratio.low, ratio.high]}
+
+
+def earlier_rounds(trials: Trials) -> list[Mapping[int, float]]:
+    """Return the rounds of earlier comparisons that were timed as they would be now."""
+    comparisons: dict[str, dict[int, dict[int, float]]] = {}
+    for index, record in trials.finals:
+        if record.ok and record.final is not None and trials.comparable(record):
+            rounds = comparisons.setdefault(record.final["comparison"], {})
+            costs_s = record.costs_s or ()
+            numbers = record.final.get("rounds") or range(1, len(costs_s) + 1)
+            for number, cost_s in zip(numbers, costs_s, strict=True):
+                rounds.setdefault(number, {})[index] = cost_s
+    return [rounds[number] for rounds in comparisons.values() for number in sorted(rounds)]
+
+
+def _together(results: list[MeasureResult]) -> MeasureResult:
+    """Return the results of some rounds as one, with a cost for each."""
+    noise = [result.noise for result in results if result.noise is not None]
+    errors = [result.max_error for result in results if result.max_error is not None]
+    return replace(
+        results[-1],
+        costs_s=tuple(cost for result in results for cost in result.costs_s or ()),
+        noise=statistics.median(noise) if noise else None,
+        max_error=max(errors, default=None),
+        timestamp=time.time(),
+        run_span=None,
+    )

@@ -1,0 +1,92 @@
+"""Measures configurations that somebody has chosen, as trials of a log: what it holds is reused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from autotune.measure.result import MeasureInput, Measurer
+from autotune.task.task import Task
+from autotune.tuner.run.trials import Trials
+from records import Record, RecordStore
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is known of configurations that were chosen.
+
+    Attributes
+    ----------
+    records : dict of int to Record
+        By configuration; those that another process is measuring just now are missing.
+    refused : dict of int to str
+        The rule that rejects a configuration, which was not built.
+    measured : int
+        How many of the records were made now.
+    best : Record or None
+        The fastest of all records of the workload, chosen or not.
+    foreign : int
+        How many of the records are of another device, other versions, or timed otherwise.
+    """
+
+    records: dict[int, Record]
+    refused: dict[int, str]
+    measured: int
+    best: Record | None
+    foreign: int
+
+
+def measure_chosen(
+    task: Task,
+    measurer: Measurer,
+    store: RecordStore,
+    seed: int,
+    indices: Iterable[int],
+    tell: Callable[[Record], object] = lambda record: None,
+) -> Chosen:
+    """Measure the configurations that the log does not know; append them to it.
+
+    Parameters
+    ----------
+    task : Task
+    measurer : Measurer
+        Measures candidates of this task; the caller closes it.
+    store : RecordStore
+    seed : int
+        Recorded with each measurement.
+    indices : iterable of int
+        Configurations; one that comes twice counts once.
+    tell : callable
+        Is told each new record.
+
+    Raises
+    ------
+    AutotuneError
+        If the workload cannot be measured at all.
+    """
+    wanted = list(dict.fromkeys(indices))
+    refused = {index: rule for index in wanted if (rule := task.refusal(index))}
+    trials = Trials(task, store, measurer.policy, seed)
+    measured = 0
+    try:
+        trials.news()
+        left = [i for i in wanted if i not in refused and i not in trials.by_index]
+        results = measurer.measure(_claimed(task, trials, left))
+        for candidate, result in results:
+            record = trials.add(candidate.config.index, result)
+            if record is not None:
+                measured += 1
+                tell(record)
+        trials.news()  # what others have measured meanwhile
+    finally:
+        trials.close()
+    known = {index: trials.by_index[index] for index in wanted if index in trials.by_index}
+    foreign = sum(not trials.comparable(record) for record in known.values())
+    return Chosen(known, refused, measured, trials.best, foreign)
+
+
+def _claimed(task: Task, trials: Trials, indices: Iterable[int]) -> Iterator[MeasureInput]:
+    """Yield the candidates that nobody else has measured or is measuring."""
+    for index in indices:
+        if trials.claim(index):
+            yield MeasureInput(task.space.config(index))

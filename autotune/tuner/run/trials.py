@@ -1,0 +1,238 @@
+"""The trials of one workload: its records in a log that other runs may append to meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from autotune.measure import environment
+from autotune.measure.result import MeasureResult
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
+from autotune.task.valid_records import valid_records
+from records import Entry, Journal, Record, RecordStore, ranked
+from search_spaces import SpaceError
+
+
+class _Draft(NamedTuple):
+    """What a record of a configuration says beside its result."""
+
+    config: dict[str, Any]
+    fingerprints: dict[str, str]
+    steps: list[Any] | None
+
+
+class Trials:
+    """Records of a task's workload and target that hold, those of other runs included.
+
+    Parameters
+    ----------
+    task : Task
+    store : RecordStore
+    policy : TimingPolicy
+        How measurements are taken now.
+    seed : int
+        Recorded with each of them.
+
+    Attributes
+    ----------
+    recorded : list of Record
+        In the order of the log.
+    by_index : dict of int to Record
+        The first record of each configuration of the space.
+    best : Record or None
+        The fastest.
+    best_index : int or None
+        Its configuration.
+    bests_s : list of float or None
+        The best time after each record, in seconds; None before the first that worked.
+    finals : list of (int, Record)
+        Records of final comparisons, which are no trials, each with its configuration; in the order
+        of the log.
+    """
+
+    def __init__(self, task: Task, store: RecordStore, policy: TimingPolicy, seed: int) -> None:
+        self._task = task
+        self._policy = policy
+        self._common: dict[str, Any] = {
+            "workload": task.workload.to_json(),
+            "target": task.target.recorded,
+            "policy": policy.to_json(),
+            "device": environment.device(task.target),
+            "versions": environment.versions(task.target),
+            "seed": seed,
+        }
+        self._journal = Journal(store)
+        self._claimed: set[Entry] = set()
+        self._drafts: dict[int, _Draft] = {}
+        self.recorded: list[Record] = []
+        self.by_index: dict[int, Record] = {}
+        self.best: Record | None = None
+        self.best_index: int | None = None
+        self.bests_s: list[float | None] = []
+        self.finals: list[tuple[int, Record]] = []
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    @property
+    def best_s(self) -> float | None:
+        """The best time, in seconds; None if nothing worked yet."""
+        return self.bests_s[-1] if self.bests_s else None
+
+    @cached_property
+    def default(self) -> int | None:
+        """The default configuration; None if none is feasible."""
+        try:
+            return self._task.default_index
+        except SpaceError:
+            return None
+
+    @property
+    def default_record(self) -> Record | None:
+        """The default configuration's record, if there is one."""
+        return None if self.default is None else self.by_index.get(self.default)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failed records by error code."""
+        return dict(Counter(r.error["code"] for r in self.recorded if r.error is not None))
+
+    @property
+    def seed(self) -> int:
+        """Seed that is recorded."""
+        return int(self._common["seed"])
+
+    def default_beside(self, record: Record | None) -> Record | None:
+        """Return the default's record that one is to be held against: of the same comparison."""
+        if record is None or record.final is None:
+            return self.default_record
+        found = [
+            beside
+            for index, beside in self.finals
+            if index == self.default
+            and beside.final is not None
+            and beside.final["comparison"] == record.final["comparison"]
+        ]
+        return found[0] if found else self.default_record
+
+    @property
+    def chosen(self) -> Record | None:
+        """The record that a build goes by; None if nothing worked."""
+        finals = [record for _, record in self.finals]
+        return next(iter(ranked([*finals, *self.recorded])), None)
+
+    def news(self) -> list[tuple[int, Record]]:
+        """Take in what others have logged since the last look.
+
+        Returns
+        -------
+        list of (int, Record)
+            The trials among it, with their configurations.
+        """
+        news = valid_records(self._task, self._journal.news())
+        for index, record in news:
+            self._take(index, record)
+        return [(index, record) for index, record in news if record.is_trial]
+
+    def claim(self, index: int) -> bool:
+        """Return whether nobody has measured a configuration or is measuring it; now it is ours."""
+        if index in self.by_index:
+            return False
+        entry = self._entry(index)
+        if not self._journal.claim(entry):
+            return False
+        self._claimed.add(entry)
+        return True
+
+    def release(self) -> None:
+        """Let others measure what was claimed and is not measured."""
+        for entry in self._claimed:
+            self._journal.release(entry)
+        self._claimed.clear()
+        self._drafts.clear()
+
+    def draft(self, index: int) -> None:
+        """Work out ahead what a record of this configuration says beside its result."""
+        self._draft(index)
+
+    def add(self, index: int, result: MeasureResult) -> Record | None:
+        """Log a measurement; None if somebody else has logged that configuration meanwhile."""
+        record = self._record(index, result)
+        if not self._journal.add(record):
+            return None
+        self._take(index, record)
+        return record
+
+    def add_finals(self, found: Sequence[tuple[int, MeasureResult, dict[str, Any]]]) -> None:
+        """Log what configurations took in a final comparison, all of them or none.
+
+        Parameters
+        ----------
+        found : sequence of (int, MeasureResult, dict)
+            Configuration, its times, and what its record says of the comparison.
+        """
+        records = [self._record(*one) for one in found]
+        self._journal.add_all(records)
+        for (index, _, _), record in zip(found, records, strict=True):
+            self._take(index, record)
+
+    def comparable(self, record: Record) -> bool:
+        """Whether a record was measured as it would be now, on the same machine."""
+        same = all(getattr(record, name) == self._common[name] for name in ("device", "versions"))
+        return same and self._policy.comparable(record.policy)
+
+    def close(self) -> None:
+        """Release all claims; an empty log that they have made vanishes."""
+        self._claimed.clear()
+        self._journal.close()
+
+    def _draft(self, index: int) -> _Draft:
+        found = self._drafts.get(index)
+        if found is None:
+            found = self._drafts[index] = _Draft(
+                self._task.space.config(index).to_json(),
+                self._task.fingerprints_of(index),
+                self._task.steps_of(index),
+            )
+        return found
+
+    def _entry(self, index: int) -> Entry:
+        draft = self._draft(index)
+        values, template = draft.config["values"], draft.fingerprints["template"]
+        return Entry.make(self._common["workload"], self._common["target"], values, template)
+
+    def _record(
+        self, index: int, result: MeasureResult, final: dict[str, Any] | None = None
+    ) -> Record:
+        draft = self._draft(index)
+        code = {} if result.code_hash is None else {"code": result.code_hash}
+        return Record(
+            **self._common,
+            config=draft.config,
+            costs_s=result.costs_s,
+            error=None if result.error is None else result.error.to_json(),
+            timestamp=result.timestamp,
+            fingerprints={**draft.fingerprints, **code},
+            build_s=result.build_s,
+            run_s=result.run_s,
+            max_error=result.max_error,
+            raced=result.raced,
+            noise=result.noise,
+            kernels=None if result.kernels is None else list(result.kernels),
+            clocks=result.clocks,
+            steps=draft.steps,
+            final=final,
+        )
+
+    def _take(self, index: int, record: Record) -> None:
+        if not record.is_trial:
+            self.finals.append((index, record))
+            return
+        self.recorded.append(record)
+        self.by_index.setdefault(index, record)
+        if record.ok and (self.best is None or record.cost_s < self.best.cost_s):
+            self.best, self.best_index = record, index
+        self.bests_s.append(None if self.best is None else self.best.cost_s)

@@ -1,0 +1,91 @@
+"""A genetic algorithm: mixtures of good candidates, slightly changed, replace bad ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autotune.tuner.base import Tuner
+from autotune.tuner.diversity import Geometry
+from autotune.tuner.search.k_nearest import Hearsay, HearsaySettings
+from autotune.tuner.search.mutations import changed, crossed, new_ones
+from search_spaces.space import Space
+
+TRIES = 64
+"""Children bred before a random candidate takes their place."""
+
+
+@dataclass(frozen=True)
+class GeneticSettings:
+    """How the population lives.
+
+    Attributes
+    ----------
+    start : int
+        Candidates measured before any are bred.
+    population : int
+        The best so many of all measured are parents.
+    tournament : int
+        A parent is the best of so many drawn from the population.
+    mutations : float
+        Mean number of knobs of a child that change by themselves.
+    litter : int
+        Of so many children the most promising one is measured.
+    hearsay : HearsaySettings
+        How children are judged.
+    """
+
+    start: int = 16
+    population: int = 16
+    tournament: int = 3
+    mutations: float = 0.8
+    litter: int = 4
+    hearsay: HearsaySettings = field(default_factory=HearsaySettings)
+
+
+class GeneticTuner(Tuner):
+    """Breeds from the best candidates measured so far, steadily, and never the same child twice.
+
+    The first candidates spread over the space. A child that breaks a constraint or was seen is
+    bred again; where that fails for long, a random candidate takes its place.
+
+    Parameters
+    ----------
+    space : Space
+    seed : int
+    settings : GeneticSettings
+    """
+
+    def __init__(self, space: Space, seed: int, settings: GeneticSettings | None = None) -> None:
+        super().__init__(space, seed)
+        self._settings = settings or GeneticSettings()
+        self._geometry = Geometry(space)
+
+    def _propose(self, n: int) -> list[int]:
+        rng = self._generator()
+        settings = self._settings
+        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        if len(self._seen) < settings.start or len(working) < 2:
+            return self._spread(self._geometry, n, 16 * n, rng)
+        parents = [o.index for o in working[: settings.population]]
+        hearsay = Hearsay(self._geometry, self.observations, settings.hearsay)
+        picked: list[int] = []
+        while len(picked) < n:
+            litter = self._litter(parents, self._seen.union(picked), rng)
+            if not litter:
+                return picked + self._sample(n - len(picked), rng, exclude=picked)
+            picked.append(hearsay.best(litter))
+        return picked
+
+    def _litter(self, parents: list[int], barred: set[int], rng: np.random.Generator) -> list[int]:
+        """Return up to `litter` different new children; fewer where most are known."""
+        settings = self._settings
+        drawn = rng.integers(len(parents), size=(2, TRIES, settings.tournament)).min(axis=2)
+        rows = self.space.positions(parents)
+        mixed = crossed(rows[drawn[0]], rows[drawn[1]], rng)
+        varying = sum(len(knob) > 1 for knob in self.space.knobs)
+        knobs = rng.binomial(varying, settings.mutations / max(varying, 1), size=TRIES)
+        return new_ones(self.space, changed(self.space, mixed, knobs, rng), barred)[
+            : settings.litter
+        ]

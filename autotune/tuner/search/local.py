@@ -1,0 +1,110 @@
+"""Local search: small changes and mixtures of the best, chosen by what was measured near them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autotune.cost_model.base import IndexVector
+from autotune.tuner.base import Tuner
+from autotune.tuner.diversity import Geometry
+from autotune.tuner.search.k_nearest import Hearsay, HearsaySettings
+from autotune.tuner.search.mutations import changed, crossed, new_ones, one_knob_changes
+from search_spaces.space import Space
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How the search moves.
+
+    Attributes
+    ----------
+    start : int
+        Candidates measured before it moves, the default one first.
+    climbers : int
+        Moves start from the best so many candidates.
+    decay : float
+        The k-th best of them is chosen with a weight of decay^k.
+    pool : int
+        The best of so many moves is made.
+    cross_share : float
+        Share of moves that mix two of the best candidates.
+    leap_share : float
+        Share of moves that change two knobs; the others change one.
+    blind_share : float
+        Share of proposals that are any move.
+    hearsay : HearsaySettings
+        How a move is judged.
+    """
+
+    start: int = 8
+    climbers: int = 8
+    decay: float = 0.7
+    pool: int = 32
+    cross_share: float = 0.25
+    leap_share: float = 0.2
+    blind_share: float = 0.1
+    hearsay: HearsaySettings = field(default_factory=HearsaySettings)
+
+
+class LocalTuner(Tuner):
+    """Moves from the best candidates to what their measured surroundings speak for.
+
+    What lies far from all measurements counts as better than it looks, so that the search leaves
+    a neighbourhood before it has exhausted it, and finds its way back.
+
+    Parameters
+    ----------
+    space : Space
+    seed : int
+    settings : LocalSettings
+    """
+
+    def __init__(self, space: Space, seed: int, settings: LocalSettings | None = None) -> None:
+        super().__init__(space, seed)
+        self._settings = settings or LocalSettings()
+        self._geometry = Geometry(space)
+
+    def _propose(self, n: int) -> list[int]:
+        rng = self._generator()
+        working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
+        if len(self._seen) < self._settings.start or not working:
+            return self._spread(self._geometry, n, 16 * n, rng)
+        best = [o.index for o in working[: self._settings.climbers]]
+        hearsay = Hearsay(self._geometry, self.observations, self._settings.hearsay)
+        picked: list[int] = []
+        while len(picked) < n:
+            moves = self._moves(best, self._seen.union(picked), rng)
+            if not moves:
+                return picked + self._sample(n - len(picked), rng, exclude=picked)
+            blind = rng.random() < self._settings.blind_share
+            picked.append(moves[0] if blind else hearsay.best(moves))
+        return picked
+
+    def _moves(self, best: list[int], barred: set[int], rng: np.random.Generator) -> list[int]:
+        """Return up to `pool` moves at random; where there are none, changes of one knob."""
+        moves = new_ones(self.space, self._drawn(best, rng), barred)[: self._settings.pool]
+        if moves:
+            return moves
+        for index in best:
+            moves = [i for i in one_knob_changes(self.space, index).tolist() if i not in barred]
+            if moves:
+                break
+        return moves
+
+    def _drawn(self, best: list[int], rng: np.random.Generator) -> IndexVector:
+        """Return rows of knob positions, not all feasible: the best, mixed or changed a little."""
+        settings = self._settings
+        rows = self.space.positions(best)
+        weights = settings.decay ** np.arange(len(best))
+        some, others = rng.choice(
+            len(best), size=(2, 2 * settings.pool), p=weights / weights.sum()
+        )
+        lot = rng.random(2 * settings.pool)
+        crossing = lot < settings.cross_share
+        leaping = ~crossing & (lot < settings.cross_share + settings.leap_share)
+        mixed = crossed(rows[some], rows[others], rng)
+        start = np.where(crossing[:, None], mixed, rows[some])
+        knobs = np.where(crossing, 0, np.where(leaping, 2, 1))
+        return changed(self.space, start, knobs, rng)

@@ -1,0 +1,1 @@
+"""What several files of tests need; imported as `from support.NAME import ...`."""

@@ -1,0 +1,50 @@
+"""Builds and runs candidates in the process of the test, as builders and runners do in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autotune.measure.build_bench import BuildBench
+from autotune.measure.devices.cpu.cpu_bench import RunBench
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cpu.compiled_kernel import Kernel
+from autotune.runtime.cpu.llvm_compiler import LoadedBinary
+from autotune.task.task import Task
+
+
+class Fake:
+    """A compiled function that runs Python instead."""
+
+    def __init__(self, kernel: Callable[..., None]) -> None:
+        self.kernel = kernel
+
+    def __call__(self, *arrays: Any) -> None:
+        self.kernel(*arrays)
+
+    def bind(self, *arrays: Any) -> Callable[[], None]:
+        """Return a call with these arrays."""
+        return lambda: self.kernel(*arrays)
+
+
+class Quiet:
+    """What is known of a machine that does nothing else."""
+
+    noise, noisy = 0.0, False
+
+    def look(self) -> None:
+        """Nothing changes."""
+
+
+def run_bench(task: Task, policy: TimingPolicy, seed: int = 0) -> RunBench:
+    """Return a bench on which candidates of a task are run."""
+    subject, unscheduled = BuildBench(task).subject()
+    program = None if unscheduled is None else LoadedBinary(unscheduled)
+    return RunBench(subject, task.reference, program, policy, seed)
+
+
+def built(task: Task, values: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of a candidate."""
+    binary = BuildBench(task).build(values).binary
+    assert binary is not None
+    return LoadedBinary(binary)

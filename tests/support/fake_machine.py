@@ -1,0 +1,71 @@
+"""A machine with a GPU that there is not: an environment in which processes find one.
+
+Drivers and NVRTC are stand-ins (`fake_gpu/libraries.c`), CuPy is `fake_gpu/cupy`. Kernels are
+compiled by the real NVRTC, which needs no GPU, and once more for the CPU, which runs them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.runtime.cuda.cuda_toolkit import load_toolkit
+
+FOLDER = Path(__file__).parent / "fake_gpu"
+ROOT = Path(__file__).parents[2]
+
+COMPILER = shutil.which("gcc") or shutil.which("clang")
+
+
+@dataclass(frozen=True)
+class FakeMachine:
+    """A folder with libraries, and what processes have to be told to find them.
+
+    Attributes
+    ----------
+    folder : Path
+    """
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> FakeMachine:
+        """Compile the libraries into a folder."""
+        toolkit = load_toolkit()[0]
+        (folder / "driver").mkdir()
+        (folder / "toolkit" / "lib").mkdir(parents=True)
+        (folder / "kernels").mkdir()
+        library = folder / "driver" / "libcuda.so.1"
+        command = [COMPILER, "-shared", "-fPIC", "-w", "-o", str(library)]
+        subprocess.run([*command, str(FOLDER / "libraries.c"), "-ldl"], check=True)
+        (folder / "driver" / "libnvidia-ml.so.1").symlink_to(library)
+        (folder / "toolkit" / "lib" / "libnvrtc.so.12").symlink_to(library)
+        if toolkit.include is not None:
+            (folder / "toolkit" / "include").symlink_to(toolkit.include)
+        return cls(folder)
+
+    @property
+    def log(self) -> Path:
+        """File in which each process says that it has made a context."""
+        return self.folder / "log"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return variables of a process on this machine; further ones are FAKE_GPU_ settings."""
+        return {
+            "PYTHONPATH": _before("PYTHONPATH", FOLDER, ROOT),
+            "LD_LIBRARY_PATH": _before("LD_LIBRARY_PATH", self.folder / "driver"),
+            "CUDA_PATH": str(self.folder / "toolkit"),
+            "FAKE_GPU_NVRTC": load_toolkit()[0].library,
+            "FAKE_GPU_FOLDER": str(self.folder / "kernels"),
+            "FAKE_GPU_LOG": str(self.log),
+            "AUTOTUNE_CACHE_DIR": str(self.folder / "cache"),
+            **{f"FAKE_GPU_{name}": value for name, value in more.items()},
+        }
+
+
+def _before(variable: str, *folders: Path) -> str:
+    """Return a list of folders that begins with these."""
+    return os.pathsep.join(filter(None, [*map(str, folders), os.environ.get(variable)]))

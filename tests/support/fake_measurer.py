@@ -1,0 +1,67 @@
+"""A measurer that measures nothing, for tests of what is made of measurements."""
+
+from __future__ import annotations
+
+from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.tuner.run.tuning_loop import tune
+from autotune.tuner.search.grid import GridTuner
+
+
+class FakeMeasurer:
+    """Costs are 1 + index seconds; some candidates fail; remembers what it was asked.
+
+    `cost` gives other times, in seconds, from index and number of measurements.
+    """
+
+    policy = TimingPolicy()
+
+    def __init__(self, failing=(), interrupt_at=None, cost=lambda index, calls: 1.0 + index):
+        self.failing = failing
+        self.interrupt_at = interrupt_at
+        self.cost = cost
+        self.asked = []
+        self.remembered = []
+        self.compared = []
+
+    opening_s = 0.0
+    starting_s = 0.0
+
+    def remember(self, result):
+        self.remembered.append(result)
+
+    def compare(self, configs, seconds, seed, fresh, check):
+        """Every round gives what a measurement would."""
+        self.compared.append([config.index for config in configs])
+        return {config.index: self.timed(config.index) for config in configs}
+
+    def timed(self, index):
+        if index in self.failing:
+            error = MeasureError(MeasureErrorNo.RUN_TIMEOUT, "run", "slow")
+            return MeasureResult(error=error, code_hash=f"{index:x}")
+        costs_s = (self.cost(index, len(self.asked)),)
+        return MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
+
+    def ceiling(self):
+        return None
+
+    def close(self):
+        pass
+
+    def measure(self, inputs, still_wanted=None):
+        for candidate in inputs:
+            if still_wanted is not None and not still_wanted(candidate):
+                continue
+            index = candidate.config.index
+            if len(self.asked) == self.interrupt_at:
+                raise KeyboardInterrupt
+            self.asked.append(index)
+            yield candidate, self.timed(index)
+
+
+def run(task, store, trials, measurer=None, tuner=None, **kwargs):
+    """Tune, by default from the first index on; return the summary and the measurer."""
+    measurer = measurer or FakeMeasurer()
+    return tune(
+        task, measurer, tuner or GridTuner(task.space, 0), store, trials, seed=0, **kwargs
+    ), measurer

@@ -1,0 +1,82 @@
+"""Escape sequences in the texts of a log are shown, and never reach the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from autotune.cli.main import main
+from autotune.cli.terminal.output import say
+from autotune.report.display.live_region import Block
+from autotune.report.display.panel import Piece, Tone
+from autotune.report.display.run_display import View, make_display
+from autotune.report.display.terminal_escapes import printable
+from autotune.report.progress import Progress
+from records import Record, RecordStore
+
+EVIL = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202e\u2028\ud800"
+STEERING = set("\x1b\x07\x9b\r\x08\u202e\u2028")
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    common = {
+        "workload": {"template": f"matmul{EVIL}", "args": {f"n{EVIL}": EVIL}},
+        "target": f"llvm{EVIL}",
+        "device": {"name": EVIL},
+        "seed": 0,
+        "timestamp": 1.0,
+    }
+    failed = {"code": EVIL, "stage": EVIL, "message": EVIL}
+    records = [
+        Record(**common, config={"index": 0, "values": {EVIL: EVIL}}, costs_s=[1e-3]),
+        Record(**common, config={"index": 1, "values": {EVIL: "b"}}, error=failed),
+    ]
+    RecordStore(path).append(records)
+    with path.open("a") as file:
+        file.write(json.dumps({"schema": 1, "workload": EVIL}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["records", "summary"],
+        ["replay", "run", "--tuner", "random", "--budget", "1"],
+        ["replay", "run", "--workload", EVIL],
+        ["best", "matmul", "--set", "m=8", "--set", "n=8", "--set", "k=8", "--log"],
+        ["features", "export", "--layout", "knob", "--out", "{folder}/x.csv", "--log"],
+    ],
+)
+def test_nothing_in_a_log_steers_the_terminal(log, tmp_path, capsys, words):
+    assert main([word.format(folder=tmp_path) for word in words] + [str(log)]) in (0, 2, 3)
+    printed = "".join(capsys.readouterr())
+    assert not STEERING & set(printed)
+    if {"summary", "--workload"} & set(words):
+        assert r"\x1b[2J\x1b]0;title\x07\x9b31m" in printed
+
+
+def test_what_is_printed_keeps_lines_tabs_and_letters_of_all_scripts(capsys):
+    say("a\tb\nµ é 中 🙂\u00a0c\x1b[0m")
+    assert capsys.readouterr().out == "a\tb\nµ é 中 🙂\u00a0c\\x1b[0m\n"
+    assert printable("\udcff\u200f") == r"\udcff\u200f"
+
+
+def test_the_panel_of_a_run_shows_only_colours_of_its_own():
+    terminal = io.StringIO()
+    block = Block(terminal, colour=True)
+    block.draw([(Piece(f"a{EVIL}", Tone.STRONG),)])
+    text = terminal.getvalue()
+    assert r"a\x1b[2J\x1b]0;title" in text
+    assert set(text.replace("\x1b[1m", "").replace("\x1b[0m", "")) & STEERING <= {"\x1b", "\r"}
+    assert "\x1b]0" not in text
+
+
+def test_plain_lines_of_a_run_are_escaped_too():
+    lines = []
+    display = make_display(View.PROGRESS, Progress(begin=0.0), lines.append)
+    display.note(f"learned from {EVIL}")
+    assert not STEERING & set("".join(lines))

@@ -1,0 +1,138 @@
+"""Lowering and building through the library's face: schedules, templates, records, mistakes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import te
+from autotune.errors import UsageError
+from autotune.task.task import Task
+from records import Record, RecordError, RecordStore, RecordWarning
+
+SIZES = {"m": 8, "n": 16, "k": 4}
+
+
+def add_one(n=8):
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+    return te.create_schedule(B.op), [A, B]
+
+
+def record_of(task, index, cost_s):
+    config = task.space.config(index)
+    return Record(
+        workload=task.workload.to_json(),
+        target=str(task.target),
+        config=config.to_json(),
+        costs_s=[cost_s],
+        seed=0,
+        timestamp=time.time(),
+        fingerprints=task.fingerprints_of(index),
+    )
+
+
+def check(built):
+    a, b, c = np.ones((8, 4), "f4"), np.ones((4, 16), "f4"), np.full((8, 16), np.nan, "f4")
+    built(a, b, c)
+    np.testing.assert_array_equal(c, np.full((8, 16), 4, "f4"))
+
+
+def test_a_schedule_is_built_and_called():
+    s, tensors = add_one()
+    built = autotune.build(s, tensors, "llvm", name="plus_one")
+    a, b = np.arange(8, dtype="f4"), np.empty(8, "f4")
+    built(a, b)
+    np.testing.assert_array_equal(b, a + 1)
+    assert "plus_one" in built.source
+    assert (built.record, built.workload) == (None, None)
+
+
+def test_simple_mode_shows_the_loops_of_the_schedule():
+    s, tensors = add_one()
+    assert str(autotune.lower(s, tensors, simple_mode=True)) == (
+        "produce B {\n  for (i, 0, 8) {\n    B[i] = (A[i] + 1f)\n  }\n}\n"
+    )
+
+
+def test_without_records_the_default_is_built_with_one_warning():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        built = autotune.build("matmul", SIZES)
+    assert [str(w.message).split(":")[0] for w in caught] == [
+        "no records given for matmul(m=8, n=16, k=4, dtype=float32) on llvm"
+    ]
+    assert built.record is None
+    check(built)
+
+
+def test_the_fastest_record_of_exactly_this_workload_is_used(tmp_path):
+    task = Task.from_reference("matmul", SIZES, "llvm")
+    other = Task.from_reference("matmul", {**SIZES, "m": 9}, "llvm")
+    first, second, third = (int(i) for i in task.space.feasible_indices()[:3])
+    store = RecordStore(tmp_path / "log.jsonl")
+    store.append(
+        [record_of(task, first, 3e-3), record_of(task, second, 1e-3), record_of(other, third, 1e-6)]
+    )
+    built = autotune.build("matmul", SIZES, records=tmp_path / "log.jsonl")
+    assert built.record is not None
+    assert built.record.cost_s == 1e-3
+    assert built.config == task.space.config(second)
+    check(built)
+
+
+def test_a_record_that_the_space_no_longer_holds_is_passed_over():
+    task = Task.from_reference("matmul", SIZES, "llvm")
+    first = int(task.space.feasible_indices()[0])
+    good = record_of(task, first, 3e-3)
+    values = {**good.config["values"], "unroll_k": 77}
+    gone = Record(
+        workload=good.workload,
+        target=good.target,
+        config={"index": first, "values": values},
+        costs_s=[1e-9],
+        seed=0,
+        fingerprints=good.fingerprints,
+    )
+    with pytest.warns(RecordWarning, match="1 record of matmul.* is not used"):
+        built = autotune.build("matmul", SIZES, records=[gone, good])
+    assert built.record is good
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: autotune.build(*add_one(), "llvm", records="x"), "records are for templates"),
+        (lambda: autotune.build(add_one()[0], {"n": 4}), "the list of its tensors, not a mapping"),
+        (lambda: autotune.build("matmul", [4, 4]), "takes its arguments as a mapping"),
+        (lambda: autotune.build(7, []), "expected a schedule or the name of a template, got int"),
+        (lambda: autotune.build("matmul", {"m": 8}), "needs a value for n, k"),
+        (lambda: autotune.build("nope", {}), "there is no template 'nope'"),
+        (lambda: autotune.build("matmul", SIZES, target="tpu"), "unknown target kind 'tpu'"),
+        (lambda: autotune.build("matmul", SIZES, target=3), "target must be a text .*, got 3"),
+        (lambda: autotune.build("matmul", SIZES, records=3), "records must be .*, got 3"),
+        (lambda: autotune.build("matmul", SIZES, records=[3]), r"records must be .*, got \[3\]"),
+        (lambda: autotune.build("matmul", SIZES, name="a b"), "name must be .*, got 'a b'"),
+        (lambda: autotune.build(*add_one(), name="a b\n;"), r"name must be .*, got 'a b\\n;'"),
+        (lambda: autotune.build(*add_one(), name=""), "name must be .*, got ''"),
+        (lambda: autotune.lower(*add_one(), name=""), "name must be .*, got ''"),
+        (
+            lambda: autotune.build(add_one()[0], add_one()[1][0]),
+            r"tensors must be .* as in \[A, B\], got ",
+        ),
+        (lambda: autotune.lower(add_one()[0], None), "tensors must be .*, got None"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(make, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_record_file_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"gone\.jsonl"):
+        autotune.build("matmul", SIZES, records=tmp_path / "gone.jsonl")

@@ -1,0 +1,106 @@
+"""The table of all nodes: one for all that are built alike, as long as somebody holds it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import FrameType
+
+import pytest
+from support.interrupts import interrupted_at_each_moment
+
+from autotune.ir import interning
+from autotune.ir.expr import Expr, Var
+from autotune.ir.interning import _table, forget_the_dead, interned
+
+X = Var("i")
+
+
+class Node:
+    """Something to intern."""
+
+    __slots__ = ("__weakref__", "name")
+    name: str
+
+
+def node(name: str) -> Node:
+    def fill(new: Node) -> None:
+        new.name = name
+
+    return interned(Node, (name,), fill)
+
+
+def test_expressions_nobody_holds_are_forgotten() -> None:
+    gc.collect()
+    forget_the_dead()
+    before = len(_table)
+    big: Expr = Var("x")
+    for k in range(50):
+        big = big * X + k
+    assert len(_table) > before + 50
+    del big
+    gc.collect()
+    forget_the_dead()
+    assert len(_table) <= before + 1
+
+
+def test_no_python_code_runs_as_an_expression_dies_where_an_interrupt_would_be_lost() -> None:
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    big: Expr | None = Var("x") * X + 1
+    profiled = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        big = None
+    finally:
+        sys.setprofile(profiled)
+    assert big is None
+    assert called == []
+
+
+def test_of_two_threads_that_make_a_node_at_once_the_later_gets_that_of_the_other() -> None:
+    meanwhile: list[Node] = []
+
+    def fill(new: Node) -> None:
+        meanwhile.append(node("both"))
+        new.name = "both"
+
+    assert interned(Node, ("both",), fill) is meanwhile[0]
+    assert node("both") is meanwhile[0]
+
+
+def test_a_node_that_dies_while_it_is_made_again_leaves_its_place() -> None:
+    def fill(new: Node) -> None:
+        node("gone")  # made and given up: its entry is still there
+        new.name = "gone"
+
+    made = interned(Node, ("gone",), fill)
+    assert node("gone") is made
+
+
+def test_what_cannot_be_made_is_not_in_the_table() -> None:
+    def fill(new: Node) -> None:
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        interned(Node, ("refused",), fill)
+    assert (Node, "refused") not in _table
+
+
+def test_an_interrupt_at_any_moment_leaves_the_table_whole() -> None:
+    def make() -> None:
+        for i in range(2):
+            node(f"gone {i}")
+        node("made")
+
+    for _ in interrupted_at_each_moment(make, [interning]):
+        forget_the_dead()
+        kept = node("made")
+        assert node("made") is kept
+        del kept
+    forget_the_dead()
+    assert all(entry.key == key for key, entry in _table.items())

@@ -1,0 +1,66 @@
+"""Work in a thread beside other things: when it is waited for, and what it raises."""
+
+import contextlib
+import threading
+
+import pytest
+from support.footprint import wait_for
+from support.interrupts import interrupted_at_each_moment
+
+from autotune.system import interrupts
+from autotune.tuner.run import background
+from autotune.tuner.run.background import Meanwhile
+
+
+@pytest.mark.parametrize(("error", "waits"), [(ValueError, True), (KeyboardInterrupt, False)])
+def test_it_is_waited_for_after_an_error_but_not_after_an_interrupt(error, waits):
+    goes_on, done = threading.Event(), threading.Event()
+
+    def work(_):
+        goes_on.wait(10)
+        done.set()
+
+    def fail():
+        with Meanwhile(work) as thinking:
+            thinking.begin()
+            if waits:
+                threading.Timer(0.05, goes_on.set).start()
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert done.is_set() == waits
+    goes_on.set()
+    assert done.wait(10)
+
+
+def test_what_it_raises_comes_out_at_the_end_and_it_does_not_begin_once_waited_for():
+    def work(_):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"), Meanwhile(work) as thinking:
+        thinking.begin()
+    with Meanwhile(work) as thinking:
+        thinking.wait()
+        thinking.begin()
+        assert not thinking.goes_on
+
+
+def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
+    begun, ended = [], []
+
+    def work(waited_for):
+        begun.append(1)
+        while not waited_for():
+            pass
+        ended.append(1)
+
+    def wait():
+        with Meanwhile(work) as thinking:
+            thinking.begin()
+            thinking.wait()
+
+    modules = [background, interrupts, contextlib, threading]
+    count = sum(1 for _ in interrupted_at_each_moment(wait, modules))
+    assert count > 10
+    wait_for(lambda: len(ended) == len(begun), 10.0)

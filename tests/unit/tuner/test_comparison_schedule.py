@@ -1,0 +1,351 @@
+"""The end of a run: finalists are compared within their time, and what that says is the result."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from autotune.builder import best_config, build_task
+from autotune.errors import AutotuneError
+from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.task.task import Task
+from autotune.tuner.run.events import Compared, End
+from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
+from autotune.tuner.run.finalists import ENOUGH_ROUNDS, LEAST_ROUNDS
+from autotune.tuner.run.goal import Goal
+from autotune.tuner.run.limits import Deadline, Limits
+from autotune.tuner.run.portfolio import Portfolio
+from autotune.tuner.run.session import Session
+from autotune.tuner.run.trials import Trials
+from autotune.tuner.search.grid import GridTuner
+from records import RecordStore, best, summary
+
+FAULTY = Path(__file__).parents[2] / "integration" / "faulty_templates" / "faulty.py"
+LUCKY, FASTER = 1, 2
+TRUTH = {0: 1.0e-3, LUCKY: 1.1e-3, FASTER: 0.8e-3}
+
+
+class Simulated:
+    """Trials take a second, and one of them is lucky; rounds show what configurations really take.
+
+    Its process needs `opening_s` to begin. `round` may spoil one by its number.
+    """
+
+    policy = TimingPolicy()
+
+    def __init__(self, opening_s=0.2, truth=TRUTH, pace_s=1.0, spoil=lambda number, costs: costs):
+        self.now = 0.0
+        self.opening_s, self.starting_s = opening_s, 0.0
+        self.truth = truth
+        self.pace_s = pace_s
+        self.spoil = spoil
+        self.asked = []
+        self.rounds = []
+        self.compared_s = 0.0
+
+    def clock(self):
+        return self.now
+
+    def cost(self, index):
+        return self.truth.get(index, 2.0e-3)
+
+    def remember(self, result):
+        """Nothing is the same kernel."""
+
+    def ceiling(self):
+        return None
+
+    def close(self):
+        """There are no processes."""
+
+    def measure(self, inputs, still_wanted=None):
+        for candidate in list(inputs):
+            if still_wanted is not None and not still_wanted(candidate):
+                continue
+            index = candidate.config.index
+            self.asked.append(index)
+            self.now += self.pace_s
+            costs_s = (0.7e-3 if index == LUCKY else self.cost(index),)
+            yield candidate, MeasureResult(costs_s=costs_s, code_hash=f"{index}")
+
+    def compare(self, configs, seconds, seed, fresh, check):
+        begin, indices = self.now, [config.index for config in configs]
+        self.rounds.append((indices, fresh, check))
+        self.now += (self.opening_s + 0.05 if fresh else 0.01) + seconds
+        self.compared_s += self.now - begin
+        found = {i: MeasureResult(costs_s=(self.cost(i),), code_hash=f"{i}") for i in indices}
+        return self.spoil(len(self.rounds), found)
+
+
+def failure(code=MeasureErrorNo.WRONG_ANSWER):
+    return MeasureResult(error=MeasureError(code, "check", "it is wrong"))
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.from_reference(f"{FAULTY}:plain", {"n": 64})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RecordStore(tmp_path / "log.jsonl")
+
+
+def run(task, store, measurer, trials=40, seconds=None, events=None, **limits):
+    session = Session(
+        task, measurer, GridTuner(task.space, 0), store, 0, Limits(trials, **limits),
+        clock=measurer.clock,
+    )  # fmt: skip
+    told = [] if events is None else events
+    (found,) = Portfolio([session], told.append, Deadline(seconds, measurer.clock)).run()
+    return found
+
+
+def logged_finals(store):
+    return [record for record in store.load() if not record.is_trial]
+
+
+def test_rounds_and_not_the_luckiest_trial_decide(task, store):
+    found = run(task, store, Simulated())
+    assert (found.best.index, found.best.cost_s) == (FASTER, 0.8e-3)
+    assert found.best.final["over_default"] == pytest.approx(1.25)
+    assert found.default_costs_s == (1.0e-3,) * len(found.best.costs_s)
+    assert len(found.best.costs_s) >= ENOUGH_ROUNDS
+    assert found.no_finals == ""
+
+
+def test_best_build_and_the_summary_of_a_log_go_by_the_same_record(task, store):
+    found = run(task, store, Simulated())
+    records = store.load()
+    assert best_config(task, records)[0] == best(records) == found.best
+    assert build_task(task, records).record == found.best
+    (row,) = summary(records)
+    assert (row.best_index, row.best_cost_s, row.compared) == (FASTER, 0.8e-3, True)
+    assert row.trials == found.trials == len(records) - len(logged_finals(store))
+
+
+def test_final_records_hold_a_cost_for_each_round_and_their_rank(task, store):
+    run(task, store, Simulated())
+    finals = logged_finals(store)
+    assert [record.final["rank"] for record in finals] == list(range(len(finals)))
+    assert len({record.final["comparison"] for record in finals}) == 1
+    chosen, default = finals[0], next(r for r in finals if r.index == 0)
+    assert len(chosen.costs_s) == len(default.costs_s)
+    assert chosen.final["range"] == pytest.approx([1.25, 1.25])
+    assert default.final["over_default"] is None
+    line = json.loads(chosen.to_json_line())
+    assert (line["schema"], line["final"]["rank"]) == (1, 0)
+    assert type(chosen).from_json(line) == chosen
+
+
+def test_a_default_that_nobody_beats_is_the_result(task, store):
+    slower = {0: 1.0e-3, LUCKY: 1.2e-3, FASTER: 0.995e-3}  # nearer than a tie
+    found = run(task, store, Simulated(truth=slower))
+    assert found.best.index == task.default_index == 0
+    assert not found.best.is_trial
+    assert best_config(task, store.load())[1].index == 0
+
+
+@pytest.mark.parametrize("trials", [10, 20, 30])
+@pytest.mark.parametrize("opening_s", [0.0, 0.2, 0.6])
+def test_a_comparison_takes_at_most_its_share_of_the_run(task, store, trials, opening_s):
+    measurer = Simulated(opening_s)
+    run(task, store, measurer, trials)
+    assert measurer.compared_s <= SHARE * measurer.now
+
+
+@pytest.mark.parametrize("seconds", [4, 10, 20])
+def test_the_comparison_lies_inside_the_time(task, store, seconds):
+    measurer = Simulated(pace_s=0.2)
+    found = run(task, store, measurer, None, seconds=float(seconds))
+    assert found.ended in (End.TIME, End.EXHAUSTED)
+    assert measurer.now <= seconds
+    assert measurer.rounds
+
+
+def test_a_run_that_is_too_short_says_that_its_times_are_of_trials(task, store):
+    measurer = Simulated(opening_s=5.0)
+    found = run(task, store, measurer, 4)
+    assert measurer.rounds == []
+    assert found.no_finals == "too little time for a final comparison"
+    assert (found.best.index, found.best.is_trial) == (LUCKY, True)
+    assert best_config(task, store.load())[0] == found.best
+
+
+def test_a_single_trial_has_nobody_to_be_compared_with(task, store):
+    measurer = Simulated()
+    found = run(task, store, measurer, 1)
+    assert (measurer.rounds, found.best.index, found.no_finals) == ([], 0, "")
+
+
+def test_the_first_round_is_in_a_new_process_that_checks_answers(task, store):
+    measurer = Simulated()
+    run(task, store, measurer)
+    (_, fresh, check), *_ = measurer.rounds
+    assert (fresh, check) == (True, True)
+
+
+def test_the_same_run_again_measures_and_compares_nothing(task, store):
+    first = run(task, store, Simulated(), 20)
+    measurer = Simulated()
+    again = run(task, store, measurer, 20)
+    assert (measurer.asked, measurer.rounds) == ([], [])
+    assert (again.best, again.default_costs_s) == (first.best, first.default_costs_s)
+    assert again.no_finals == ""
+
+
+def test_a_run_that_goes_on_remembers_earlier_rounds(task, store):
+    first = run(task, store, Simulated(), 20)
+    measurer = Simulated(truth=TRUTH | {25: 0.7e-3})
+    found = run(task, store, measurer, 29)
+    assert found.best.index == 25
+    rounds = {index for indices, _, _ in measurer.rounds for index in indices}
+    assert {0, FASTER, 25} <= rounds  # the default, and the champion so far
+    assert LUCKY not in rounds  # it has lost already
+    assert best_config(task, store.load())[0] == found.best != first.best
+
+
+def test_a_run_that_goes_on_knows_in_which_rounds_each_finalist_was_timed(task, store):
+    def spoil(number, found):  # both seem far behind at first, and one of them comes back
+        slow = {1: {LUCKY: 3e-3, FASTER: 3e-3}, 2: {LUCKY: 9e-3}}.get(number, {})
+        return found | {i: MeasureResult(costs_s=(s,)) for i, s in slow.items() if i in found}
+
+    events = []
+    run(task, store, Simulated(spoil=spoil), 20, events=events)
+    told = [dict(event.round.costs_s) for event in events if isinstance(event, Compared)]
+    assert any(FASTER in later and FASTER not in costs for costs, later in pairwise(told))
+    trials = Trials(task, store, TimingPolicy(), 0)
+    trials.news()
+    assert earlier_rounds(trials) == told
+
+
+def test_a_short_run_that_goes_on_does_not_undo_what_was_found(task, store):
+    first = run(task, store, Simulated(), 20)
+    found = run(task, store, Simulated(opening_s=5.0), 21)
+    assert found.best == first.best
+
+
+def test_who_gives_a_wrong_answer_in_a_round_is_out_and_logged(task, store, caplog):
+    def spoil(number, found):
+        return found | {FASTER: failure()} if FASTER in found else found
+
+    found = run(task, store, Simulated(spoil=spoil))
+    assert found.best.index == 0
+    failed = [record for record in logged_finals(store) if not record.ok]
+    assert [(r.index, r.error["code"]) for r in failed] == [(FASTER, "WRONG_ANSWER")]
+    assert "configuration 2 worked before and has failed in the final comparison" in caplog.text
+
+
+def test_without_its_default_a_comparison_still_has_a_winner(task, store):
+    def spoil(number, found):
+        return found | {0: failure(MeasureErrorNo.RUN_TIMEOUT)} if 0 in found else found
+
+    found = run(task, store, Simulated(spoil=spoil))
+    assert found.best.index == FASTER
+    assert found.best.final["over_default"] is None
+
+
+def test_a_lucky_trial_that_fails_beside_the_default_is_not_built(task, store):
+    def spoil(number, found):
+        return found | {LUCKY: failure()} if LUCKY in found else found
+
+    found = run(task, store, Simulated(pace_s=10.0, spoil=spoil), 2)
+    assert found.best.index == 0
+    assert best_config(task, store.load())[1].index == 0
+    (failed,) = logged_finals(store)
+    assert (failed.index, failed.final["rank"]) == (LUCKY, 1)
+    assert found.no_finals == "too few finalists worked in the final comparison"
+
+
+def test_where_all_finalists_fail_the_run_still_ends(task, store):
+    measurer = Simulated(spoil=lambda number, found: dict.fromkeys(found, failure()))
+    found = run(task, store, measurer)
+    assert len(measurer.rounds) == 1
+    failed = {record.index for record in logged_finals(store)}
+    assert failed == set(measurer.rounds[0][0])
+    assert found.best.is_trial
+    assert found.best.index not in failed
+    assert found.no_finals == "too few finalists worked in the final comparison"
+
+
+def test_a_rival_that_fails_leaves_what_an_earlier_run_has_chosen(task, store):
+    first = run(task, store, Simulated(), 20)
+
+    def spoil(number, found):
+        return found | {25: failure()} if 25 in found else found
+
+    measurer = Simulated(truth=TRUTH | {25: 0.7e-3}, spoil=spoil)
+    found = run(task, store, measurer, 29)
+    assert len(measurer.rounds) == 1  # the others were compared before
+    assert best_config(task, store.load())[0] == found.best == first.best
+    assert logged_finals(store)[-1].index == 25
+
+
+def test_answers_are_checked_until_a_round_was_held(task, store):
+    measurer = Simulated(spoil=lambda number, found: {} if number < 3 else found)
+    run(task, store, measurer)
+    assert [check for _, _, check in measurer.rounds[:3]] == [True] * 3
+
+
+def test_rounds_that_are_lost_through_nobodys_fault_end_the_comparison(task, store):
+    measurer = Simulated(spoil=lambda number, found: {})
+    found = run(task, store, measurer)
+    assert len(measurer.rounds) == 3
+    assert (found.best.index, logged_finals(store)) == (LUCKY, [])
+    assert found.no_finals == "the final comparison was too short to decide anything"
+
+
+def test_a_measurer_that_fails_leaves_what_the_trials_have_found(task, store, caplog):
+    def spoil(number, found):
+        raise AutotuneError("no worker starts")
+
+    found = run(task, store, Simulated(spoil=spoil))
+    assert (found.ended, found.best.index) == (End.EXHAUSTED, LUCKY)
+    assert "the final comparison has failed: no worker starts" in caplog.text
+
+
+@pytest.mark.parametrize("rounds", [1, LEAST_ROUNDS + 1])
+def test_an_interrupted_comparison_keeps_what_it_has_decided(task, store, rounds):
+    def spoil(number, found):
+        if number > rounds:
+            raise KeyboardInterrupt
+        return found
+
+    with pytest.raises(KeyboardInterrupt):
+        run(task, store, Simulated(spoil=spoil))
+    record, config = best_config(task, store.load())
+    decided = rounds >= LEAST_ROUNDS
+    assert (config.index, record.is_trial) == ((FASTER, False) if decided else (LUCKY, True))
+    assert sum(record.is_trial for record in store.load()) > 0
+
+
+def test_each_round_is_told(task, store):
+    events = []
+    measurer = Simulated()
+    run(task, store, measurer, events=events)
+    told = [event.round for event in events if isinstance(event, Compared)]
+    assert [found.number for found in told] == list(range(1, len(measurer.rounds) + 1))
+    assert told[0].costs_s[FASTER] == 0.8e-3
+    assert set(told[-1].remaining) <= set(told[0].remaining)
+
+
+def test_records_of_another_machine_are_no_earlier_rounds(task, store):
+    run(task, store, Simulated(), 20)
+    records = [
+        type(r).from_json(r.to_json() | {"device": {"kind": "cpu", "name": "other"}})
+        for r in store.load()
+    ]
+    store.path.unlink()
+    store.append(records)
+    measurer = Simulated()
+    run(task, store, measurer, 29)
+    assert len(measurer.rounds) >= ENOUGH_ROUNDS
+
+
+def test_a_goal_that_only_a_lucky_trial_has_reached_is_not_called_reached(task, store):
+    found = run(task, store, Simulated(pace_s=20.0), goal=Goal.parse("0.75 ms"), batch=2)
+    assert found.ended is End.GOAL
+    assert found.best.cost_s > 0.75e-3
+    assert found.why == "a trial has reached the goal 0.75 ms; the final comparison has not"

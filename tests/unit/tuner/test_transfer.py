@@ -1,0 +1,75 @@
+"""Learning from other measurements: which knobs count, what is refused, and what it is worth."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from autotune.errors import UsageError
+from autotune.measure.recorded_measurer import Recording
+from autotune.tuner.factory import make_tuner
+from autotune.tuner.model.transfer import TransferPrior
+from autotune.tuner.replay.replay_tuner import replay
+from records import Record
+
+SIZES = [16, 32, 64, 128, 256]
+
+
+def records(best: int, slower: float = 1.0, knobs: tuple[str, str] = ("x", "y")) -> list[Record]:
+    """Return the records of a card on which x = `best`, y = 4 is fastest and x = 256 fails."""
+    found = []
+    for (a, x), y in itertools.product(enumerate(SIZES), [1, 2, 4, 8]):
+        time = slower * (1 + abs(a - SIZES.index(best)) + 0.5 * abs(np.log2(y) - 2))
+        outcome = (
+            {"error": {"code": "RUNTIME_DEVICE", "stage": "run", "message": "launch"}}
+            if x == 256
+            else {"costs_s": (float(time),)}
+        )
+        values = dict(zip(knobs, (x, y), strict=True))
+        found.append(
+            Record(
+                workload={"template": "k", "args": {}},
+                target=f"card {best} {slower}",
+                config={"index": 0, "values": values},
+                seed=0,
+                **outcome,
+            )
+        )
+    return found
+
+
+def test_throughput_counts_by_rank_within_each_source():
+    space = Recording.of(records(64), "here").space
+    prior = TransferPrior.of(records(64) + records(64, slower=100.0), space)
+    assert (prior.sources, prior.measurements) == (2, 40)
+    slow = prior.at(space.feasible_indices())
+    by_values = {
+        (space.config(int(i))["x"], space.config(int(i))["y"]): s
+        for i, s in zip(space.feasible_indices(), slow, strict=True)
+    }
+    assert min(by_values, key=by_values.__getitem__) == (64, 4)
+    assert by_values[256, 1] > by_values[64, 1]
+
+
+def test_the_first_proposals_are_the_favourites_of_the_others():
+    recording = Recording.of(records(64), "here")
+    prior = TransferPrior.of(records(64, slower=3.0), recording.space)
+    trace = replay(recording, make_tuner("model", recording.space, 0, prior=prior), budget=3)
+    assert trace.best_s[0] == recording.optimum_s
+
+
+def test_a_search_finds_its_own_optimum_though_the_others_point_elsewhere():
+    recording = Recording.of(records(16), "here")
+    prior = TransferPrior.of(records(128), recording.space)
+    trace = replay(recording, make_tuner("model", recording.space, 0, prior=prior), budget=16)
+    assert trace.best_s[-1] == recording.optimum_s
+
+
+def test_knobs_are_matched_by_name_and_what_a_source_lacks_is_missing():
+    space = Recording.of(records(64), "here").space
+    prior = TransferPrior.of(records(64, knobs=("x", "other")), space)
+    assert np.isfinite(prior.at(space.feasible_indices())).all()
+    with pytest.raises(UsageError, match="its knobs are x, y"):
+        TransferPrior.of(records(64, knobs=("a", "b")), space)
+    with pytest.raises(UsageError, match="at least 16 measurements"):
+        TransferPrior.of(records(64)[:15], space)
