@@ -209,7 +209,7 @@ def test_loading_needs_numpy_and_nothing_that_builds(tmp_path: Path) -> None:
         "lowering",
         "ir.expr",
         "codegen.llvm",
-        "runtime.llvm",
+        "runtime.cpu.llvm_compiler",
         "task",
         "builder",
     )

@@ -24,7 +24,7 @@ MEGABYTES = 3 * "many words on many lines\n" * 50_000
 
 
 def in_worker() -> bool:
-    return os.path.basename(sys.argv[0]) == "worker.py"
+    return os.path.basename(sys.argv[0]) == "fork_server.py"
 
 
 def misbehave(fault: str) -> None:

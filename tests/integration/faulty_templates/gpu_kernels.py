@@ -32,7 +32,7 @@ def increment(cfg: Knobs, n: int = 64, faults: str = "none") -> rtc.RawKernel:
     """B[n] = A + 1, with threads, and what goes wrong, as knobs."""
     fault = cfg.define_knob("fault", faults.split(","))
     threads = cfg.define_knob("threads", [32, 64, 96])
-    if fault == "late" and os.path.basename(sys.argv[0]) == "worker.py":
+    if fault == "late" and os.path.basename(sys.argv[0]) == "fork_server.py":
         time.sleep(0.3)  # in the builder
     text = TEXT.format(
         statement=STATEMENTS.get(fault, ""),
