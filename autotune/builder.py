@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import InstantiationError, SaveError, UsageError
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import is_raw
 from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 def lower(
     schedule: Schedule, tensors: Sequence[Tensor], simple_mode: bool = False, name: str = "main"
-) -> Function:
+) -> PrimFunc:
     """Return the loops of a schedule; ``str()`` of the result is its listing.
 
     Parameters
@@ -58,9 +58,7 @@ def lower(
         Name of the function.
     """
     given = _tensors("lower", tensors)
-    analysed = analyse(
-        lower_schedule(schedule, given, _named("lower", name), strided=simple_mode)
-    )
+    analysed = analyse(lower_schedule(schedule, given, _named("lower", name), strided=simple_mode))
     return listing(analysed) if simple_mode else finalise(analysed)
 
 
@@ -81,12 +79,12 @@ class BuiltFunction:
 
     def __init__(
         self,
-        function: Function,
+        function: PrimFunc,
         target: Target,
         workload: Workload | None = None,
         config: Config | None = None,
         record: Record | None = None,
-        strided: Callable[[], Function] | None = None,
+        strided: Callable[[], PrimFunc] | None = None,
     ) -> None:
         self._compiled = _compiled(function, target)
         self._strided = strided
@@ -175,7 +173,7 @@ class BuiltFunction:
         return f"<built {what} for {self.target}>"
 
 
-def _compiled(function: Function, target: Target) -> CompiledFunction | GPUFunction:
+def _compiled(function: PrimFunc, target: Target) -> CompiledFunction | GPUFunction:
     # Imported here, so that listings and search spaces need no compiler.
     if target.on_cpu:
         from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -186,7 +184,7 @@ def _compiled(function: Function, target: Target) -> CompiledFunction | GPUFunct
     return GPUFunction(gpu_source(function), target)
 
 
-def gpu_source(function: Function) -> GpuSource:
+def gpu_source(function: PrimFunc) -> GpuSource:
     """Return a function in final form for GPUs as text, whatever it was made from."""
     from autotune.rtc.raw_launches import raw_source
     from autotune.runtime.cuda.gpu_program import kernel_source
@@ -250,7 +248,7 @@ def build(
 
 def _final(
     schedule: Schedule, tensors: Sequence[Tensor], target: Target, name: str, strided: bool = False
-) -> Function:
+) -> PrimFunc:
     """Return the final form of a schedule; a GPU refuses what no launch may ask for."""
     lowered = lower_schedule(schedule, tensors, name, strided=strided)
     if target.gpu is not None:
@@ -354,7 +352,7 @@ def _loaded(records: Any) -> list[Record] | None:
 
 
 def best_config(
-    task: Task, records: Sequence[Record], tell: Callable[[str], object] = log.warning
+    task: Task, records: Sequence[Record], notify: Callable[[str], object] = log.warning
 ) -> tuple[Record | None, Config | None]:
     """Return the best record of this workload and target, and its place in today's space.
 
@@ -363,7 +361,7 @@ def best_config(
     `valid_records`), nor those whose configuration is no longer allowed; why is told, by default as
     a logged warning.
     """
-    found = valid_records(task, records, tell)
+    found = valid_records(task, records, notify)
     indices = {id(record): index for index, record in found}
     problems: Counter[str] = Counter()
     best: tuple[Record | None, Config | None] = None, None
@@ -379,5 +377,5 @@ def best_config(
             problems[str(error)] += 1
     for problem, count in problems.items():
         records_of = "a record" if count == 1 else f"{count} records"
-        tell(f"{records_of} of {task.workload} passed over: {problem}")
+        notify(f"{records_of} of {task.workload} passed over: {problem}")
     return best

@@ -71,7 +71,7 @@ class TileError(UsageError):
         remedy = f"\n  {advice}" if advice else ""
         super().__init__(f"{name}:{line}:{column}: {problem}{pointed}{remedy}")
 
-    def said_of(self, where: str) -> TileError:
+    def with_context(self, where: str) -> TileError:
         """Return the error with words before the place, such as that of a workload in a job."""
         problem, name, line, column, shown, caret, advice = self._parts
         return TileError(problem, f"{where}{name}", line, column, shown, caret, advice)
@@ -125,8 +125,8 @@ class SaveError(AutotuneError):
     """A function that cannot be saved: where to, or how it was built."""
 
 
-def told(error: BaseException) -> str:
-    """Return what an exception says, which may be nothing, also if it cannot say it."""
+def error_text(error: BaseException) -> str:
+    """Return the message of an exception; it may be empty, and its `__str__` may fail."""
     try:
         return str(error)
     except Exception as why:

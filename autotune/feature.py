@@ -22,7 +22,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 from features import (
     CURVE_NAMES,
-    KnobSurvey,
+    KnobStatistics,
     Row,
     curve_matrix,
     flatten_names,
@@ -162,8 +162,10 @@ def _is_row(row: Any) -> bool:
     if not isinstance(row, (list, tuple)) or not row:
         return False
     named = all(isinstance(e, (list, tuple)) and e and isinstance(e[0], str) for e in row)
-    return named and len(row[0]) == 2 and all(
-        isinstance(value, (int, float)) for entry in row[1:] for value in entry[1:]
+    return (
+        named
+        and len(row[0]) == 2
+        and all(isinstance(value, (int, float)) for entry in row[1:] for value in entry[1:])
     )
 
 
@@ -223,16 +225,16 @@ def get_knob_feature(
     SpaceError
         If an index lies outside the space.
     """
-    survey = knob_survey(space)
+    log_index = knob_survey(space)
     configs = [space.config(int(index)).values for index in indices]
-    layout = survey.layout()
+    layout = log_index.layout()
     return list(layout.names), layout.matrix(configs)
 
 
-def knob_survey(space: Space) -> KnobSurvey:
-    """Return a survey of all values that the knobs of a space take."""
-    survey = KnobSurvey()
+def knob_survey(space: Space) -> KnobStatistics:
+    """Return statistics of all values that the knobs of a space take."""
+    log_index = KnobStatistics()
     for knob in space.knobs:
         for position in range(1 if knob.numeric else len(knob)):
-            survey.add({knob.name: knob.value(position)})
-    return survey
+            log_index.add({knob.name: knob.value(position)})
+    return log_index

@@ -14,7 +14,7 @@ from typing import Any
 from autotune.errors import TargetError
 from autotune.system import host
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 """Of a parallel loop: no machine has more, and systems refuse to start many thousands."""
 
 
@@ -25,8 +25,8 @@ def _cpu_name(text: str) -> str:
 
 
 def _threads(text: str) -> str:
-    if not re.fullmatch(r"0*[1-9]\d{0,3}", text) or int(text) > MOST_THREADS:
-        raise ValueError(f"a whole number from 1 to {MOST_THREADS}")
+    if not re.fullmatch(r"0*[1-9]\d{0,3}", text) or int(text) > MAX_THREADS:
+        raise ValueError(f"a whole number from 1 to {MAX_THREADS}")
     return str(int(text))
 
 

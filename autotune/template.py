@@ -14,9 +14,17 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
-from autotune.trace.template_knobs import Annotations, AxisOrder, Knobs, SplitSizes
+from autotune.trace.template_knobs import AnnotationChoice, AxisOrder, Knobs, SplitSizes
 
-__all__ = ["Annotations", "AxisOrder", "Knobs", "Parameter", "SplitSizes", "Template", "template"]
+__all__ = [
+    "AnnotationChoice",
+    "AxisOrder",
+    "Knobs",
+    "SplitSizes",
+    "Template",
+    "TemplateParameter",
+    "template",
+]
 
 _TYPES: dict[str, type] = {t.__name__: t for t in (int, float, str, bool)}
 _EXPECTED = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
@@ -24,7 +32,7 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 @dataclass(frozen=True)
-class Parameter:
+class TemplateParameter:
     """An argument of a template.
 
     Attributes
@@ -110,7 +118,7 @@ class Template:
         return f"{os.path.abspath(self.source_file)}:{name}"
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[TemplateParameter, ...]:
         """Arguments of the template, in order."""
         return tuple(_parameters(self.name, self.function))
 
@@ -167,7 +175,7 @@ class Template:
             for p in self.parameters
         }
 
-    def _checked(self, parameter: Parameter, value: Any) -> Any:
+    def _checked(self, parameter: TemplateParameter, value: Any) -> Any:
         kind = parameter.type
         plain: Any = value
         if isinstance(value, np.generic):
@@ -243,9 +251,7 @@ def template(
     """
 
     def decorate(function: Callable[..., Any]) -> Template:
-        made = Template(
-            name, target, function, reference, flops, accumulator, intermediate, inputs
-        )
+        made = Template(name, target, function, reference, flops, accumulator, intermediate, inputs)
         _ = made.parameters
         return made
 
@@ -261,12 +267,13 @@ def _given(
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return partial(function, **args)
-    taken = {p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY
-             and p.name in args}
+    taken = {
+        p.name: args[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in args
+    }
     return partial(function, **taken) if taken else function
 
 
-def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:
+def _parameters(name: str, function: Callable[..., Any]) -> list[TemplateParameter]:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         raise UsageError(f"template {name!r} must take cfg (its Knobs) as its first parameter")
@@ -279,5 +286,5 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:
                 f"template {name!r}: parameter {str(parameter)!r} must be annotated as one of "
                 f"{', '.join(_TYPES)}, as in `{parameter.name}: int`"
             )
-        found.append(Parameter(parameter.name, kind, parameter.default))
+        found.append(TemplateParameter(parameter.name, kind, parameter.default))
     return found

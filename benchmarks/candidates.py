@@ -34,7 +34,7 @@ from autotune.task.task import Task
 from autotune.tuner.base import Observation
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
 from autotune.tuner.model.ranking import RankingSettings
-from autotune.tuner.model.scoring import MOST_THREADS, columns_read, score
+from autotune.tuner.model.scoring import MAX_THREADS, columns_read, score
 from search_spaces import Space
 
 TARGET = "cuda -arch=sm_90"
@@ -196,7 +196,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if given.propose is not None:
         print(json.dumps(propose(given.propose)))
         return
-    rows = [row("features.threads", MOST_THREADS, "threads")]
+    rows = [row("features.threads", MAX_THREADS, "threads")]
     for name in STRUCTURES:
         rows += rows_of(name)
     for label, size in SPACES.items():

@@ -109,7 +109,7 @@ def _watch(name: str, spans: list[Span]) -> None:
 def _watch_measurer(spans: dict[str, list[Span]]) -> None:
     """Note when each candidate was built and was run, as its result says, and the ceiling was."""
     from autotune.measure.local_measurer import LocalMeasurer
-    from autotune.measure.scheduler import Workshop
+    from autotune.measure.scheduler import Scheduler
 
     measure: Callable[..., Iterator[Any]] = LocalMeasurer.measure
 
@@ -131,15 +131,15 @@ def _watch_measurer(spans: dict[str, list[Span]]) -> None:
         return found
 
     LocalMeasurer.compare = compared
-    ceiling = Workshop.ceiling
+    ceiling = Scheduler.ceiling
 
     @functools.wraps(ceiling)
     def asked(*args: Any, **options: Any) -> Any:
-        told = ceiling(*args, **options)
-        spans["ceiling"].append(told.span)
-        return told
+        response = ceiling(*args, **options)
+        spans["ceiling"].append(response.span)
+        return response
 
-    Workshop.ceiling = asked
+    Scheduler.ceiling = asked
 
 
 def install(folder: Path) -> None:
@@ -226,7 +226,7 @@ def main() -> None:
     options.add_argument("--words", default="", help="more words for the command line")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder, "spans.json")
+        response = Path(folder, "spans.json")
         sizes = [word for axis in "mnk" for word in ("--set", f"{axis}={given.size}")]
         words = ["matmul", *sizes, "--trials", str(given.trials), "--seed", "0"]
         words += ["--log", str(Path(folder, "log.jsonl")), *shlex.split(given.words)]
@@ -237,13 +237,13 @@ def main() -> None:
         environment["AUTOTUNE_CACHE_DIR"] = str(Path(folder, "cache"))
         begin = time.time()
         subprocess.run(
-            [sys.executable, __file__, "--told", str(told), *words],
+            [sys.executable, __file__, "--told", str(response), *words],
             check=True,
             stdout=subprocess.DEVNULL,
             env=environment,
         )
         end = time.time()
-        found = rows(json.loads(told.read_text()), begin, end)
+        found = rows(json.loads(response.read_text()), begin, end)
     report("overhead", found, given.json, given.save)
 
 

@@ -57,9 +57,7 @@ def by_numpy(x: np.ndarray, *, op: str) -> np.ndarray:
 
 
 @template("elementwise", target="cuda", reference=by_numpy)
-def elementwise(
-    cfg: Knobs, n: int, op: str = "sigmoid", dtype: str = "float16"
-) -> rtc.RawKernel:
+def elementwise(cfg: Knobs, n: int, op: str = "sigmoid", dtype: str = "float16") -> rtc.RawKernel:
     """y[n] = op(x[n]).
 
     Knobs
@@ -93,7 +91,8 @@ def elementwise(
 def main(n: int = 1 << 24, arch: str = "sm_90") -> None:
     """Compile some configurations; run the default one where there is a GPU."""
     task = Task(elementwise, {"n": n}, f"cuda -arch={arch}")
-    print(f"{task.workload}: {task.tally().feasible} of {len(task.space)} configurations are legal")
+    legal = task.feasibility().feasible
+    print(f"{task.workload}: {legal} of {len(task.space)} configurations are legal")
     for index in sorted({task.default_index, *task.space.sample(4, np.random.default_rng(0))}):
         launch = RawLaunch.of(task.final(int(index)))
         usage = launch.compiled(arch).usage

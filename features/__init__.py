@@ -13,7 +13,7 @@ from features.itervar import (
     itervar_matrix,
     itervar_rows,
 )
-from features.knob_columns import KnobLayout, KnobSurvey, knob_features, knob_matrix
+from features.knob_columns import KnobLayout, KnobStatistics, knob_features, knob_matrix
 from features.loop_nest import (
     ANNOTATIONS,
     SYMBOLIC,
@@ -40,7 +40,7 @@ __all__ = [
     "BufferAccess",
     "FeatureError",
     "KnobLayout",
-    "KnobSurvey",
+    "KnobStatistics",
     "Loop",
     "LoopNest",
     "Number",

@@ -12,8 +12,8 @@ import numpy as np
 
 from features.loop_nest import LoopNest, Number, as_scalar
 from features.numbers import Arithmetic, Array
-from features.plan import Column, Path, Plan
-from features.schema import Layout
+from features.plan import ExtractionPlan, FeatureColumn, Path
+from features.schema import FeatureLayout
 
 _Kind = Literal["count", "reuse"]
 _Factors = tuple[Number, Number]
@@ -26,7 +26,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, nest: LoopNest, plan: Plan, layout: Layout, arithmetic: Arithmetic
+        self, nest: LoopNest, plan: ExtractionPlan, layout: FeatureLayout, arithmetic: Arithmetic
     ) -> None:
         self._nest = nest
         self._plan = plan
@@ -42,7 +42,7 @@ class Evaluation:
         self._factors: dict[tuple[int, int], tuple[Number, Number, _Factors]] = {}
         self._products: dict[tuple[int, int], tuple[Number, Number, Array]] = {}
 
-    def column(self, column: Column) -> Number:
+    def column(self, column: FeatureColumn) -> Number:
         """Return one column: a Python number, or an array (n,)."""
         row, field = column.row, column.field
         loop = self._nest.loops[row]

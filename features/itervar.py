@@ -15,7 +15,7 @@ import numpy.typing as npt
 from features.evaluate import Evaluation
 from features.loop_nest import FeatureError, LoopNest, Number
 from features.numbers import Arithmetic, Scratch, signed_log2, stack_columns
-from features.plan import Column, plan_of
+from features.plan import FeatureColumn, plan_of
 from features.schema import column_name, fields_of, layout_named
 
 Row = tuple[tuple[Any, ...], ...]
@@ -156,6 +156,6 @@ def itervar_matrix(
     return found, stack_columns(found, columns, n, order, out)
 
 
-def _number(evaluation: Evaluation, column: Column, take_log: bool) -> Number:
+def _number(evaluation: Evaluation, column: FeatureColumn, take_log: bool) -> Number:
     value = evaluation.column(column)
     return signed_log2(value) if take_log and column.is_logged else value

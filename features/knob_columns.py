@@ -79,7 +79,7 @@ def knob_matrix(
     return names, stack_columns(names, features, n, order)
 
 
-class KnobSurvey:
+class KnobStatistics:
     """Collects which values knobs take, to lay out columns for configurations of any origin."""
 
     def __init__(self) -> None:

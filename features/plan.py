@@ -17,7 +17,7 @@ from features.schema import (
     ATTR,
     ATTR_FIELDS,
     TOUCH_FIELDS,
-    Layout,
+    FeatureLayout,
     column_name,
 )
 
@@ -27,7 +27,7 @@ _AccessKey = tuple[str, Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FeatureColumn:
     """Where one feature column comes from.
 
     Parameters
@@ -55,14 +55,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExtractionPlan:
     """The structure of a nest, ready for evaluation.
 
     Parameters
     ----------
     groups : tuple of (row, key, columns)
         The columns in the seed's order: for each row `_attr_`, `_arith_` and its accesses.
-    columns : tuple of Column
+    columns : tuple of FeatureColumn
         The same, flat.
     paths_below : tuple of tuple of path
         For each row, the distinct loop paths from it down to its accesses.
@@ -72,13 +72,13 @@ class Plan:
         For each row, the annotation that is 1 in the one-hot code.
     """
 
-    groups: tuple[tuple[int, str, tuple[Column, ...]], ...]
-    columns: tuple[Column, ...]
+    groups: tuple[tuple[int, str, tuple[FeatureColumn, ...]], ...]
+    columns: tuple[FeatureColumn, ...]
     paths_below: tuple[tuple[Path, ...], ...]
     bases: dict[tuple[Path, int], int]
     annotations: tuple[str, ...]
 
-    def of_names(self, names: tuple[str, ...]) -> tuple[Column, ...]:
+    def of_names(self, names: tuple[str, ...]) -> tuple[FeatureColumn, ...]:
         """Return the columns of these names, in that order."""
         by_name = {column.name: column for column in self.columns}
         try:
@@ -87,7 +87,7 @@ class Plan:
             raise FeatureError(f"this loop nest has no feature column {error}") from None
 
 
-def plan_of(nest: LoopNest, layout: Layout) -> Plan:
+def plan_of(nest: LoopNest, layout: FeatureLayout) -> ExtractionPlan:
     """Return the plan for a nest's structure; raises FeatureError where it is inconsistent."""
     for access in nest.accesses:
         if not len(access.loops) == len(access.strides) == len(access.mods):
@@ -100,7 +100,9 @@ def plan_of(nest: LoopNest, layout: Layout) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def _plan(loops: tuple[_LoopKey, ...], accesses: tuple[_AccessKey, ...], layout: Layout) -> Plan:
+def _plan(
+    loops: tuple[_LoopKey, ...], accesses: tuple[_AccessKey, ...], layout: FeatureLayout
+) -> ExtractionPlan:
     _check(loops, accesses)
     touching: dict[int, list[tuple[bytes, str, int, int]]] = defaultdict(list)
     paths_below: list[dict[Path, None]] = [{} for _ in loops]
@@ -110,18 +112,18 @@ def _plan(loops: tuple[_LoopKey, ...], accesses: tuple[_AccessKey, ...], layout:
             touching[row].append((name.encode(), name, index, place))
             paths_below[row][path[place:]] = None
         bases.update(_bases(path, tuple(_level(loops[row][1]) for row in path)))
-    groups: list[tuple[int, str, tuple[Column, ...]]] = []
+    groups: list[tuple[int, str, tuple[FeatureColumn, ...]]] = []
     for row, (loop, _, _, _) in enumerate(loops):
         groups.append((row, ATTR, _attr_columns(row, loop, layout)))
-        arith = tuple(Column(column_name(row, loop, ARITH, f), row, f) for f in ARITH_FIELDS)
+        arith = tuple(FeatureColumn(column_name(row, loop, ARITH, f), row, f) for f in ARITH_FIELDS)
         groups.append((row, ARITH, arith))
         for _, name, index, place in sorted(touching[row]):
             touch = (
-                Column(column_name(row, loop, name, field), row, field, index, place)
+                FeatureColumn(column_name(row, loop, name, field), row, field, index, place)
                 for field in TOUCH_FIELDS
             )
             groups.append((row, name, tuple(touch)))
-    return Plan(
+    return ExtractionPlan(
         groups=tuple(groups),
         columns=tuple(column for _, _, columns in groups for column in columns),
         paths_below=tuple(tuple(paths) for paths in paths_below),
@@ -130,9 +132,9 @@ def _plan(loops: tuple[_LoopKey, ...], accesses: tuple[_AccessKey, ...], layout:
     )
 
 
-def _attr_columns(row: int, loop: str, layout: Layout) -> tuple[Column, ...]:
+def _attr_columns(row: int, loop: str, layout: FeatureLayout) -> tuple[FeatureColumn, ...]:
     return tuple(
-        Column(
+        FeatureColumn(
             column_name(row, loop, ATTR, field),
             row,
             field,

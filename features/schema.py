@@ -35,7 +35,7 @@ _MEANING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FeatureLayout:
     """One arrangement of the itervar features.
 
     Parameters
@@ -66,10 +66,10 @@ class Layout:
         return self.one_hot.index(annotation)
 
 
-ITERVAR = Layout(
+ITERVAR = FeatureLayout(
     "itervar", ANNOTATIONS, keeps_mod=True, multiplies_symbolic=False, initial_stores=True
 )
-AUTOTVM08 = Layout(
+AUTOTVM08 = FeatureLayout(
     "autotvm08",
     (*ANNOTATIONS[:6], "UNROLL", "VECTORIZE", "PARALLEL", "SERIAL", VIRTUAL_THREAD),
     keeps_mod=False,
@@ -79,7 +79,7 @@ AUTOTVM08 = Layout(
 LAYOUTS = {layout.name: layout for layout in (ITERVAR, AUTOTVM08)}
 
 
-def layout_named(name: str) -> Layout:
+def layout_named(name: str) -> FeatureLayout:
     """Return the itervar layout of that name; raises FeatureError naming the known ones."""
     try:
         return LAYOUTS[name]

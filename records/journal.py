@@ -69,7 +69,7 @@ class Journal:
         self._end = 0
         self._lines = 0
 
-    def news(self) -> list[Record]:
+    def new_records(self) -> list[Record]:
         """Return, oldest first, what was neither told before nor added here.
 
         Raises
@@ -78,7 +78,7 @@ class Journal:
             As `RecordStore.load`.
         """
         if not self._is_known():
-            self._store.reading(self._look)
+            self._store.reading(self._read_new)
         news, self._untold = self._untold, []
         return news
 
@@ -99,7 +99,7 @@ class Journal:
                 return False
         except OSError as error:
             raise RecordError(f"cannot open {self._store.path}: {error.strerror}") from error
-        self._store.reading(self._look)  # whoever had claimed it may have added it just now
+        self._store.reading(self._read_new)  # whoever had claimed it may have added it just now
         if entry in self._keys:
             self._claims.release(str(entry))
             return False
@@ -117,14 +117,14 @@ class Journal:
         """
         self._claims.close()
         if self._own or (self._keys and (self._lost or not self._is_known())):
-            self._look_at_last()
+            self._read_tail()
 
-    def _look_at_last(self) -> None:
+    def _read_tail(self) -> None:
         """Warn if the log does not hold what was seen in it."""
         try:
-            there = self._store.reading(self._look)
+            there = self._store.reading(self._read_new)
             if self._missing:
-                self._store.appending(self._look_and_restore)
+                self._store.appending(self._read_new_and_restore)
         except RecordError as error:  # the run itself is done
             self._store.warn(f"what it holds at the end of this run is not known: {error}")
             return
@@ -159,7 +159,7 @@ class Journal:
         added: list[Record] = []
 
         def write(fd: int) -> None:
-            self._look_and_restore(fd)
+            self._read_new_and_restore(fd)
             added.extend(record for record in records if Entry.of(record) not in self._keys)
             if not added:
                 return
@@ -188,15 +188,15 @@ class Journal:
         self._lines += len(records)
         self._remember(fd)
 
-    def _look_and_restore(self, fd: int) -> None:
+    def _read_new_and_restore(self, fd: int) -> None:
         """Take in what others have appended, and add again what they have overwritten."""
-        self._look(fd)
+        self._read_new(fd)
         if self._missing:
             self._write(fd, self._missing)
             self._lost -= set(map(Entry.of, self._missing))
             self._missing = []
 
-    def _look(self, fd: int) -> None:
+    def _read_new(self, fd: int) -> None:
         """Take in what others have appended to the locked log."""
         status = os.fstat(fd)
         file = (status.st_dev, status.st_ino)

@@ -22,7 +22,7 @@ class LockedError(OSError):
     """Another process has held the lock of a file for as long as there was to wait."""
 
 
-def lock_file(fd: int, kind: int, wait_s: float, tell: Callable[[str], object]) -> None:
+def lock_file(fd: int, kind: int, wait_s: float, notify: Callable[[str], object]) -> None:
     """Lock an open file as a whole (`flock`).
 
     Parameters
@@ -32,7 +32,7 @@ def lock_file(fd: int, kind: int, wait_s: float, tell: Callable[[str], object]) 
         `fcntl.LOCK_SH` or `fcntl.LOCK_EX`.
     wait_s : float
         Seconds to wait for others, at most; may be infinite.
-    tell : callable
+    notify : callable
         Is told once, in words, who is waited for; after `SAID_AFTER_S`.
 
     Raises
@@ -51,7 +51,7 @@ def lock_file(fd: int, kind: int, wait_s: float, tell: Callable[[str], object]) 
             if waited >= SAID_AFTER_S and not told:
                 told = True
                 limit = "" if math.isinf(wait_s) else f", for {wait_s:.0f} s at most"
-                tell(f"{holder_of(fd)} has locked it: waiting until it is free{limit}")
+                notify(f"{holder_of(fd)} has locked it: waiting until it is free{limit}")
             time.sleep(max(0.0, min(pause, wait_s - waited)))
             pause = min(2.0 * pause, _LONGEST_S)
         else:

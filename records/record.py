@@ -26,14 +26,14 @@ _OPTIONAL = (
 )  # fmt: skip
 _ERROR_KEYS = ("code", "stage", "message")
 
-LEAST_S, MOST_S = 1e-18, 1e18
+MIN_S, MAX_S = 1e-18, 1e18
 """Costs in seconds lie between these, so that speeds and sums are numbers, too: light needs longer
 to cross an atom, and the universe is not as old."""
 
 _MOST = sys.float_info.max
 """Numbers are no larger: an integer may be, but then no arithmetic with floats takes it."""
 
-_MOST_NESTED = 64
+_MAX_NESTED = 64
 """Objects and lists inside one another, at most."""
 
 
@@ -307,9 +307,9 @@ def _check_costs(costs: object) -> None:
         _expect("costs_s", cost, float)
         if cost <= 0:
             raise RecordError(f"costs_s must be positive seconds, not {_short(cost)}")
-        if not LEAST_S <= cost <= MOST_S:
+        if not MIN_S <= cost <= MAX_S:
             raise RecordError(
-                f"costs_s must be seconds from {LEAST_S:g} to {MOST_S:g}, not {_short(cost)}"
+                f"costs_s must be seconds from {MIN_S:g} to {MAX_S:g}, not {_short(cost)}"
             )
 
 
@@ -337,8 +337,8 @@ def to_plain(value: object, where: str, depth: int = 0) -> Any:
         if not -_MOST <= value <= _MOST:
             raise RecordError(f"{where} must be finite and below 1.8e308, not {_short(value)}")
         return value
-    if depth == _MOST_NESTED:
-        raise RecordError(f"{where} is nested more than {_MOST_NESTED} levels deep")
+    if depth == _MAX_NESTED:
+        raise RecordError(f"{where} is nested more than {_MAX_NESTED} levels deep")
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):

@@ -24,7 +24,7 @@ from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 
 _log = logging.getLogger(__name__)
 
-LEAST_WAIT_S = 2.0
+MIN_WAIT_S = 2.0
 """Seconds to wait for others if the time is over: what was measured last is still appended."""
 
 _BEGINNING = b'{"schema":'
@@ -211,7 +211,7 @@ class RecordStore:
         if self._left_s is None:
             return READING_WAITS_S if lock == fcntl.LOCK_SH else math.inf
         left_s = self._left_s()
-        return math.inf if left_s is None else max(LEAST_WAIT_S, left_s)
+        return math.inf if left_s is None else max(MIN_WAIT_S, left_s)
 
     def _is_current(self, fd: int) -> bool:
         """Whether the path still leads to the locked file; it may have been replaced meanwhile."""

@@ -27,7 +27,7 @@ Values = Sequence[str | None] | npt.NDArray[Any]
 
 SUFFIXES = (".parquet", ".csv", ".npz")
 
-MOST_PADDED = 1 << 30
+MAX_PADDED = 1 << 30
 """Bytes that a column of texts may take in an .npz file."""
 
 
@@ -219,7 +219,7 @@ class NpzWriter:
         if not field.is_text:
             return np.dtype(field.dtype)
         dtype = np.dtype(f"<U{max((own.itemsize // 4 for *_, own in pieces), default=1)}")
-        if self._rows * dtype.itemsize > MOST_PADDED:
+        if self._rows * dtype.itemsize > MAX_PADDED:
             size = self._rows * dtype.itemsize / (1 << 30)
             raise TableError(
                 f"column {field.name!r} would take {size:.1f} GiB in an .npz file, where texts are "

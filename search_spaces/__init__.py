@@ -15,7 +15,7 @@ from search_spaces.knobs import (
     SplitKnob,
 )
 from search_spaces.listed import ListedSpace
-from search_spaces.rejection_counts import RuleCount, Tally
+from search_spaces.rejection_counts import FeasibilityCounts, RuleCount
 from search_spaces.space import Space
 from search_spaces.space_errors import SpaceError
 
@@ -25,6 +25,7 @@ __all__ = [
     "Column",
     "Config",
     "Constraint",
+    "FeasibilityCounts",
     "IntArray",
     "Knob",
     "KnobValue",
@@ -34,5 +35,4 @@ __all__ = [
     "Space",
     "SpaceError",
     "SplitKnob",
-    "Tally",
 ]

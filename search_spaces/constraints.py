@@ -84,7 +84,7 @@ class Constraint:
         return np.broadcast_to(verdict, (n,))
 
 
-def first_broken(constraints: Sequence[Constraint], codec: Codec, indices: IntArray) -> Verdicts:
+def first_violated(constraints: Sequence[Constraint], codec: Codec, indices: IntArray) -> Verdicts:
     """Return, for each index, the number of the first constraint it breaks, or -1; int16 (n,)."""
     verdicts = np.full(len(indices), FEASIBLE, dtype=np.int16)
     for start in range(0, len(indices) if constraints else 0, CHUNK):

@@ -11,10 +11,12 @@ from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
 from search_spaces.constraints import CHUNK, Constraint, evaluated
 from search_spaces.knob import IntArray
-from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, Tally
+from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, FeasibilityCounts
 
 
-def explanation(codec: Codec, constraints: Sequence[Constraint], counts: Tally, aim: int) -> str:
+def explanation(
+    codec: Codec, constraints: Sequence[Constraint], counts: FeasibilityCounts, aim: int
+) -> str:
     """Return which rules reject how many configurations and, if that is all, what comes nearest.
 
     That is the one that breaks the fewest rules; of several the one that misses their limits by
@@ -30,7 +32,7 @@ def explanation(codec: Codec, constraints: Sequence[Constraint], counts: Tally, 
     )
     if counts.feasible:
         return f"{line}: {charged}" if charged else line
-    index = _fewest_broken(codec, constraints, aim)
+    index = _fewest_violations(codec, constraints, aim)
     columns = LazyColumns(codec, np.array([index]))
     broken = [
         rule.name + _detail(rule, columns)
@@ -49,13 +51,13 @@ def _detail(rule: Constraint, columns: LazyColumns) -> str:
     return f" ({said})" if said else ""
 
 
-def _fewest_broken(codec: Codec, constraints: Sequence[Constraint], aim: int) -> int:
+def _fewest_violations(codec: Codec, constraints: Sequence[Constraint], aim: int) -> int:
     if codec.size <= ENUMERABLE:
         indices = np.arange(codec.size, dtype=np.int64)
     else:
         indices = np.random.default_rng(0).integers(codec.size, size=SAMPLE)
     parts = [
-        _breaches(codec, constraints, indices[start : start + CHUNK])
+        _violations(codec, constraints, indices[start : start + CHUNK])
         for start in range(0, len(indices), CHUNK)
     ]
     broken, missed = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -63,7 +65,7 @@ def _fewest_broken(codec: Codec, constraints: Sequence[Constraint], aim: int) ->
     return int(indices[np.lexsort((steps, missed, broken))[0]])
 
 
-def _breaches(
+def _violations(
     codec: Codec, constraints: Sequence[Constraint], indices: IntArray
 ) -> tuple[IntArray, npt.NDArray[np.float64]]:
     """Return how many rules each configuration breaks, and by what shares of their limits."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from search_spaces.constraints import FEASIBLE, Constraint, Verdicts
 from search_spaces.knob import IntArray, Knob
-from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, RuleCount, Tally
+from search_spaces.rejection_counts import ENUMERABLE, SAMPLE, FeasibilityCounts, RuleCount
 from search_spaces.sampling import sample_pool
 from search_spaces.space import Space
 
@@ -47,11 +47,11 @@ class ListedSpace(Space):
     def _whole(self) -> tuple[IntArray, IntArray]:
         return self._members, np.array([len(self) - len(self._members)], dtype=np.int64)
 
-    def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> Tally:
+    def feasibility(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
         """Count what the list holds, which is known."""
         rejected = len(self) - len(self._members)
         rules = [RuleCount(r.name, r.message, rejected, rejected) for r in self.constraints]
-        return Tally(len(self), len(self), len(self._members), tuple(rules))
+        return FeasibilityCounts(len(self), len(self), len(self._members), tuple(rules))
 
     def _check_enumerable(self, limit: int) -> None:
         """Allow it: nothing has to be evaluated."""

@@ -45,7 +45,7 @@ class RuleCount:
 
 
 @dataclass(frozen=True)
-class Tally:
+class FeasibilityCounts:
     """How many configurations of a space are feasible, and what rules reject the others.
 
     Attributes
@@ -84,9 +84,9 @@ class _Group:
         return self.size - sum(count for rule, count in self.first.items() if rule < before)
 
 
-def tally(
+def count_feasible(
     codec: Codec, constraints: Sequence[Constraint], most: int = ENUMERABLE, sample: int = SAMPLE
-) -> Tally:
+) -> FeasibilityCounts:
     """Count what each of a space's constraints rejects.
 
     Parameters
@@ -162,7 +162,9 @@ def _count(
         group.total[number] = int(total[place]) if known[place] else None
 
 
-def _product(size: int, constraints: Sequence[Constraint], groups: Sequence[_Group]) -> Tally:
+def _product(
+    size: int, constraints: Sequence[Constraint], groups: Sequence[_Group]
+) -> FeasibilityCounts:
     """Multiply the counts of groups of knobs that no rule ties together."""
     rules = []
     for number, rule in enumerate(constraints):
@@ -174,4 +176,6 @@ def _product(size: int, constraints: Sequence[Constraint], groups: Sequence[_Gro
             total *= math.prod(group.size for group in others)
         rules.append(RuleCount(rule.name, rule.message, first, total))
     counted = math.prod(group.size for group in groups)
-    return Tally(size, counted, math.prod(group.passing() for group in groups), tuple(rules))
+    return FeasibilityCounts(
+        size, counted, math.prod(group.passing() for group in groups), tuple(rules)
+    )

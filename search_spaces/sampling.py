@@ -10,17 +10,17 @@ import numpy.typing as npt
 from search_spaces.constraints import CHUNK
 from search_spaces.knob import IntArray
 
-FRUITLESS_DRAWS = 1 << 22
+MAX_REJECTED_DRAWS = 1 << 22
 """Draws in a row without a new feasible index after which trial and error gives up."""
 
 
-def sample_pool(pool: IntArray, n: int, rng: np.random.Generator, barred: IntArray) -> IntArray:
-    """Draw up to `n` different members of `pool`, ascending int64, leaving out `barred`."""
+def sample_pool(pool: IntArray, n: int, rng: np.random.Generator, excluded: IntArray) -> IntArray:
+    """Draw up to `n` different members of `pool`, ascending int64, leaving out `excluded`."""
     keep = np.ones(len(pool), dtype=bool)
-    at = np.searchsorted(pool, barred)
+    at = np.searchsorted(pool, excluded)
     within = at < len(pool)
-    at, barred = at[within], barred[within]
-    keep[at[pool[at] == barred]] = False
+    at, excluded = at[within], excluded[within]
+    keep[at[pool[at] == excluded]] = False
     free = pool[keep]
     return free[rng.choice(len(free), size=min(n, len(free)), replace=False)]
 
@@ -30,13 +30,13 @@ def sample_by_trial(
     feasible: Callable[[IntArray], npt.NDArray[np.bool_]],
     n: int,
     rng: np.random.Generator,
-    barred: IntArray,
+    excluded: IntArray,
 ) -> IntArray:
-    """Draw up to `n` different indices below `size` that are feasible and not `barred`."""
-    taken = np.unique(barred)
+    """Draw up to `n` different indices below `size` that are feasible and not `excluded`."""
+    taken = np.unique(excluded)
     found = [np.zeros(0, dtype=np.int64)]
     missing, fruitless = n, 0
-    while missing > 0 and fruitless < FRUITLESS_DRAWS:
+    while missing > 0 and fruitless < MAX_REJECTED_DRAWS:
         draws = rng.integers(size, size=min(max(1024, 2 * missing), CHUNK))
         distinct, first = np.unique(draws[feasible(draws)], return_index=True)
         at = np.searchsorted(taken, distinct)

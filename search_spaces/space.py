@@ -18,18 +18,18 @@ import numpy.typing as npt
 from search_spaces import nearest
 from search_spaces.columns import Codec, LazyColumns
 from search_spaces.config import Config
-from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_broken
+from search_spaces.constraints import CHUNK, FEASIBLE, Constraint, Verdicts, first_violated
 from search_spaces.explain import explanation
 from search_spaces.knob import Column, IntArray, Knob
 from search_spaces.rejection_counts import ENUMERABLE as ENUMERABLE
-from search_spaces.rejection_counts import SAMPLE, Tally, tally
+from search_spaces.rejection_counts import SAMPLE, FeasibilityCounts, count_feasible
 from search_spaces.sampling import sample_by_trial, sample_pool
 from search_spaces.space_errors import SpaceError
 
 SAMPLE_FROM_ALL = 1 << 20
 """Spaces up to this size are sampled from their feasible configurations, larger ones by trial."""
 
-MOST_CONNECTED = 1 << 12
+MAX_CONNECTED = 1 << 12
 """Feasible configurations of a huge space that are looked for where hardly any are."""
 
 
@@ -159,13 +159,13 @@ class Space:
             counts = self._count(self._verdicts(self._indices(indices)))
         return {rule.name: int(c) for rule, c in zip(self.constraints, counts, strict=True)}
 
-    def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> Tally:
+    def feasibility(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
         """Count what each constraint rejects, first of all and in all; see `rejection_counts`.
 
         Exact if no knobs that constraints tie together have more than `most` configurations; else
         the counts are of `sample` configurations, always the same ones.
         """
-        return tally(self._codec, self.constraints, most, sample)
+        return count_feasible(self._codec, self.constraints, most, sample)
 
     def feasible_indices(self, limit: int = ENUMERABLE) -> IntArray:
         """All feasible indices, ascending, int64; evaluated once, read-only.
@@ -176,7 +176,7 @@ class Space:
         return self._whole[0]
 
     def _verdicts(self, indices: IntArray) -> Verdicts:
-        return first_broken(self.constraints, self._codec, indices)
+        return first_violated(self.constraints, self._codec, indices)
 
     def _count(self, verdicts: Verdicts) -> IntArray:
         rejected = verdicts[verdicts != FEASIBLE]
@@ -208,16 +208,16 @@ class Space:
         """
         if n < 0:
             raise SpaceError(f"cannot sample {n} configurations; the number must be 0 or more")
-        barred = np.fromiter(exclude, dtype=np.int64)
+        excluded = np.fromiter(exclude, dtype=np.int64)
         if len(self) <= SAMPLE_FROM_ALL:
-            return sample_pool(self.feasible_indices(), n, rng, barred)
+            return sample_pool(self.feasible_indices(), n, rng, excluded)
         if "_connected" in self.__dict__:  # few are feasible, as an earlier call has seen
-            return sample_pool(self._connected, n, rng, barred)
-        found = sample_by_trial(len(self), self.feasible, n, rng, barred)
+            return sample_pool(self._connected, n, rng, excluded)
+        found = sample_by_trial(len(self), self.feasible, n, rng, excluded)
         if len(found) < n:
-            barred = np.concatenate([barred, found])
+            excluded = np.concatenate([excluded, found])
             pool = self.feasible_indices() if len(self) <= ENUMERABLE else self._connected
-            found = np.concatenate([found, sample_pool(pool, n - len(found), rng, barred)])
+            found = np.concatenate([found, sample_pool(pool, n - len(found), rng, excluded)])
         return found
 
     @cached_property
@@ -229,7 +229,7 @@ class Space:
             return np.zeros(0, dtype=np.int64)
         waiting = list(reached)
         for index in waiting:
-            if len(reached) >= MOST_CONNECTED:
+            if len(reached) >= MAX_CONNECTED:
                 break
             for other in self.neighbors(index).tolist():
                 if other not in reached:
@@ -314,7 +314,7 @@ class Space:
         of these is the one fewest steps from the knobs' defaults. A space that is too large to
         count is judged by a fixed sample.
         """
-        return explanation(self._codec, self.constraints, self.tally(), self._defaults)
+        return explanation(self._codec, self.constraints, self.feasibility(), self._defaults)
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify the knobs and the constraints' names.

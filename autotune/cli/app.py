@@ -41,9 +41,9 @@ app.add_typer(tile_app, name="tile")
 def _print_version(wanted: bool) -> None:
     if wanted:
         from autotune import __version__
-        from autotune.cli.terminal.output import say
+        from autotune.cli.terminal.output import print_line
 
-        say(f"autotune {__version__}")
+        print_line(f"autotune {__version__}")
         raise typer.Exit
 
 
@@ -119,9 +119,7 @@ def run(
         str, _option("model, random, grid, genetic, local or optuna:SAMPLER.", "TUNER")
     ] = "model",
     transfer: Transfer = None,
-    log: Annotated[
-        str | None, _option("Log of measurements.  [TEMPLATE.jsonl]", "FILE")
-    ] = None,
+    log: Annotated[str | None, _option("Log of measurements.  [TEMPLATE.jsonl]", "FILE")] = None,
     seed: Annotated[
         int | None, _option("Seed of every random choice.  [chosen and printed]", "N", min=0)
     ] = None,
@@ -158,18 +156,16 @@ def run(
     measured.
     """
     from autotune.cli.commands.run import run_command, view_of
-    from autotune.cli.options.explicit_options import words_of
+    from autotune.cli.options.explicit_options import given_options
 
     view = view_of(quiet, json_lines)
-    run_command(*words_of(context, leave_out=("quiet", "json-lines")), view)
+    run_command(*given_options(context, leave_out=("quiet", "json-lines")), view)
 
 
 @app.command(cls=ListOptions)
 def best(
     template: TemplateName,
-    log: Annotated[
-        list[str], typer.Option(metavar="FILE ...", help="Logs of measurements.")
-    ],
+    log: Annotated[list[str], typer.Option(metavar="FILE ...", help="Logs of measurements.")],
     set_: Set = None,
     shape: Shape = None,
     target: TargetText = "llvm",

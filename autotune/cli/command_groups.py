@@ -1,4 +1,4 @@
-"""Commands that stand in groups: logs, the cache, recorded measurements, data sets."""
+"""Groups of commands: logs, the cache, recorded measurements, data sets, Tile."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _Tuners = Annotated[
     typer.Option(
         "--tuner",
         metavar="NAME ...",
-        help="model, random, grid, genetic, local, optuna:SAMPLER, kernel_tuner:STRATEGY.  "
-        "[model]",
+        help="model, random, grid, genetic, local, optuna:SAMPLER, kernel_tuner:STRATEGY.  [model]",
     ),
 ]
 _Budget = Annotated[int, typer.Option(min=1, help="Measurements per run.")]
@@ -29,9 +28,7 @@ _Repeats = Annotated[int, typer.Option(min=1, help="Runs, each with a seed of it
 _Seed = Annotated[int, typer.Option(min=0, help="Seed of the first run; others count on.")]
 _Batch = Annotated[int, typer.Option(min=1, help="Candidates a tuner is asked for at once.")]
 _Jobs = Annotated[int, typer.Option(min=1, help="Processes that run tuners side by side.")]
-_Plot = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Draw the curves into a picture.")
-]
+_Plot = Annotated[str | None, typer.Option(metavar="FILE", help="Draw the curves into a picture.")]
 
 
 @replay_app.command("run", cls=ListOptions)

@@ -1,6 +1,6 @@
-"""Where the command begins: from here on Ctrl-C ends it in one line, also while it is imported.
+"""The entry point of the command: Ctrl-C ends it with one line, also during imports.
 
-Nothing else is imported before that is so.
+No other module is imported before this holds.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ INTERRUPTED = 130
 def entry() -> NoReturn:
     """Run the process's command line and leave."""
     try:
-        from autotune.cli.terminal.signals import lose_no_interrupt
+        from autotune.cli.terminal.signals import redeliver_interrupts
 
-        lose_no_interrupt()
+        redeliver_interrupts()
         from autotune.cli.main import entry as run
 
         run()

@@ -20,11 +20,11 @@ from autotune.cli.terminal.output import (
     DONE,
     MISTAKE,
     StopError,
-    complain,
     note,
     output_failed,
     output_works,
     prepare_streams,
+    print_error,
 )
 from autotune.cli.terminal.signals import exit_code
 from autotune.errors import AutotuneError, TileError
@@ -39,7 +39,7 @@ _SYSTEM = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ELOOP, errno.ENAMETOOLONG),
     errno.EFBIG,
 }
-"""What a system that lacks something, or forbids it, answers; never a mistake of ours."""
+"""Errors of the system, such as a full disk or a missing permission; never our own errors."""
 
 
 def entry() -> NoReturn:
@@ -62,38 +62,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dispatch(list(sys.argv[1:] if argv is None else argv), messages)
         except (StopError, AutotuneError, KeyboardInterrupt) as end:
             _log.debug("it ended here", exc_info=True)
-            return _told(end)
+            return _report_end(end)
         except OSError as error:
             return _refused(error)
 
 
-def _told(end: BaseException) -> int:
-    """Say in one line why a command ended early, and return its exit code."""
+def _report_end(end: BaseException) -> int:
+    """Print in one line why a command ended early, and return its exit code."""
     if isinstance(end, KeyboardInterrupt):
-        complain("interrupted")
+        print_error("interrupted")
         return exit_code(end)
     if isinstance(end, TileError):  # shows the line of the code, with a caret below
         first, *rest = str(end).splitlines()
-        complain(first)
+        print_error(first)
         for line in rest:
             note(printable(line))
         return MISTAKE
-    complain(str(end))
+    print_error(str(end))
     return end.code if isinstance(end, StopError) else MISTAKE
 
 
 def _refused(error: OSError) -> int:
-    """Say in one line what the system refused, and return the exit code; a bug goes on."""
+    """Print in one line what the system refused; return the exit code, or raise the error."""
     if not output_works():  # the help is not printed by us
         try:
             output_failed(error)
         except AutotuneError as end:
-            return _told(end)
+            return _report_end(end)
         return DONE
     if error.errno not in _SYSTEM:
         raise error
     where = "" if error.filename is None else f": {error.filename}"
-    complain(f"the system refuses to go on: {error.strerror}{where}")
+    print_error(f"the system refuses to go on: {error.strerror}{where}")
     return MISTAKE
 
 
@@ -145,7 +145,7 @@ def _usage_message(error: Exception) -> str | None:
 
 
 def _hint(error: Exception) -> str:
-    """Return where to look: into config.toml if it gave the value, else into the help."""
+    """Return a hint: config.toml if the value is from there, else the help."""
     context, option = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None:
         return ""

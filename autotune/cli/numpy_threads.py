@@ -1,4 +1,4 @@
-"""Threads of the tuning process itself: few, as kernels are timed beside it."""
+"""Threads of the tuning process itself: few, because kernels are timed at the same time."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.cost_model.base import FloatVector, IndexVector
-from autotune.system.available_cpus import in_threads
+from autotune.system.available_cpus import run_in_threads
 
 SMOOTHNESS = (5, 3, 1)
 """Twice the parameter nu of the Matérn kernels to choose from, the first one before any data."""
@@ -35,7 +35,7 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class KernelPrior:
-    """What is believed of a kernel's parameters before there is data: normal in their logarithms.
+    """The prior of a kernel's parameters: normal in their logarithms.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class GaussianProcess:
         def climb(smoothness: int) -> tuple[float, FloatVector]:
             return self._climb(smoothness, distances, y, basis, steps)
 
-        climbs = in_threads([partial(climb, smoothness) for smoothness in SMOOTHNESS], THREADS)
+        climbs = run_in_threads([partial(climb, smoothness) for smoothness in SMOOTHNESS], THREADS)
         found = dict(zip(SMOOTHNESS, climbs, strict=True))
         self._thetas = {smoothness: theta for smoothness, (_, theta) in found.items()}
         self._smoothness = max(found, key=lambda smoothness: found[smoothness][0])
@@ -344,7 +344,7 @@ class Posterior:
 
         starts = range(0, len(self._places), CHUNK)
         parts = min(THREADS, len(starts))
-        in_threads([partial(extend, starts[n::parts]) for n in range(parts)], THREADS)
+        run_in_threads([partial(extend, starts[n::parts]) for n in range(parts)], THREADS)
         self._whitener = whitener
 
     def _make_room(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Data sets for research: what logs hold, with features, as a table that pandas reads.
+"""Data sets for research: records of logs with features, as a table that pandas reads.
 
 `export` writes one, `load` reads it, `explain_columns` says what its columns mean. In: logs.
 Out: a table, its schema and its card. Read `dataset_writer.py` first.

@@ -1,4 +1,4 @@
-"""What stands beside a data set: its schema for programs, its card for people."""
+"""The data card of a data set: its description for people."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.dataset.scan_logs import Survey
+from autotune.dataset.scan_logs import LogIndex
 from autotune.dataset.schema_file import schema_path
 from autotune.dataset.splits import SPLITS
 from autotune.dataset.task_finder import REASONS
 from features import FEATURE_VERSION
 from records.table import Field
 
-_MOST_WORKLOADS = 50
+_MAX_WORKLOADS = 50
 """Workloads that a card lists."""
 
 
 @dataclass
-class Tally:
-    """What is counted while rows are written.
+class ExportStatistics:
+    """Counters that are updated while rows are written.
 
     Attributes
     ----------
@@ -45,38 +45,43 @@ def card_path(data: Path) -> Path:
 
 
 def card_text(
-    data: Path, survey: Survey, fields: Sequence[Field], layouts: Sequence[str], tally: Tally
+    data: Path,
+    log_index: LogIndex,
+    fields: Sequence[Field],
+    layouts: Sequence[str],
+    statistics: ExportStatistics,
 ) -> str:
     """Return the data card, in Markdown."""
-    failed = sum(survey.errors.values())
+    failed = sum(log_index.errors.values())
     loops = "The features are read off the loops that each configuration leads to"
     parts = [
         f"# {data.name}\n",
-        f"{_count(len(survey), 'measurement')} of {_count(len(survey.workloads()), 'workload')} "
+        f"{_count(len(log_index), 'measurement')} of "
+        f"{_count(len(log_index.workloads()), 'workload')} "
         f"(each on one target), {failed} of them failures; {_count(len(fields), 'column')}. "
         f"Exported by autotune; features of version {FEATURE_VERSION} in the layout"
         f"{'s' if len(layouts) > 1 else ''} {', '.join(layouts)}. `{schema_path(data).name}` "
         "explains every column.\n",
         "## Where it is from\n",
-        _table(("log", "rows"), survey.lengths().items()),
-        _table(("workload", "target", "rows", "fastest [s]"), _workloads(survey)),
-        _further(len(survey.workloads()) - _MOST_WORKLOADS, "workload"),
-        _table(("device", "rows"), [(d or "not known", n) for d, n in survey.devices.items()]),
+        _table(("log", "rows"), log_index.lengths().items()),
+        _table(("workload", "target", "rows", "fastest [s]"), _workloads(log_index)),
+        _further(len(log_index.workloads()) - _MAX_WORKLOADS, "workload"),
+        _table(("device", "rows"), [(d or "not known", n) for d, n in log_index.devices.items()]),
         "## Failures and missing features\n",
         "A failed measurement keeps its row: `ok` is false, `throughput` 0, its costs NaN; the "
         "error columns say what happened.\n",
-        _table(("error_code", "rows"), sorted(survey.errors.items())) if failed else
+        _table(("error_code", "rows"), sorted(log_index.errors.items())) if failed else
         "No measurement failed.\n",
-        _missing(tally, len(survey)),
+        _missing(statistics, len(log_index)),
         "## Splits\n",
         "A workload is in one split, chosen by a hash of its fingerprint: 80 % of the workloads "
         "train, 10 % validate, 10 % test. The choice is the same in every export; with few "
         "workloads a split may be empty.\n",
         _table(
             ("split", "workloads", "rows"),
-            ((s, len(tally.workloads.get(s, ())), tally.splits[s]) for s in SPLITS),
+            ((s, len(statistics.workloads.get(s, ())), statistics.splits[s]) for s in SPLITS),
         ),
-        _device_splits(tally),
+        _device_splits(statistics),
         "## Columns\n",
         _table(("role", "columns", "dtypes"), _roles(fields)),
         f"{loops}, as docs/features.md of autotune says. A loop or an access that a program does "
@@ -84,19 +89,19 @@ def card_text(
         "configuration does not have is NaN.\n",
         "## Reading it\n",
         _reading(data),
-        "## What to heed\n",
-        _heed(survey),
+        "## What to note\n",
+        _notes(log_index),
     ]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
-def missing_text(tally: Tally, rows: int) -> str:
+def missing_text(statistics: ExportStatistics, rows: int) -> str:
     """Return one line on features that are missing; empty if none are."""
-    lacking = sum(tally.missing.values())
+    lacking = sum(statistics.missing.values())
     if not lacking:
         return ""
     by_reason: dict[str, Counter[str]] = {}
-    for (reason, template), n in tally.missing.items():
+    for (reason, template), n in statistics.missing.items():
         by_reason.setdefault(reason, Counter())[template] += n
     reasons = ", ".join(f"{n.total()} {reason} ({_some(n)})" for reason, n in by_reason.items())
     return f"{lacking} of {rows} rows have no features from loops: {reasons}"
@@ -107,11 +112,11 @@ def _some(templates: Counter[str], most: int = 3) -> str:
     return ", ".join(names) + (", ..." if len(templates) > most else "")
 
 
-def _missing(tally: Tally, rows: int) -> str:
-    if not tally.missing:
+def _missing(statistics: ExportStatistics, rows: int) -> str:
+    if not statistics.missing:
         return "Every row has its features.\n"
-    found = [(*key, n, REASONS[key[0]]) for key, n in sorted(tally.missing.items())]
-    lacking = sum(tally.missing.values())
+    found = [(*key, n, REASONS[key[0]]) for key, n in sorted(statistics.missing.items())]
+    lacking = sum(statistics.missing.values())
     return (
         f"{lacking} of {rows} rows have no features from loops: they are NaN there. Knob features, "
         "times and all else are kept.\n\n"
@@ -119,9 +124,9 @@ def _missing(tally: Tally, rows: int) -> str:
     )
 
 
-def _workloads(survey: Survey) -> list[tuple[object, ...]]:
+def _workloads(log_index: LogIndex) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
-    for names, groups in list(survey.workloads().items())[:_MOST_WORKLOADS]:
+    for names, groups in list(log_index.workloads().items())[:_MAX_WORKLOADS]:
         best_s = [cost for group in groups for cost in group.best_s.values()]
         fastest = f"{min(best_s):.3g}" if best_s else "none"
         found.append((*names, sum(group.records for group in groups), fastest))
@@ -132,11 +137,11 @@ def _further(n: int, what: str) -> str:
     return f"... and {_count(n, f'more {what}')}.\n" if n > 0 else ""
 
 
-def _device_splits(tally: Tally) -> str:
-    if not tally.device_splits:
+def _device_splits(statistics: ExportStatistics) -> str:
+    if not statistics.device_splits:
         return ""
     return "`device_split` holds out devices instead of workloads.\n\n" + _table(
-        ("device_split", "rows"), ((s, tally.device_splits[s]) for s in SPLITS)
+        ("device_split", "rows"), ((s, statistics.device_splits[s]) for s in SPLITS)
     )
 
 
@@ -166,11 +171,11 @@ def _reading(data: Path) -> str:
     )
 
 
-def _heed(survey: Survey) -> str:
+def _notes(log_index: LogIndex) -> str:
     raced = (
-        f"{_count(survey.raced, 'row')} (`raced`) stopped early, as clearly slower than the best: "
-        "fewer repeats. "
-        if survey.raced
+        f"{_count(log_index.raced, 'row')} (`raced`) stopped early, as clearly slower than the "
+        "best: fewer repeats. "
+        if log_index.raced
         else ""
     )
     return (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.dataset.program_text import Program
+from autotune.dataset.program_text import ProgramText
 from autotune.dataset.scan_logs import Group, compact, device_of
 from autotune.dataset.task_finder import REASONS
 from features import explain
@@ -39,7 +39,7 @@ class Row:
         Floating-point operations of one run.
     missing : str or None
         Why it has no features from loops.
-    program : Program or None
+    program : ProgramText or None
     """
 
     record: Record
@@ -49,7 +49,7 @@ class Row:
     device_split: str | None
     flops: float | None
     missing: str | None
-    program: Program | None
+    program: ProgramText | None
 
     @property
     def throughput(self) -> float:
@@ -69,7 +69,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Column:
+class DatasetColumn:
     """A field and how a row gives its value."""
 
     field: Field
@@ -114,8 +114,8 @@ def _steps(row: Row) -> str | None:
 
 def _column(
     role: str, name: str, dtype: DType, unit: str, meaning: str, value: Callable[[Row], Any]
-) -> Column:
-    return Column(Field(name, dtype, unit, meaning, role), value)
+) -> DatasetColumn:
+    return DatasetColumn(Field(name, dtype, unit, meaning, role), value)
 
 
 _WHY = "; ".join(f"{code}: {meaning}" for code, meaning in REASONS.items())
@@ -221,7 +221,7 @@ PROGRAM = [
 """What --with-programs adds."""
 
 
-def fixed_columns(device_split: bool = True, programs: bool = True) -> list[Column]:
+def fixed_columns(device_split: bool = True, programs: bool = True) -> list[DatasetColumn]:
     """Return the columns beside the features."""
     splits = [SPLIT, DEVICE_SPLIT] if device_split else [SPLIT]
     return [*RECORD, *splits, *LABELS, *(PROGRAM if programs else [])]

@@ -1,4 +1,4 @@
-"""Writes a data set: looks through the logs, works out features by workload, writes row by row."""
+"""Writes a data set: reads the logs, computes features by workload, writes row by row."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.dataset.data_card import Tally, card_path, card_text, missing_text
+from autotune.dataset.data_card import ExportStatistics, card_path, card_text, missing_text
 from autotune.dataset.dataset_columns import Row, feature_field, fixed_columns
 from autotune.dataset.loop_features import LOOP_LAYOUTS, Matrix
-from autotune.dataset.scan_logs import Group, Survey, device_of
+from autotune.dataset.scan_logs import Group, LogIndex, device_of
 from autotune.dataset.schema_file import schema_path, schema_text
-from autotune.dataset.spill_files import GroupSpool
+from autotune.dataset.spill_files import GroupFeatureStore
 from autotune.dataset.splits import device_splits, split_of
 from autotune.dataset.task_finder import TaskFinder
 from autotune.errors import UsageError
@@ -33,7 +33,7 @@ _Entry = tuple[Path, Record, Group]
 _BATCH_NUMBERS = 1 << 23
 """Numbers in memory at a time, so many rows of them."""
 
-_FEWEST_ROWS = 64
+_MIN_ROWS = 64
 """Rows at a time where they are very wide."""
 
 
@@ -100,33 +100,33 @@ def export(
     sources = [Path(log) for log in logs]
     _check(data, sources, layouts)
     finder = TaskFinder(templates)
-    survey = Survey(sources)
-    if not len(survey):
+    log_index = LogIndex(sources)
+    if not len(log_index):
         raise NothingToExportError(f"{', '.join(map(str, sources))}: there is no record to export")
     with _folder_beside(data) as folder:
         spools = []
-        for group in survey.groups:
-            spools.append(GroupSpool(group, finder, layouts, programs, folder))
-            group.forget()
-        table = _Table(survey, spools, layouts, programs)
+        for group in log_index.groups:
+            spools.append(GroupFeatureStore(group, finder, layouts, programs, folder))
+            group.free()
+        table = _Table(log_index, spools, layouts, programs)
         schema, card = schema_path(data), card_path(data)
         with new_table(data, table.fields) as writer:
             for columns in table.batches():
                 writer.write(columns)
             texts = {
-                schema: schema_text(data, table.fields, layouts, len(survey)),
-                card: card_text(data, survey, table.fields, layouts, table.tally),
+                schema: schema_text(data, table.fields, layouts, len(log_index)),
+                card: card_text(data, log_index, table.fields, layouts, table.statistics),
             }
             for path, text in texts.items():
                 # What is not Unicode, in paths and workloads, is escaped as JSON has it.
                 (folder / path.name).write_text(text, encoding="utf-8", errors="backslashreplace")
         for path in texts:
             (folder / path.name).replace(path)
-    missing = missing_text(table.tally, len(survey))
+    missing = missing_text(table.statistics, len(log_index))
     if missing:
         _log.warning("%s; see %s", missing, card)
     width = sum(field.role == "feature" for field in table.fields)
-    return Exported(data, schema, card, len(survey), len(survey.workloads()), width, missing)
+    return Exported(data, schema, card, len(log_index), len(log_index.workloads()), width, missing)
 
 
 def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:
@@ -171,11 +171,15 @@ class _Table:
     """The rows of a data set, in batches."""
 
     def __init__(
-        self, survey: Survey, spools: Sequence[GroupSpool], layouts: Sequence[str], programs: bool
+        self,
+        log_index: LogIndex,
+        spools: Sequence[GroupFeatureStore],
+        layouts: Sequence[str],
+        programs: bool,
     ) -> None:
-        self._survey = survey
+        self._survey = log_index
         self._spools = spools
-        self._device_splits = device_splits(name for name in survey.devices if name is not None)
+        self._device_splits = device_splits(name for name in log_index.devices if name is not None)
         self._columns = fixed_columns(bool(self._device_splits), programs)
         self._loops = any(layout in LOOP_LAYOUTS for layout in layouts)
         known = dict.fromkeys(name for spool in spools for name in spool.names)
@@ -183,19 +187,19 @@ class _Table:
         names: list[str] = []
         for layout in layouts:
             if layout == "knob":
-                self._knobs = survey.knobs.layout()
+                self._knobs = log_index.knobs.layout()
                 names += _knob_names(self._knobs)
             else:
                 names += [name for name in known if name.startswith(versioned(layout, ""))]
         self._places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         self.fields: list[Field] = [column.field for column in self._columns]
         self.fields += map(feature_field, self._places)
-        self.tally = Tally()
+        self.statistics = ExportStatistics()
 
     def batches(self) -> Iterator[list[Values]]:
         """Yield the values of all fields for some rows at a time."""
-        size = min(8192, max(_FEWEST_ROWS, _BATCH_NUMBERS // len(self.fields)))
-        entries = self._survey.again()
+        size = min(8192, max(_MIN_ROWS, _BATCH_NUMBERS // len(self.fields)))
+        entries = self._survey.reread()
         while batch := list(itertools.islice(entries, size)):
             rows, matrix = self._rows(batch)
             values: list[Values] = [column.values(rows) for column in self._columns]
@@ -209,7 +213,7 @@ class _Table:
         for number in np.unique(numbers):
             rows = np.flatnonzero(numbers == number)
             spool = self._spools[number]
-            part = spool.take(len(rows))
+            part = spool.next_block(len(rows))
             if self._loops:
                 loops = np.array([self._places[name] for name in spool.names], np.intp)
                 if part.features is not None:
@@ -237,11 +241,13 @@ class _Table:
     def _count(self, rows: Sequence[Row]) -> None:
         for row in rows:
             if row.missing is not None:
-                self.tally.missing[row.missing, row.record.template] += 1
-            self.tally.splits[row.split] += 1
-            self.tally.workloads.setdefault(row.split, set()).add(row.group.workload.fingerprint)
+                self.statistics.missing[row.missing, row.record.template] += 1
+            self.statistics.splits[row.split] += 1
+            self.statistics.workloads.setdefault(row.split, set()).add(
+                row.group.workload.fingerprint
+            )
             if row.device_split is not None:
-                self.tally.device_splits[row.device_split] += 1
+                self.statistics.device_splits[row.device_split] += 1
 
 
 def _knob_names(layout: KnobLayout) -> list[str]:

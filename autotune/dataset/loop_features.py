@@ -41,7 +41,7 @@ Matrix = npt.NDArray[np.float32]
 
 
 class StructureFeatures:
-    """Features of the candidates of one structure, in some layouts side by side.
+    """Features of the candidates of one structure, in several layouts next to each other.
 
     Parameters
     ----------
@@ -129,8 +129,8 @@ def _matrix(nest: LoopNest, n: int, layout: str, scratch: Scratch) -> Matrix:
     return stack_columns(names, columns, n)
 
 
-class Resolved:
-    """Where the records of a group stand in today's space of their task.
+class ResolvedRecords:
+    """The indices of a group's records in the present space of their task.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Resolved:
             self._judge(rows, fingerprints)
 
     def refuse(self, row: int) -> None:
-        """Take note that the template refuses the plain numbers of a row."""
+        """Mark a row whose plain numbers the template refuses."""
         self.reasons[row] = REFUSED
         self.indices[row], self.labels[row] = -1, -1
 

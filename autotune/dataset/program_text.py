@@ -14,22 +14,22 @@ from autotune.task.task import Task
 _log = logging.getLogger(__name__)
 
 
-class Program(TypedDict):
-    """What a configuration leads to; None where it could not be made."""
+class ProgramText(TypedDict):
+    """The program texts of a configuration; None where they cannot be made."""
 
     loops: str | None
     steps: list[Any] | None
     source_hash: str | None
 
 
-def program_of(task: Task, index: int) -> Program:
+def program_of(task: Task, index: int) -> ProgramText:
     """Return the program of a configuration.
 
     ``source_hash`` is 16 hexadecimal digits of the SHA-256 of the generated source. Where the
     record's target names no processor it is for this one, or for one with vectors as wide as those
     of the processor that the record is from.
     """
-    found: Program = {"loops": None, "steps": None, "source_hash": None}
+    found: ProgramText = {"loops": None, "steps": None, "source_hash": None}
     try:
         found["steps"] = task.steps_of(index)
         found["loops"] = str(listing(task.function(index))).rstrip()

@@ -1,4 +1,4 @@
-"""The first look at logs: what they hold, and which records belong to one workload and target."""
+"""The index of logs: their contents, and which records belong to one workload and target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.task.workload import Workload
-from features import KnobSurvey
+from features import KnobStatistics
 from records import Record, RecordError, workload_key
 from records.formats import stream_any
 
@@ -31,9 +31,9 @@ class Group:
     records : int
         How many there are.
     configs : list of str
-        Knob values of each record as JSON; until `forget`.
+        Knob values of each record as JSON; until `free`.
     fingerprints : list of str or None
-        Fingerprint of the template that each record was made by; until `forget`.
+        Fingerprint of the template that each record was made by; until `free`.
     best_s : dict of str to float
         Lowest cost by device.
     """
@@ -47,13 +47,13 @@ class Group:
     fingerprints: list[str | None] = field(default_factory=list)
     best_s: dict[str | None, float] = field(default_factory=dict)
 
-    def forget(self) -> None:
+    def free(self) -> None:
         """Free the memory that the single records take."""
         self.configs, self.fingerprints = [], []
 
 
-class Survey:
-    """What some logs hold. Of a record only its group and its knob values stay in memory.
+class LogIndex:
+    """Contents of some logs. Only the group and the knob values of a record stay in memory.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Survey:
         Failures by code.
     raced : int
         Records whose timing stopped early.
-    knobs : KnobSurvey
+    knobs : KnobStatistics
 
     Raises
     ------
@@ -86,7 +86,7 @@ class Survey:
         self.devices: Counter[str | None] = Counter()
         self.errors: Counter[str] = Counter()
         self.raced = 0
-        self.knobs = KnobSurvey()
+        self.knobs = KnobStatistics()
         groups: dict[tuple[str, int | None], Group] = {}
         for log in self._logs:
             before = len(self)
@@ -108,8 +108,8 @@ class Survey:
         """Return the number of records of each log."""
         return {str(log): n for log, n in zip(self._logs, self._lengths, strict=True)}
 
-    def again(self) -> Iterator[tuple[Path, Record, Group]]:
-        """Yield the same records once more, each with its log and its group.
+    def reread(self) -> Iterator[tuple[Path, Record, Group]]:
+        """Read the logs again; yield each record with its log and its group.
 
         Raises
         ------

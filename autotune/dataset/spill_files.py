@@ -1,4 +1,4 @@
-"""What a group of records needs its task for, worked out once and set aside on the disk."""
+"""Features, programs and operation counts of a group of records, computed once and kept on disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from autotune.dataset.loop_features import (
     CHUNK,
     LOOP_LAYOUTS,
     Matrix,
-    Resolved,
+    ResolvedRecords,
     StructureFeatures,
     single_features,
 )
-from autotune.dataset.program_text import Program, program_of
+from autotune.dataset.program_text import ProgramText, program_of
 from autotune.dataset.scan_logs import Group
 from autotune.dataset.task_finder import TEMPLATE_FAILS, TaskFinder
 from autotune.errors import AutotuneError, UsageError
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _Single = tuple[tuple[str, ...], Matrix]
 
 
-class Part(NamedTuple):
+class RecordBlock(NamedTuple):
     """Some records of a group, in order.
 
     Attributes
@@ -43,16 +43,16 @@ class Part(NamedTuple):
         NaN in rows without features; None if there are none at all.
     reasons : list of str or None
         Why a record has none.
-    programs : list of Program or None
+    programs : list of ProgramText or None
     """
 
     features: Matrix | None
     reasons: list[str | None]
-    programs: list[Program | None]
+    programs: list[ProgramText | None]
 
 
-class GroupSpool:
-    """Features, programs and operation count of one group; its task is forgotten afterwards.
+class GroupFeatureStore:
+    """Features, programs and operation count of one group; its task is freed afterwards.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class GroupSpool:
         if not self._layouts and not programs:
             return
         try:
-            found = Resolved(task, group.configs, group.fingerprints)
+            found = ResolvedRecords(task, group.configs, group.fingerprints)
             self.reasons = found.reasons
             if self._layouts:
                 self._evaluate(task, found)
@@ -112,7 +112,7 @@ class GroupSpool:
         if programs:
             self._write_programs(task, found)
 
-    def take(self, n: int) -> Part:
+    def next_block(self, n: int) -> RecordBlock:
         """Return what is known of the next `n` records."""
         rows = slice(self._next, self._next + n)
         self._next += n
@@ -122,15 +122,15 @@ class GroupSpool:
             width = len(self.names)
             flat = np.fromfile(self._path, np.float32, n * width, offset=4 * rows.start * width)
             features = flat.reshape(n, width)
-        programs: list[Program | None] = [None] * n
+        programs: list[ProgramText | None] = [None] * n
         if self._programs.exists():
             with self._programs.open("rb") as lines:
                 lines.seek(self._read)
                 programs = [json.loads(lines.readline()) for _ in range(n)]
                 self._read = lines.tell()
-        return Part(features, reasons, programs)
+        return RecordBlock(features, reasons, programs)
 
-    def _evaluate(self, task: Task, found: Resolved) -> None:
+    def _evaluate(self, task: Task, found: ResolvedRecords) -> None:
         singles = self._singles(task, found)
         batched = [layout for layout in self._layouts if layout in BATCHED]
         plans = {
@@ -161,7 +161,7 @@ class GroupSpool:
                 out[part] = block
         out.flush()
 
-    def _singles(self, task: Task, found: Resolved) -> dict[int, _Single]:
+    def _singles(self, task: Task, found: ResolvedRecords) -> dict[int, _Single]:
         """Return names and features, by row, of what is looked at one by one."""
         slow = [layout for layout in self._layouts if layout not in BATCHED]
         known: dict[int, _Single | None] = {}
@@ -181,7 +181,7 @@ class GroupSpool:
                 singles[row] = features
         return singles
 
-    def _write_programs(self, task: Task, found: Resolved) -> None:
+    def _write_programs(self, task: Task, found: ResolvedRecords) -> None:
         with self._programs.open("w", encoding="utf-8") as lines:
             for index in found.indices.tolist():
                 program = program_of(task, index) if index >= 0 else None
@@ -189,7 +189,7 @@ class GroupSpool:
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Make a file of `size` bytes that the disk has room for: a full one ends who maps it."""
+    """Allocate a file of `size` bytes: a mapped file on a full disk kills the process."""
     with path.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, size)
 

@@ -19,7 +19,7 @@ from autotune.operators.template_lookup import (
 from autotune.target import KINDS, Target
 from autotune.task.task import Task
 from autotune.template import Template
-from autotune.trace.user_code import contained
+from autotune.trace.user_code import run_isolated
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class TaskFinder:
         for entry in list_templates():
             if (entry.name, entry.target) == (name, kind):
                 try:
-                    return contained(entry.load), name
+                    return run_isolated(entry.load), name
                 except UsageError as error:
                     _log.info("%s", error)
         return None
@@ -126,7 +126,7 @@ def _templates(reference: str) -> list[Template]:
             f"--template {reference!r}: give path/to/file.py:function or path/to/file.tile; "
             "templates that have a name are found by it"
         )
-    return [contained(partial(template_in_file, reference, _IMPORT_S))]
+    return [run_isolated(partial(template_in_file, reference, _IMPORT_S))]
 
 
 def _with_vectors(target: Target, vector_bytes: int | None) -> Target:

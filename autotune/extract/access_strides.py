@@ -1,4 +1,4 @@
-"""Strides of loop variables in the flat index of an access, as AutoTVM reads them off a text.
+"""Strides of loop variables in the flat index of an access, as AutoTVM finds them in the text.
 
 The text is walked depth first, left to right, with a pending factor of 1. A product of a bare
 variable and a constant sets the pending factor; a variable met for the first time takes it, and it
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 from autotune.ir.algebra.intervals import Intervals
-from autotune.ir.expr import Binary, Const, Expr, Var
+from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import binary, const, select
 from autotune.lowering.index_forms import (
     FALSE,
@@ -48,7 +48,7 @@ class Analysis(Protocol):
     """What is known about lengths and indices at one place of a function."""
 
     def enter(self, var: Var, extent: Expr) -> None:
-        """Take note of a loop that opens here."""
+        """Enter a loop."""
 
     def length(self, extent: Expr) -> int | Expr:
         """Return the number of iterations, `UNKNOWN_LENGTH` where only a call decides it."""
@@ -65,7 +65,7 @@ class FormAnalysis:
         self._known: dict[Expr, dict[Var, Touch]] = {}
 
     def enter(self, var: Var, extent: Expr) -> None:
-        """Take note of a loop that opens here."""
+        """Enter a loop."""
         if self._forms.enter(var, extent):
             self._known.clear()
 
@@ -126,16 +126,14 @@ class _FormWalk:
                 factor = binary("max", scale, binary("-", ZERO, scale))
             stride, mod = select(here, factor, stride), select(here, modulus, mod)
         moves = self._forms.moves(var)
-        return Touch(
-            _amount(select(moves, stride, ZERO)), _amount(select(moves, mod, _NO_MODULUS))
-        )
+        return Touch(_amount(select(moves, stride, ZERO)), _amount(select(moves, mod, _NO_MODULUS)))
 
 
 class TextAnalysis:
     """Reads a simplified function, in which every knob has its value, as it stands."""
 
     def enter(self, var: Var, extent: Expr) -> None:
-        """Take note of nothing: the text is final."""
+        """Do nothing: the text is final."""
 
     def length(self, extent: Expr) -> int | Expr:
         """Return a constant extent."""
@@ -169,8 +167,8 @@ class _TextWalk:
                 self.pending = 1
             return
         inner = mod
-        value = _constant(node.b) if isinstance(node, Binary) else None
-        if isinstance(node, Binary) and value is not None:
+        value = _constant(node.b) if isinstance(node, BinaryOp) else None
+        if isinstance(node, BinaryOp) and value is not None:
             if node.op == "*" and isinstance(node.a, Var):
                 self.pending = value
             elif node.op == "%":
@@ -183,7 +181,7 @@ def _constant(node: Expr) -> int | None:
     """Return the value of a constant; one too large for its type is written as a sum of parts."""
     if isinstance(node, Const):
         return int(node.value)
-    if isinstance(node, Binary) and node.op in ("+", "*"):
+    if isinstance(node, BinaryOp) and node.op in ("+", "*"):
         a, b = _constant(node.a), _constant(node.b)
         if a is not None and b is not None:
             return a + b if node.op == "+" else a * b

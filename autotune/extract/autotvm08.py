@@ -14,9 +14,9 @@ from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, binary_bounds
-from autotune.ir.expr import COMPARISON, Binary, Buffer, Call, Const, Expr, Load, Not, Select
+from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select
 from autotune.ir.ops import const, fold
-from autotune.ir.stmt import For, Function, If, Seq, Stmt, Store
+from autotune.ir.stmt import For, If, PrimFunc, Seq, Stmt, Store
 from autotune.ir.visitor import recursive
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
@@ -26,7 +26,7 @@ _MIRRORED = {">": "<", ">=": "<="}
 
 
 @recursive
-def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> Function:
+def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> PrimFunc:
     """Return the loops of a concrete schedule as AutoTVM v0.8 sees them; they compute nothing.
 
     Parameters
@@ -154,7 +154,7 @@ class AutoTVM08(_OnePass, Simplifier):
         return self._text_bounds(sum_expr(form, dtype))
 
     def _text_bounds(self, node: Expr) -> Bounds:
-        if not (isinstance(node, Binary) and node.op in ("+", "-", "*")):
+        if not (isinstance(node, BinaryOp) and node.op in ("+", "-", "*")):
             return self.bounds(node)
         (a, b), (c, d) = self._text_bounds(node.a), self._text_bounds(node.b)
         if node.op == "*":
@@ -182,7 +182,7 @@ class AutoTVM08(_OnePass, Simplifier):
 
     def rebuild(self, node: Expr) -> Expr:
         """Return the simplified expression, that of floats too."""
-        if isinstance(node, Binary) and dtypes.is_float(node.a.dtype):
+        if isinstance(node, BinaryOp) and dtypes.is_float(node.a.dtype):
             return simplified_floats(node.op, self.expr(node.a), self.expr(node.b))
         return super().rebuild(node)
 
@@ -229,10 +229,10 @@ def _bounded(condition: Expr, holds: bool) -> Iterator[tuple[Expr, Bounds]]:
             yield from _bounded(condition.children[0], holds)
         case Not():
             yield from _bounded(condition.a, not holds)
-        case Binary(op="and") if holds:
+        case BinaryOp(op="and") if holds:
             yield from _bounded(condition.a, holds)
             yield from _bounded(condition.b, holds)
-        case Binary(op="<" | "<=", a=a, b=b) if dtypes.is_index(a.dtype):
+        case BinaryOp(op="<" | "<=", a=a, b=b) if dtypes.is_index(a.dtype):
             strict = (condition.op == "<") == holds
             low, high = (a, b) if holds else (b, a)
             if isinstance(high, Const):

@@ -1,4 +1,4 @@
-"""Whole numbers over knobs, and what features make of them, as float64 vectors of candidates."""
+"""Integer expressions over knobs, and arithmetic of features, as float64 vectors of candidates."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_ops import LIMIT
-from autotune.ir.expr import Binary, Broadcast, Call, Cast, Const, Expr, Knob, Not, Select
+from autotune.ir.expr import BinaryOp, Broadcast, Call, Cast, Const, Expr, KnobVar, Not, Select
 from autotune.ir.printer import excerpt
-from autotune.ir.visitor import operands_first
+from autotune.ir.visitor import post_order
 
 LANES = 8
 """Candidates side by side."""
 
-MOST_OPERATIONS = 10_000
+MAX_OPERATIONS = 10_000
 """Operations of one function, beyond which compiling takes disproportionately long."""
 
 
-class Lanes:
+class VectorArithmetic:
     """Writes expressions over knobs as vectors, and does arithmetic on these for `features`.
 
     The same operations in the same order as on arrays of candidates, so the same numbers: whole
@@ -58,11 +58,11 @@ class Lanes:
             If it is of another kind than vectors hold, or has a number of 2^52 or more; or if all
             expressions together are too long to be compiled.
         """
-        for node in operands_first(expr, self._unwritten):
+        for node in post_order(expr, self._unwritten):
             if node not in self._written:
                 self._written[node] = self._vector(node)
-        if len(self._written) > MOST_OPERATIONS:
-            raise IRError(f"more than {MOST_OPERATIONS} operations are not compiled")
+        if len(self._written) > MAX_OPERATIONS:
+            raise IRError(f"more than {MAX_OPERATIONS} operations are not compiled")
         found = self._written[expr]
         self._least[found] = self._intervals.bounds(expr)[0]
         return found
@@ -76,13 +76,13 @@ class Lanes:
         boolean = node.dtype == dtypes.BOOL
         if not boolean and not dtypes.is_index(node.dtype):
             raise IRError(f"vectors hold indices and conditions, not `{excerpt(node)}`")
-        if large and isinstance(node, (Knob, Const)):
+        if large and isinstance(node, (KnobVar, Const)):
             raise IRError(f"vectors hold values below 2^52, not `{excerpt(node)}`")
         vector = self._operation(node, boolean)
         if low == high and not large:
             return Broadcast(Const(bool(low), dtypes.BOOL), LANES) if boolean else _number(low)
-        if large and isinstance(node, Binary):
-            fits = Binary("<", Call("abs", (vector,), "float64"), _number(LIMIT))
+        if large and isinstance(node, BinaryOp):
+            fits = BinaryOp("<", Call("abs", (vector,), "float64"), _number(LIMIT))
             self.doubts.append(Not(fits))  # NaN, too
         return vector
 
@@ -91,17 +91,17 @@ class Lanes:
         match node:
             case Const():
                 return _number(float(node.value))
-            case Knob():
+            case KnobVar():
                 return self._knobs[node.name]
-            case Binary(op="//" | "%"):
+            case BinaryOp(op="//" | "%"):
                 quotient = self._quotient(node, *operands)
                 if node.op == "//":
                     return quotient
-                return Binary("-", operands[0], Binary("*", quotient, operands[1]))
-            case Binary(op="and" | "or"):  # of lanes, both sides of which are evaluated
-                return Binary("min" if node.op == "and" else "max", *operands)
-            case Binary():
-                return Binary(node.op, *operands)
+                return BinaryOp("-", operands[0], BinaryOp("*", quotient, operands[1]))
+            case BinaryOp(op="and" | "or"):  # of lanes, both sides of which are evaluated
+                return BinaryOp("min" if node.op == "and" else "max", *operands)
+            case BinaryOp():
+                return BinaryOp(node.op, *operands)
             case Not():
                 return Not(*operands)
             case Select() | Call(name="if_then_else"):
@@ -111,21 +111,21 @@ class Lanes:
             case Call(name="gcd"):
                 return self._gcd(node, *operands)
             case Cast() if boolean:
-                return Binary("!=", operands[0], _number(0))
+                return BinaryOp("!=", operands[0], _number(0))
             case Cast() if node.a.dtype == dtypes.BOOL:
                 return Select(operands[0], _number(1), _number(0))
             case Cast():
                 return operands[0]
         raise IRError(f"no vectors are made of `{excerpt(node)}`")
 
-    def _quotient(self, node: Binary, a: Expr, b: Expr) -> Expr:
+    def _quotient(self, node: BinaryOp, a: Expr, b: Expr) -> Expr:
         """Return the quotient rounded down, which float64 gives exactly below 2^52."""
         low, high = self._intervals.bounds(node.b)
         if low <= 0 <= high:
-            self.doubts.append(Binary("==", b, _number(0)))
+            self.doubts.append(BinaryOp("==", b, _number(0)))
         if low == high > 0 and low & (low - 1) == 0:
-            return _floor(Binary("*", a, _number(1 / low)))
-        return _floor(Binary("/", a, b))
+            return _floor(BinaryOp("*", a, _number(1 / low)))
+        return _floor(BinaryOp("/", a, b))
 
     def _gcd(self, node: Expr, a: Expr, b: Expr) -> Expr:
         """Return the greatest common divisor by as many of Euclid's steps as there can be."""
@@ -133,16 +133,16 @@ class Lanes:
         steps = math.log(min(*largest, LIMIT) + 1, (1 + 5**0.5) / 2) + 2  # Lamé's theorem
         a, b = (Call("abs", (operand,), "float64") for operand in (a, b))
         for _ in range(math.ceil(steps)):
-            done = Binary("==", b, _number(0))
-            quotient = _floor(Binary("/", a, Select(done, _number(1), b)))
-            rest = Binary("-", a, Binary("*", quotient, b))
+            done = BinaryOp("==", b, _number(0))
+            quotient = _floor(BinaryOp("/", a, Select(done, _number(1), b)))
+            rest = BinaryOp("-", a, BinaryOp("*", quotient, b))
             a, b = Select(done, a, b), Select(done, b, rest)
         return a
 
     # -- the arithmetic of features, as `features.Arithmetic` describes it ---------------------
 
     def reset(self) -> None:
-        """Do nothing: what was written holds."""
+        """Do nothing."""
 
     def array(self, number: Any) -> Any:
         """Return a vector as it is."""
@@ -159,18 +159,18 @@ class Lanes:
     def times(self, left: Any, right: Any, unknown: bool) -> Any:
         """Return the product; if `unknown`, -1 where either one is negative."""
         a, b = _vector(left), _vector(right)
-        product = Binary("*", a, b)
+        product = BinaryOp("*", a, b)
         if not unknown:
             return product
-        return Select(Binary("<", Binary("min", a, b), _number(0)), _number(-1), product)
+        return Select(BinaryOp("<", BinaryOp("min", a, b), _number(0)), _number(-1), product)
 
     def larger(self, left: Any, right: Any) -> Any:
         """Return the maximum."""
-        return Binary("max", _vector(left), _vector(right))
+        return BinaryOp("max", _vector(left), _vector(right))
 
     def factors(self, stride: Any, length: Any) -> Any:
         """Return the length and 1, changed over where the stride is 0."""
-        still, ones, own = Binary("==", stride, _number(0)), self.ones(), _vector(length)
+        still, ones, own = BinaryOp("==", stride, _number(0)), self.ones(), _vector(length)
         return Select(still, ones, own), Select(still, own, ones)
 
 

@@ -6,24 +6,24 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
-from autotune.extract.candidate_vectors import LANES, Lanes
+from autotune.extract.candidate_vectors import LANES, VectorArithmetic
 from autotune.extract.to_loop_nest import LoopNestPlan
 from autotune.ir.algebra.intervals import Intervals
-from autotune.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Ramp, Var
+from autotune.ir.expr import BinaryOp, Buffer, Cast, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import For, Function, LoopKind, Store, seq
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Store, seq
 from features import itervar_columns
 
 ROWS = 1024
-"""Candidates of one call: what they take and give stays in the cache."""
+"""Candidates of one call: their inputs and outputs stay in the cache."""
 
 PITCH = ROWS + LANES
-"""Elements from one column to the next: at a power of two they would share few places of it."""
+"""Elements from one column to the next: a power of two would cause cache conflicts."""
 
 _INDEX = "int64"
 
 
-def feature_kernel(plan: LoopNestPlan, names: Sequence[str]) -> Function:
+def feature_kernel(plan: LoopNestPlan, names: Sequence[str]) -> PrimFunc:
     """Return a `column_kernel` of the itervar features of a plan's candidates.
 
     They are, bit for bit, what `itervar_columns` works out on arrays.
@@ -35,7 +35,7 @@ def feature_kernel(plan: LoopNestPlan, names: Sequence[str]) -> Function:
         Features of the structure.
     """
 
-    def features(lanes: Lanes) -> Sequence[Any]:
+    def features(lanes: VectorArithmetic) -> Sequence[Any]:
         nest = plan.symbolic(lanes.write)
         return itervar_columns(nest, names=names, arithmetic=lanes)[1]
 
@@ -43,8 +43,8 @@ def feature_kernel(plan: LoopNestPlan, names: Sequence[str]) -> Function:
 
 
 def column_kernel(
-    knobs: Sequence[str], intervals: Intervals, columns: Callable[[Lanes], Sequence[Any]]
-) -> Function:
+    knobs: Sequence[str], intervals: Intervals, columns: Callable[[VectorArithmetic], Sequence[Any]]
+) -> PrimFunc:
     """Return a function of columns of knobs that gives columns of numbers for `ROWS` candidates.
 
     Parameters
@@ -54,7 +54,7 @@ def column_kernel(
     intervals : Intervals
         Bounds of expressions.
     columns : callable
-        Returns vectors of `Lanes` and Python numbers.
+        Returns vectors of `VectorArithmetic` and Python numbers.
 
     Returns
     -------
@@ -73,13 +73,13 @@ def column_kernel(
     loads: dict[str, Expr] = {
         name: Load(taken, _place(block, row)) for row, name in enumerate(knobs)
     }
-    lanes = Lanes(loads, intervals)
+    lanes = VectorArithmetic(loads, intervals)
     found = list(columns(lanes))
-    found.append(reduce(partial(Binary, "max"), lanes.doubts) if lanes.doubts else 0)
+    found.append(reduce(partial(BinaryOp, "max"), lanes.doubts) if lanes.doubts else 0)
     given = _buffer("columns", "float32", len(found))
     stores = [Store(given, _place(block, row), _single(one)) for row, one in enumerate(found)]
     body = For(block, const(ROWS // LANES, _INDEX), LoopKind.SERIAL, seq(*stores))
-    return Function("columns", (taken, given), frozenset([given]), body)
+    return PrimFunc("columns", (taken, given), frozenset([given]), body)
 
 
 def _buffer(name: str, dtype: str, count: int) -> Buffer:

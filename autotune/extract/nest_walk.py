@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from autotune.extract.access_strides import ABSENT, Amount, Analysis, Touch
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Knob, Load, Select, Var
+from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Const, Expr, KnobVar, Load, Select, Var
 from autotune.ir.stmt import For, If, LoopKind, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import child_stmts
 from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number
@@ -97,8 +97,14 @@ class NestWalk:
     def nest(self, number: Callable[[Amount], Number]) -> LoopNest:
         """Return the loop nest, each length, stride and modulus turned into a number."""
         loops = tuple(
-            Loop(row.var.name, row.annotation, number(row.length), row.parent, row.depth,
-                 **row.counts)
+            Loop(
+                row.var.name,
+                row.annotation,
+                number(row.length),
+                row.parent,
+                row.depth,
+                **row.counts,
+            )
             for row in self._rows
         )
         accesses = tuple(
@@ -192,13 +198,13 @@ class NestWalk:
             return  # loop variables and knobs, of which most of an index is made
         if isinstance(node, Load):
             self._access(node.buffer, node.index, is_store=False)
-        elif isinstance(node, Binary) and dtypes.is_float(node.dtype):
+        elif isinstance(node, BinaryOp) and dtypes.is_float(node.dtype):
             self._count(node)
         chosen = _chosen(node)
         for child in node.children if chosen is None else (chosen,):
             self._expr(child)
 
-    def _count(self, node: Binary) -> None:
+    def _count(self, node: BinaryOp) -> None:
         """Charge an operation to the innermost row; division by a constant is a multiplication."""
         kind = _COUNTED.get(node.op)
         if kind is None or not self._open or _is_constant(node):
@@ -220,9 +226,9 @@ def _chosen(node: Expr) -> Expr | None:
 def _is_constant(node: Expr) -> bool:
     """Whether an expression is a constant in the text once the knobs have values."""
     match node:
-        case Const() | Knob():
+        case Const() | KnobVar():
             return True
-        case Binary():
+        case BinaryOp():
             folds = node.op in _COUNTED or dtypes.is_integer(node.dtype)
             return folds and _is_constant(node.a) and _is_constant(node.b)
         case Cast():

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from autotune.extract.structure_features import StructureColumns
 from autotune.ir.visitor import is_raw
-from autotune.system.available_cpus import in_threads
+from autotune.system.available_cpus import run_in_threads
 from autotune.task.task import Task
 from features import Number, knob_features
 from search_spaces import Column, IntArray, Space
@@ -22,7 +22,7 @@ CHUNK = 1 << 15
 """Candidates evaluated at a time: few enough for the cache, and enough for two threads, which hand
 the interpreter to each other at every operation."""
 
-MOST_THREADS = 2
+MAX_THREADS = 2
 """Threads that evaluate at a time; more would only wait for the interpreter."""
 
 
@@ -139,7 +139,7 @@ class TaskFeatures:
                 partial(self._fill, structure, rows, where[part], places, out)
                 for part in _parts(len(where))
             ]
-        in_threads(jobs, MOST_THREADS if len(rows) > CHUNK else 1)
+        run_in_threads(jobs, MAX_THREADS if len(rows) > CHUNK else 1)
         return out
 
     def _fill(

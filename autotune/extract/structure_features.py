@@ -14,7 +14,7 @@ import numpy.typing as npt
 from autotune.errors import AutotuneError
 from autotune.extract.feature_kernel import PITCH, ROWS, feature_kernel
 from autotune.extract.to_loop_nest import LoopNestPlan
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.runtime.object_cache import ObjectCache
 from features import Scratch, itervar_columns
 from search_spaces import Column, IntArray
@@ -33,7 +33,7 @@ class StructureColumns:
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         As `lower_schedule` returns it, knobs symbolic.
 
     Attributes
@@ -44,7 +44,7 @@ class StructureColumns:
         Columns of the space that they are evaluated from.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         self._plan = LoopNestPlan(function)
         self._scratches: list[tuple[Scratch, Scratch]] = []
         self._kernel: _Kernel | None = None

@@ -13,15 +13,15 @@ from autotune.extract.access_strides import Amount, FormAnalysis, TextAnalysis
 from autotune.extract.nest_walk import NestWalk
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_programs import ColumnProgram
-from autotune.ir.expr import Expr, Knob
+from autotune.ir.expr import Expr, KnobVar
 from autotune.ir.ops import const
 from autotune.ir.printer import excerpt
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import substitute_stmt, walk_expr
 from features import LoopNest, Number, Scratch
 
 
-def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> LoopNest:
+def loop_nest(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> LoopNest:
     """Return the loop nest of a function, knobs replaced by values; every number is an int.
 
     Lengths that only a call decides are `features.SYMBOLIC`. Loops of length 0 and what stands
@@ -29,9 +29,9 @@ def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> Lo
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         As `lower_schedule` returns it.
-    knobs : mapping of Knob to int
+    knobs : mapping of KnobVar to int
         Values of the function's knobs.
 
     Raises
@@ -43,12 +43,12 @@ def loop_nest(function: Function, knobs: Mapping[Knob, int] | None = None) -> Lo
     return NestWalk(substitute_stmt(function.body, values), FormAnalysis()).nest(_number)
 
 
-def text_nest(function: Function) -> LoopNest:
+def text_nest(function: PrimFunc) -> LoopNest:
     """Return the loop nest of a function without knobs, read off its text as it stands.
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         As `autotvm08_loops` returns it.
     """
     return NestWalk(function.body, TextAnalysis(), function.attrs.get("accessed")).nest(_number)
@@ -57,7 +57,7 @@ def text_nest(function: Function) -> LoopNest:
 def _number(value: Amount) -> Number:
     if isinstance(value, int):
         return value
-    names = [repr(node.name) for node in walk_expr(value) if isinstance(node, Knob)]
+    names = [repr(node.name) for node in walk_expr(value) if isinstance(node, KnobVar)]
     raise LoweringError(f"`{excerpt(value)}` depends on knob {names[0]}, which has no value")
 
 
@@ -69,7 +69,7 @@ class LoopNestPlan:
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         As `lower_schedule` returns it, knobs symbolic.
 
     Attributes
@@ -80,7 +80,7 @@ class LoopNestPlan:
         Bounds of the numbers.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         self.intervals = Intervals()
         self._walk = NestWalk(function.body, FormAnalysis(self.intervals))
         self._constants: dict[Expr, Number] = {}

@@ -1,21 +1,21 @@
-"""Names that nothing else has, for buffers that passes add to a function."""
+"""Unique names for buffers that passes add to a function."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autotune.ir.stmt import Allocate, Function
+from autotune.ir.stmt import Allocate, PrimFunc
 from autotune.ir.visitor import walk
 
 
-class Names:
+class NameSupply:
     """Names that are taken, and new ones, which are taken from then on."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
     @classmethod
-    def of_buffers(cls, function: Function) -> Names:
+    def of_buffers(cls, function: PrimFunc) -> NameSupply:
         """Return the names of a function's parameters and of what it allocates."""
         allocated = (s.buffer for s in walk(function.body) if isinstance(s, Allocate))
         return cls(buffer.name for buffer in (*function.params, *allocated))

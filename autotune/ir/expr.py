@@ -209,7 +209,7 @@ class SizeVar(Var):
     __slots__ = ()
 
 
-class Knob(Var):
+class KnobVar(Var):
     """A knob of a template: a size known when a configuration is chosen.
 
     Attributes
@@ -230,7 +230,7 @@ class Knob(Var):
         return knob
 
 
-class Binary(Expr):
+class BinaryOp(Expr):
     """A binary operation; `op` is one of `ARITHMETIC`, `COMPARISON` and `LOGIC`."""
 
     __slots__ = ("a", "b", "op")
@@ -239,12 +239,12 @@ class Binary(Expr):
     b: Expr
     OPS: ClassVar[frozenset[str]] = frozenset(ARITHMETIC + COMPARISON + LOGIC)
 
-    def __new__(cls, op: str, a: Expr, b: Expr) -> Binary:
+    def __new__(cls, op: str, a: Expr, b: Expr) -> BinaryOp:
         """Intern the node; both operands have one type and one number of lanes."""
         if a.dtype != b.dtype or a.lanes != b.lanes:
             raise IRError(f"operands of {op!r} differ in type: {a.dtype} and {b.dtype}")
 
-        def fill(node: Binary) -> None:
+        def fill(node: BinaryOp) -> None:
             if op not in cls.OPS:
                 raise IRError(f"unknown operation {op!r}")
             node.op, node.a, node.b, node.children = op, a, b, (a, b)
@@ -254,7 +254,7 @@ class Binary(Expr):
         return interned(cls, (op, id(a), id(b)), fill)
 
     def _rebuild(self, children: tuple[Expr, ...]) -> Expr:
-        return Binary(self.op, *children)
+        return BinaryOp(self.op, *children)
 
 
 class Not(Expr):

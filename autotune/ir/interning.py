@@ -1,4 +1,4 @@
-"""Interning: of all nodes that are built alike there is one, as long as somebody holds it.
+"""Interning: equal nodes are one object, as long as it is referenced.
 
 What is made by `interned` may be compared with `is`, and serve as a key by its identity. Threads
 that make one node at the same time get the same one. A node that nobody holds any more dies as
@@ -47,18 +47,18 @@ def interned(cls: type[Node], key: Key, fill: Callable[[Node], None]) -> Node:
     found: Node | None = None if entry is None else entry()
     if found is None:
         if _dead:
-            forget_the_dead()
+            purge_dead_entries()
         made = object.__new__(cls)
         fill(made)
         entry = _Entry(made, _dead.append)
         entry.key = full  # before it is in the table, whatever interrupts
-        while (found := (standing := _table.setdefault(full, entry))()) is None:
-            _dead.append(standing)
-            forget_the_dead()
+        while (found := (status := _table.setdefault(full, entry))()) is None:
+            _dead.append(status)
+            purge_dead_entries()
     return found
 
 
-def forget_the_dead() -> None:
+def purge_dead_entries() -> None:
     """Take nodes that have died out of the table."""
     while _dead:
         try:

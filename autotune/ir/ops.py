@@ -14,7 +14,7 @@ from autotune.ir.expr import (
     ARITHMETIC,
     COMPARISON,
     LOGIC,
-    Binary,
+    BinaryOp,
     Broadcast,
     Call,
     Cast,
@@ -140,7 +140,7 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 
 
 def fold(op: str, x: Expr, y: Expr) -> Expr:
-    """`Binary(op, x, y)` of matched operands, with constants and neutral elements folded.
+    """`BinaryOp(op, x, y)` of matched operands, with constants and neutral elements folded.
 
     A division by zero stays as it is: it may stand in a loop that is never run.
     """
@@ -160,7 +160,7 @@ def fold(op: str, x: Expr, y: Expr) -> Expr:
             return x
     if op in ("min", "max") and x is y:
         return x
-    return Binary(op, x, y)
+    return BinaryOp(op, x, y)
 
 
 def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:

@@ -7,7 +7,7 @@ from math import isfinite
 
 from autotune.ir import dtypes
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Call,
     Cast,
@@ -80,7 +80,7 @@ def expr_text(node: Expr, depth: int = -1) -> str:
             return str(node.value)
         case Var():
             return node.name
-        case Binary():
+        case BinaryOp():
             return binary_text(node.op, text(node.a), text(node.b))
         case Not():
             return f"!{text(node.a)}"

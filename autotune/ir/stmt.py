@@ -210,7 +210,7 @@ class WarpReduce(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class PrimFunc:
     """A lowered function.
 
     Attributes
@@ -246,16 +246,16 @@ class Function:
         found: dict[SizeVar, Buffer] = self.attrs.get("lines", {})
         return found
 
-    def with_body(self, body: Stmt) -> Function:
+    def with_body(self, body: Stmt) -> PrimFunc:
         """Return the function with another body (itself if it is the same)."""
         if body is self.body:
             return self
-        return Function(self.name, self.params, self.outputs, body, self.sizes, self.attrs)
+        return PrimFunc(self.name, self.params, self.outputs, body, self.sizes, self.attrs)
 
-    def with_attrs(self, **attrs: Any) -> Function:
+    def with_attrs(self, **attrs: Any) -> PrimFunc:
         """Return the function with further notes."""
         merged = {**self.attrs, **attrs}
-        return Function(self.name, self.params, self.outputs, self.body, self.sizes, merged)
+        return PrimFunc(self.name, self.params, self.outputs, self.body, self.sizes, merged)
 
     def __str__(self) -> str:
         from autotune.ir.printer import stmt_text

@@ -1,4 +1,4 @@
-"""Which expressions have one value for all threads of a block: where these go the same way."""
+"""Uniform expressions: those with one value for all threads of a block."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from autotune.ir import dtypes
 from autotune.ir.expr import (
     ARITHMETIC,
     LOGIC,
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Not,
     Ramp,
@@ -36,9 +36,9 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Raw,
     Stmt,
     Store,
@@ -52,7 +52,7 @@ _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 
 
-def verify(function: Function, allow_knobs: bool = False) -> Function:
+def verify(function: PrimFunc, allow_knobs: bool = False) -> PrimFunc:
     """Check `function` and return it.
 
     Every variable is a size or bound by exactly one enclosing loop; every buffer is a parameter or
@@ -61,7 +61,7 @@ def verify(function: Function, allow_knobs: bool = False) -> Function:
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         A lowered function.
     allow_knobs : bool
         Whether knobs may stand for sizes, as they do before substitution.
@@ -76,7 +76,7 @@ def verify(function: Function, allow_knobs: bool = False) -> Function:
 
 
 class _Verifier:
-    def __init__(self, function: Function, allow_knobs: bool) -> None:
+    def __init__(self, function: PrimFunc, allow_knobs: bool) -> None:
         self.function = function
         self.allow_knobs = allow_knobs
         self.bound: set[int] = {id(size) for size in (*function.sizes, *function.lines)}
@@ -210,9 +210,7 @@ class _Verifier:
             self.expr(expr)
         self.reduced(reduction.operands, reduction.results, const(0))
 
-    def reduced(
-        self, operands: tuple[Expr, ...], results: tuple[Buffer, ...], index: Expr
-    ) -> None:
+    def reduced(self, operands: tuple[Expr, ...], results: tuple[Buffer, ...], index: Expr) -> None:
         for expr in operands:
             self.expr(expr)
         if len(operands) != len(results):
@@ -252,9 +250,9 @@ class _Verifier:
     def expr(self, expr: Expr) -> None:
         for node in walk_expr(expr):
             match node:
-                case Knob() if not self.allow_knobs:
+                case KnobVar() if not self.allow_knobs:
                     self.fail(f"knob {node.name!r} is left in a function that should have none")
-                case Var() if id(node) not in self.bound and not isinstance(node, Knob):
+                case Var() if id(node) not in self.bound and not isinstance(node, KnobVar):
                     self.fail(f"variable {node.name!r} is used outside any loop over it")
                 case Load():
                     self.access(node.buffer, node.index)
@@ -276,7 +274,7 @@ def _type(expr: Expr) -> str:
 def _problem(node: Expr) -> str | None:
     """Say what is wrong with one node over its operands, if anything."""
     match node:
-        case Binary():
+        case BinaryOp():
             return _binary_problem(node)
         case Not() if node.a.dtype != dtypes.BOOL:
             return f"`not` of {_type(node.a)}"
@@ -308,7 +306,7 @@ def _problem(node: Expr) -> str | None:
             return None
 
 
-def _binary_problem(node: Binary) -> str | None:
+def _binary_problem(node: BinaryOp) -> str | None:
     a, b, op = node.a, node.b, node.op
     if a.dtype != b.dtype or a.lanes != b.lanes:
         return f"`{op}` of {_type(a)} and {_type(b)}"

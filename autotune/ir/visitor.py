@@ -1,4 +1,4 @@
-"""One traversal and one rewriter serve every pass; what does not change keeps its identity."""
+"""The traversal and the rewriter of all passes; unchanged nodes keep their identity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Binary, Buffer, Call, Cast, Expr, Load, Not, Read, Select, Var
+from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Expr, Load, Not, Read, Select, Var
 from autotune.ir.ops import cast, fold, gcd, if_then_else, logical_not, select
 from autotune.ir.stmt import (
     Allocate,
@@ -16,8 +16,8 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    Function,
     If,
+    PrimFunc,
     Produce,
     Raw,
     Seq,
@@ -63,7 +63,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
         stack.extend(reversed(node.children))
 
 
-def operands_first(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
+def post_order(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
     """Yield the nodes that `root` needs, each once and after its operands, however deep."""
     seen: set[int] = set()
     stack = [(root, False)]
@@ -163,7 +163,7 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
         stack.extend(reversed(child_stmts(node)))
 
 
-def is_raw(function: Function) -> bool:
+def is_raw(function: PrimFunc) -> bool:
     """Whether a function is a kernel as text."""
     return any(isinstance(stmt, Raw) for stmt in walk(function.body))
 
@@ -180,7 +180,7 @@ class Rewriter:
         self._methods: dict[type, Any] = {}
 
     def forget(self) -> None:
-        """Drop remembered results, because the context changed."""
+        """Clear cached results, because the context changed."""
         self._memo.clear()
 
     def _method(self, node: object, default: Any) -> Any:
@@ -286,7 +286,7 @@ class _Substitute(Rewriter):
         self._memo.update(mapping)
 
     def rebuild(self, node: Expr) -> Expr:
-        if isinstance(node, Binary):
+        if isinstance(node, BinaryOp):
             a, b = self.expr(node.a), self.expr(node.b)
             return node if a is node.a and b is node.b else fold(node.op, a, b)
         rebuilt = super().rebuild(node)

@@ -1,4 +1,4 @@
-"""What a target can run: conditions over knobs, read off a lowered function.
+"""Limits of a target as conditions over knobs, derived from a lowered function.
 
 The same functions serve all candidates of a structure, whose sizes are expressions over knobs, and
 one candidate, whose sizes are numbers. A message names the limit, and is the same wherever the rule
@@ -14,7 +14,7 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import interval
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, ThreadReduce
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import accessed, child_stmts, walk
 from autotune.lowering.gpu.virtual_threads import differing
 from autotune.lowering.index_forms import is_knob_only
@@ -22,9 +22,9 @@ from autotune.lowering.storage_rewrite import elements
 from autotune.target import GpuLimits, Target
 
 Rule = tuple[Expr, str]
-"""A condition over knobs, and what it demands."""
+"""A condition over knobs, and its message."""
 
-MOST_UNROLLED = 1024
+MAX_UNROLLED = 1024
 """Stores that unrolled loops write out, one function's together: compilers take time that grows
 with their square (LLVM, two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s
 for 2,048)."""
@@ -42,14 +42,14 @@ _ONE = const(1)
 _ZERO = const(0)
 
 
-def target_rules(function: Function, target: Target) -> list[Rule]:
+def target_rules(function: PrimFunc, target: Target) -> list[Rule]:
     """Return the conditions, with messages, under which `target` can run `function`.
 
     Those that hold for all values of the knobs are left out.
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         As `lower_schedule` returns it.
     target : Target
 
@@ -74,7 +74,7 @@ def target_rules(function: Function, target: Target) -> list[Rule]:
 
 
 def _may_fail(condition: Expr) -> bool:
-    """Whether knobs can make a condition false; what depends on sizes of a call is not known."""
+    """Whether knobs can make a condition false; False if it depends on sizes of a call."""
     return is_knob_only(condition) and not interval(condition)[0]
 
 
@@ -85,7 +85,7 @@ def _at_most(amount: Expr, limit: int, message: str) -> Rule:
 # -- CPUs ------------------------------------------------------------------------------------
 
 
-def _memory_rules(function: Function, target: Target) -> list[Rule]:
+def _memory_rules(function: PrimFunc, target: Target) -> list[Rule]:
     """Temporaries of a call together; those of a parallel loop's iterations count once."""
     sizes = [_bytes(stmt.buffer) for stmt in walk(function.body) if isinstance(stmt, Allocate)]
     known = [size for size in sizes if is_knob_only(size)]
@@ -94,12 +94,12 @@ def _memory_rules(function: Function, target: Target) -> list[Rule]:
 
 
 def _unroll_rules(body: Stmt) -> list[Rule]:
-    message = f"unrolled loops write out at most {MOST_UNROLLED} stores"
-    return [_at_most(_written_out(body), MOST_UNROLLED, message)]
+    message = f"unrolled loops write out at most {MAX_UNROLLED} stores"
+    return [_at_most(_written_out(body), MAX_UNROLLED, message)]
 
 
 def _written_out(stmt: Stmt) -> Expr:
-    """Return the number of stores in the text once unrolled loops are written out; 0 outside."""
+    """Return the number of stores in the code after unrolling; 0 outside of unrolled loops."""
     if isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and is_knob_only(stmt.extent):
         return binary("*", stmt.extent, _stores(stmt.body))
     return _sum(map(_written_out, child_stmts(stmt)))

@@ -1,4 +1,4 @@
-"""From loops over symbolic knobs to loops a backend can emit, once the knobs have values."""
+"""From loops over symbolic knobs to loops that a backend can emit, for given knob values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from autotune.errors import InstantiationError
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.algebra.sum_bounds import Bounds
-from autotune.ir.expr import Const, Knob, Var
-from autotune.ir.stmt import For, Function, LoopKind, Produce, Stmt
+from autotune.ir.expr import Const, KnobVar, Var
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import StmtRewriter, recursive
 from autotune.lowering.fused_indices import rejoin
 from autotune.lowering.gpu.shared_memory_reduction import share_reductions
@@ -16,18 +16,18 @@ from autotune.lowering.gpu.unify_thread_axes import unify_threads
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
-from autotune.lowering.scan.parallel_interchange import parallel_steps
-from autotune.lowering.scan.scalar_replacement import carry
-from autotune.lowering.scan.unrolled_interchange import steps_inside
+from autotune.lowering.scan.parallel_interchange import interchange_parallel_loops
+from autotune.lowering.scan.scalar_replacement import replace_with_scalars
+from autotune.lowering.scan.unrolled_interchange import interchange_steps
 from autotune.lowering.storage_rewrite import share_storage
-from autotune.lowering.vector.alignment_peeling import line_up
+from autotune.lowering.vector.alignment_peeling import peel_for_alignment
 from autotune.lowering.vector.unroll import mark_unrolled
 from autotune.lowering.vector.vectorize import vectorize
 
 
 @recursive
-def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Function:
-    """Substitute knob values and simplify: guards that always hold vanish, loops all stay.
+def analyse(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> PrimFunc:
+    """Substitute knob values and simplify: guards that always hold are removed, all loops stay.
 
     This is the form that features and listings are made from. Variables of loops of length 1
     are 0 in it.
@@ -52,15 +52,15 @@ def analyse(function: Function, knobs: Mapping[Knob, int] | None = None) -> Func
     }
     ahead = function.attrs.get("ahead", {})
     attrs["ahead"] = {name: simplifier.expr(distance) for name, distance in ahead.items()}
-    return Function(function.name, function.params, function.outputs, body, function.sizes, attrs)
+    return PrimFunc(function.name, function.params, function.outputs, body, function.sizes, attrs)
 
 
-def refusal(function: Function, knobs: Mapping[Knob, int]) -> str:
-    """Return which requirement of a function knob values break first; empty if they break none."""
+def refusal(function: PrimFunc, knobs: Mapping[KnobVar, int]) -> str:
+    """Return the first requirement of a function that knob values break; empty if there is none."""
     return _refusal(function, Simplifier(_ranges(knobs)))
 
 
-def _refusal(function: Function, simplifier: Simplifier) -> str:
+def _refusal(function: PrimFunc, simplifier: Simplifier) -> str:
     for condition, message in function.attrs.get("requirements", ()):
         verdict = simplifier.expr(condition)
         if isinstance(verdict, Const) and not verdict.value:
@@ -68,42 +68,42 @@ def _refusal(function: Function, simplifier: Simplifier) -> str:
     return ""
 
 
-def _ranges(knobs: Mapping[Knob, int]) -> dict[Var, Bounds]:
+def _ranges(knobs: Mapping[KnobVar, int]) -> dict[Var, Bounds]:
     return {knob: (value, value) for knob, value in knobs.items()}
 
 
-def listing(function: Function) -> Function:
+def listing(function: PrimFunc) -> PrimFunc:
     """Return the analysed function without loops of length 1."""
     return function.with_body(_DropUnitLoops().stmt(function.body))
 
 
-def drop_marks(function: Function) -> Function:
+def drop_marks(function: PrimFunc) -> PrimFunc:
     """Return the function without the marks of its stages, which only listings need."""
     return function.with_body(_DropMarks().stmt(function.body))
 
 
 @recursive
-def finalise(function: Function) -> Function:
+def finalise(function: PrimFunc) -> PrimFunc:
     """Turn an analysed function into what backends take.
 
-    Unit loops and marks are gone, temporaries share storage, guards that can be decided are, the
-    others stand as far out as they can, loops are split where guards change, vectors are explicit.
+    Unit loops and marks are removed, temporaries share storage, guards are decided where possible
+    and otherwise moved outwards, loops are split where guards change, vectors are explicit.
     """
     *_, final = finalising(function)
     return final
 
 
-def finalising(function: Function) -> Iterator[Function]:
+def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise`; the last is the final form."""
     function = share_reductions(unify_threads(rejoin(function)))
-    result = parallel_steps(listing(mark_unrolled(function)))
-    yield (result := drop_marks(steps_inside(result)))
+    result = interchange_parallel_loops(listing(mark_unrolled(function)))
+    yield (result := drop_marks(interchange_steps(result)))
     yield (result := share_storage(result))
-    yield (result := line_up(result))
+    yield (result := peel_for_alignment(result))
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):
             yield (result := step(result))
-    yield (result := vectorize(carry(result)))
+    yield (result := vectorize(replace_with_scalars(result)))
     if result.lines:
         yield hoist_guards(result)
 

@@ -1,4 +1,4 @@
-"""Indices over fused loops of symbolic lengths: a quotient and its remainder as one number again.
+"""Simplifies indices over fused loops of symbolic lengths: joins a quotient and its remainder.
 
     S[(x // k)*k + x % k]      ->      S[x]
 
@@ -9,12 +9,12 @@ prints them.
 from __future__ import annotations
 
 from autotune.ir.algebra.polynomials import joined, to_expr, to_poly
-from autotune.ir.expr import Binary, Const, Expr, Load
-from autotune.ir.stmt import Function, Stmt, Store
+from autotune.ir.expr import BinaryOp, Const, Expr, Load
+from autotune.ir.stmt import PrimFunc, Stmt, Store
 from autotune.ir.visitor import Rewriter, walk_expr
 
 
-def rejoin(function: Function) -> Function:
+def rejoin(function: PrimFunc) -> PrimFunc:
     """Return an analysed function in whose indices quotients are joined with their remainders."""
     return function.with_body(_Rejoin().stmt(function.body))
 
@@ -39,4 +39,4 @@ def _joined(index: Expr) -> Expr:
 
 
 def _is_symbolic_remainder(node: Expr) -> bool:
-    return isinstance(node, Binary) and node.op == "%" and not isinstance(node.b, Const)
+    return isinstance(node, BinaryOp) and node.op == "%" and not isinstance(node.b, Const)

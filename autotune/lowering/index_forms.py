@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.algebra.polynomials import exact_quotient, normal
-from autotune.ir.expr import Binary, Cast, Const, Expr, Knob, Load, Select, Var
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, KnobVar, Load, Select, Var
 from autotune.ir.ops import binary, const, logical_not, select
 from autotune.ir.visitor import walk_expr
 from autotune.lowering.nest.regions import as_index
@@ -27,7 +27,7 @@ FALSE: Final = const(False)
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """The quotient (`//`) or remainder (`%`) of what a divisor does not divide term by term."""
+    """A quotient (`//`) or remainder (`%`) that cannot be simplified term by term."""
 
     op: str
     inside: Form
@@ -36,7 +36,7 @@ class Division:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """Any other integer: the forms in it, from left to right, and what it is a remainder by."""
+    """Any other integer: the forms in it, from left to right, and its modulus."""
 
     parts: tuple[Form, ...]
     modulus: Expr | None
@@ -64,7 +64,7 @@ class Form:
 def is_knob_only(node: Expr) -> bool:
     """Whether an expression is one number once the knobs have values."""
     return not any(
-        isinstance(n, Load) or (isinstance(n, Var) and not isinstance(n, Knob))
+        isinstance(n, Load) or (isinstance(n, Var) and not isinstance(n, KnobVar))
         for n in walk_expr(node)
     )
 
@@ -114,7 +114,7 @@ class Forms:
         self._opaques: dict[object, Opaque] = {}
 
     def enter(self, var: Var, extent: Expr) -> bool:
-        """Take note of a loop that opens here; the variable of an empty one is 0.
+        """Enter a loop; the variable of an empty loop is 0.
 
         Returns whether the variable had another range before, so that forms are new.
         """
@@ -149,7 +149,7 @@ class Forms:
                 return Form({node: ONE})
             case Cast() if dtypes.is_index(node.dtype) and dtypes.is_index(node.a.dtype):
                 return self.of(node.a)
-            case Binary() if dtypes.is_index(node.dtype):
+            case BinaryOp() if dtypes.is_index(node.dtype):
                 return self._binary(node, self.of(node.a), self.of(node.b))
             case Select() if dtypes.is_index(node.dtype) and is_knob_only(node.condition):
                 return self._choice(node.condition, self.of(node.true), self.of(node.false))
@@ -158,7 +158,7 @@ class Forms:
     def _opaque(self, node: Expr) -> Form:
         """Return the form of a new atom, or of the known one that has the same forms in it."""
         modulus = None
-        if isinstance(node, Binary) and node.op == "%" and is_knob_only(node.b):
+        if isinstance(node, BinaryOp) and node.op == "%" and is_knob_only(node.b):
             modulus = node.b
         parts = tuple(self._parts(node))
         key = (_frame(node), *((part.base, *part.scales.items()) for part in parts))
@@ -176,7 +176,7 @@ class Forms:
 
     # -- sums --------------------------------------------------------------------------------
 
-    def _binary(self, node: Binary, a: Form, b: Form) -> Form:
+    def _binary(self, node: BinaryOp, a: Form, b: Form) -> Form:
         match node.op:
             case "+":
                 return self._sum(a, b)
@@ -244,7 +244,7 @@ class Forms:
 
     # -- divisions ---------------------------------------------------------------------------
 
-    def _divided(self, node: Binary, form: Form, divisor: Expr) -> Form:
+    def _divided(self, node: BinaryOp, form: Form, divisor: Expr) -> Form:
         """Return a quotient or remainder: terms that the divisor divides leave it.
 
         What remains is its own remainder, and its quotient 0, where it is smaller than the
@@ -352,7 +352,7 @@ class Forms:
                 return low, high, known
         return None
 
-    def _extremum(self, node: Binary, a: Form, b: Form) -> Form:
+    def _extremum(self, node: BinaryOp, a: Form, b: Form) -> Form:
         """Return a minimum or maximum, decided where one side is known to be the smaller."""
         low, high, known = self._bounds(self._difference(a, b))
         below = binary("and", known, self.logic.compare("<=", high, ZERO))

@@ -1,4 +1,4 @@
-"""Storage of temporaries: one allocation per region, shared where lifetimes do not overlap.
+"""Storage rewrite: one allocation per region; temporaries share it where lifetimes do not overlap.
 
     allocate A                           allocate A
     A = f(input)                         A = f(input)
@@ -22,7 +22,7 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, allocated
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, allocated
 from autotune.ir.visitor import (
     Rewriter,
     StmtRewriter,
@@ -37,7 +37,7 @@ REGISTER_BYTES = 2048
 _REGIONS = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.THREAD, LoopKind.VTHREAD)
 
 
-def share_storage(function: Function) -> Function:
+def share_storage(function: PrimFunc) -> PrimFunc:
     """Return the function with its allocations at the start of regions, and fewer of them.
 
     Temporaries share storage if they are of one type and scope, and one is last read before the
@@ -75,7 +75,7 @@ class Lifetime:
 
 @dataclass
 class Slot:
-    """Storage that some temporaries have one after the other."""
+    """Storage that several temporaries use one after the other."""
 
     members: list[Lifetime] = field(default_factory=list)
 
@@ -247,7 +247,7 @@ class _Unallocated(StmtRewriter):
 
 
 class Moved(Rewriter):
-    """Puts buffers in place of others."""
+    """Replaces buffers by others."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One workload inside a builder: makes machine code of its candidates, and never runs it.
+"""One workload in a builder process: compiles candidates and never runs them.
 
 The task stays traced from one candidate to the next.
 """
@@ -11,19 +11,19 @@ from functools import partial
 
 from autotune.builder import gpu_source
 from autotune.errors import UsageError
-from autotune.ir.stmt import Function
-from autotune.measure.candidate import Built, CandidateError, Code, Subject, describe
-from autotune.measure.checks.unscheduled_program import Program
+from autotune.ir.stmt import PrimFunc
+from autotune.measure.candidate import Built, CandidateError, Code, WorkloadDescription, describe
+from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.cpu.binary import Binary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
-from autotune.runtime.signature import Parameter, Signature
+from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.task.task import Task, code_hash
-from autotune.trace.user_code import contained
+from autotune.trace.user_code import run_isolated
 from search_spaces import KnobValue
 
 LARGEST_UNSCHEDULED = 3 * 10**8
-"""Element operations that a program without a schedule does in about a second."""
+"""Number of operations that the unscheduled program does in about one second."""
 
 _DEVICE = MeasureErrorNo.COMPILE_DEVICE
 
@@ -43,20 +43,20 @@ class BuildBench:
         self.arch = arch
         self._known: set[str] = set()
 
-    def know(self, hashes: Iterable[str]) -> None:
-        """Take in code hashes of candidates whose results are known: they are not compiled."""
+    def add_known(self, hashes: Iterable[str]) -> None:
+        """Add code hashes of candidates with a known result: these are not compiled again."""
         self._known.update(hashes)
 
-    def rehearse(self) -> None:
-        """Run the template once: its first time may take longer than a candidate has.
+    def warm_up(self) -> None:
+        """Run the template once, because its first run may take longer than a candidate's time-out.
 
-        What it fails at then, candidates will say.
+        Errors are ignored here: the candidates report them.
         """
         with contextlib.suppress(Exception, SystemExit):
-            Program.by_default(self.task)
+            Computation.by_default(self.task)
 
-    def subject(self) -> tuple[Subject, Binary | None]:
-        """Return what a runner must know of the workload.
+    def subject(self) -> tuple[WorkloadDescription, Binary | None]:
+        """Return the description of the workload that a runner needs.
 
         Returns
         -------
@@ -66,9 +66,11 @@ class BuildBench:
             reference; None if it has, or if that would take too long.
         """
         task = self.task
-        program = Program.of(task)
-        parameters = tuple(Parameter(a.name, a.dtype, a.shape, a.is_output) for a in task.arguments)
-        subject = Subject(
+        program = Computation.of(task)
+        parameters = tuple(
+            ArrayParameter(a.name, a.dtype, a.shape, a.is_output) for a in task.arguments
+        )
+        subject = WorkloadDescription(
             Signature(task.workload.template, parameters),
             str(task.target),
             *task.template.precision_for(task.args),
@@ -102,7 +104,7 @@ class BuildBench:
         """
         try:
             # What one candidate changes of the process is not the next one's.
-            function = contained(partial(self.task.final_of, values))
+            function = run_isolated(partial(self.task.final_of, values))
             digest = code_hash(function)
         except BaseException as error:  # a template may raise whatever it likes
             raise CandidateError(
@@ -116,7 +118,7 @@ class BuildBench:
             code = MeasureErrorNo.COMPILE_HOST if self.arch is None else _DEVICE
             raise CandidateError(code, "compile", describe(error)) from error
 
-    def _compiled(self, function: Function) -> Code:
+    def _compiled(self, function: PrimFunc) -> Code:
         if self.arch is None:
             return compile_binary(function, self.task.target)
         return gpu_source(function).compiled(self.arch)

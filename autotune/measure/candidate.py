@@ -1,4 +1,4 @@
-"""What builders and runners hand on: the workload and its candidates as plain data, or an error."""
+"""Data that builders pass to runners: the workload and its candidates, or an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.errors import AutotuneError, told
+from autotune.errors import AutotuneError, error_text
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.result import MeasureErrorNo
 from autotune.runtime.cpu.binary import Binary
@@ -17,9 +17,9 @@ _LONGEST_MESSAGE = 500
 
 
 class CandidateError(Exception):
-    """A candidate failed: code, stage and one line; the largest error of a wrong answer.
+    """A failed candidate: error code, stage, message, and the error of a wrong answer.
 
-    If it is `fatal`, the process that ran it can run no other.
+    If it is `fatal`, the process cannot run another candidate.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class CandidateError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception as one line; our own errors need no type in front."""
-    text = " ".join(told(error).split())
+    """Return an exception as one line of text, with its type unless it is one of our own errors."""
+    text = " ".join(error_text(error).split())
     if not isinstance(error, AutotuneError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a runner knows of a workload, whose template it never runs.
+class WorkloadDescription:
+    """Description of a workload for a runner, which never runs the template itself.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Subject:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Subject:
+    def from_json(cls, data: Mapping[str, Any]) -> WorkloadDescription:
         """Rebuild a subject from what `to_json` returned."""
         uses, functions = data["uses"], data["functions"]
         return cls(
@@ -112,7 +112,7 @@ Code = Binary | GpuProgram
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate that is ready to run; no code if it is a kernel that is known already."""
+    """A compiled candidate; it has no code if its code hash was measured already."""
 
     code_hash: str
     binary: Code | None

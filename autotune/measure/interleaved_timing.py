@@ -1,4 +1,4 @@
-"""Timing several kernels in turns, so that what else the machine does hits all of them alike."""
+"""Times several kernels in turns, so that other load of the machine affects all of them equally."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune.measure.noise_monitor import WaitingShare
-from autotune.measure.timing import SAMPLE_S, Loop, lower_quartile, no_collecting, timed_loop
+from autotune.measure.timing import SAMPLE_S, Loop, gc_disabled, lower_quartile, timed_loop
 
 LAPS = 32
 """Turns that each kernel gets in a round, if a turn is not too short then."""
@@ -30,7 +30,7 @@ WARM_SHARE = 1 / 3
 Call = Callable[[], object]
 
 
-def take_turns(
+def time_interleaved(
     calls: Mapping[int, Call],
     seconds: float,
     rng: np.random.Generator,
@@ -77,7 +77,7 @@ def take_turns(
     turn_s = max(share_s / LAPS, SHORTEST_TURN_S)
     calm: dict[int, dict[int, float]] = {index: {} for index in calls}
     disturbed: dict[int, dict[int, float]] = {index: {} for index in calls}
-    with no_collecting():
+    with gc_disabled():
         timer = _Turn(loop, flush, begin, clock_ns)
         pace_s = {index: timer.call_s(call) for index, call in calls.items()}
         mean_s = statistics.fmean(pace_s.values())
@@ -125,7 +125,7 @@ class _Turn:
     Parameters
     ----------
     loop, flush, begin, clock_ns
-        As of `take_turns`.
+        As of `time_interleaved`.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class _Turn:
         return found
 
 
-def anywhere(arrays: Sequence[Any], rng: np.random.Generator) -> tuple[list[Any], object]:
+def reallocated(arrays: Sequence[Any], rng: np.random.Generator) -> tuple[list[Any], object]:
     """Return new arrays like some others, which they are filled from, and what to keep with them.
 
     They lie as those of a program that calls a built function do: allocated by NumPy alone, so that

@@ -1,6 +1,6 @@
-"""Measures candidates on this machine, in worker processes that may crash or hang at any of them.
+"""Measures candidates on this machine, in worker processes that a candidate may crash or hang.
 
-On a CPU, building and running exclude one another: a busy neighbour would spoil the timing.
+On a CPU nothing is built while a candidate runs: it would disturb the timing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.comparison_rounds import Rounds
 from autotune.measure.devices.cuda.device_properties import gpu_facts
-from autotune.measure.pool.fork_server_client import NurseryProcess
+from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Message
-from autotune.measure.pool.worker_failures import ended
-from autotune.measure.pool.worker_slot import Told, killed_from_outside
+from autotune.measure.pool.worker_failures import failure_result
+from autotune.measure.pool.worker_slot import Response, killed_from_outside
 from autotune.measure.result import (
     MeasureError,
     MeasureInput,
     MeasureResult,
-    StillWanted,
+    ShouldContinue,
 )
 from autotune.measure.roofline import Ceiling
-from autotune.measure.scheduler import Job, Workshop, opening_seconds
+from autotune.measure.scheduler import BuildJob, Scheduler, open_timeout_s
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.object_cache import default_cache
 from autotune.system.available_cpus import thread_count
@@ -39,15 +39,15 @@ _log = logging.getLogger(__name__)
 BATCH = 16
 """Candidates that are built before the first of them runs, at most."""
 
-MOST_BUILDERS = 4
+MAX_BUILDERS = 4
 
-MOST_GPU_BUILDERS = 8
-"""More builders than that are always ahead of the device."""
+MAX_GPU_BUILDERS = 8
+"""Most builders for a GPU: so many are always faster than the device."""
 
 CEILING_TIMEOUT_S = 60.0
 
 STARTING_S = 1.5
-"""What processes are taken to need to start, import everything, and trace the template."""
+"""Assumed seconds for processes to start, import everything and trace the template."""
 
 
 class LocalMeasurer:
@@ -75,13 +75,13 @@ class LocalMeasurer:
         Whether candidates are built while others run: for devices that builders do not use. By
         default on GPUs.
     left_s : callable, optional
-        Returns how many seconds there are for all that is still to do, None for any: the
-        template's reference gets no more (but ten seconds).
-    nursery : NurseryProcess, optional
-        Where the workers come from, if it was started before; `close` ends it.
+        Returns the seconds that are left for the run, None without a limit: the template's
+        reference gets no more (but at least ten seconds).
+    fork_server : ForkServerProcess, optional
+        The fork server of the workers, if it was started before; `close` ends it.
     text : bytes, optional
-        What workers take to be in the template's file, which somebody may be editing; by default
-        what is in it when they load it.
+        Text of the template's file for the workers, because the file may be edited during the
+        run; by default they read the file.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class LocalMeasurer:
         builders: int | None = None,
         overlap: bool | None = None,
         left_s: Callable[[], float | None] = lambda: None,
-        nursery: NurseryProcess | None = None,
+        fork_server: ForkServerProcess | None = None,
         text: bytes | None = None,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
@@ -120,8 +120,8 @@ class LocalMeasurer:
         self._on_gpu = arch is not None
         self._results: dict[str, MeasureResult] = {}
         self._known: list[str] = []  # their keys, in order
-        self._foreseen: dict[int, Job] = {}
-        self._workshop = Workshop(
+        self._prebuilt: dict[int, BuildJob] = {}
+        self._scheduler = Scheduler(
             {
                 "template": template,
                 "text": None if text is None else text.decode(BYTES_AS_TEXT),
@@ -135,9 +135,9 @@ class LocalMeasurer:
             timeout_s,
             self._known,
             left_s,
-            nursery,
+            fork_server,
         )
-        self._rounds = Rounds(self._workshop, timeout_s)
+        self._rounds = Rounds(self._scheduler, timeout_s)
 
     def __enter__(self) -> LocalMeasurer:
         return self
@@ -151,26 +151,26 @@ class LocalMeasurer:
 
         It is known from the first measurement on.
         """
-        return self._workshop.reference
+        return self._scheduler.reference
 
     @property
     def restarts(self) -> int:
         """Workers lost so far."""
-        return self._workshop.lost
+        return self._scheduler.lost_workers
 
     def start(self) -> None:
         """Start workers without waiting for them; `measure` does so by itself."""
         default_cache().check_folder()  # what workers say of it is not heard
-        self._workshop.start()
+        self._scheduler.start()
 
     def close(self) -> None:
         """End the workers. The measurer can still be used: it would start new ones."""
-        self._foreseen = {}
+        self._prebuilt = {}
         self._rounds.forget()
-        self._workshop.close()
+        self._scheduler.close()
 
     def remember(self, result: MeasureResult) -> None:
-        """Let candidates with the code hash of this result have it without being measured."""
+        """Reuse this result for candidates with the same code hash: they are not measured."""
         if result.code_hash is not None and result.code_hash not in self._results:
             self._results[result.code_hash] = result
             self._known.append(result.code_hash)
@@ -183,10 +183,10 @@ class LocalMeasurer:
         UsageError
             If the template or its reference cannot be used at all.
         AutotuneError
-            If no worker gets as far as that.
+            If no worker can do so.
         """
-        told = self._workshop.ceiling(CEILING_TIMEOUT_S)
-        return Ceiling.from_json(_answered(told, "the machine's ceiling")["ceiling"])
+        response = self._scheduler.ceiling(CEILING_TIMEOUT_S)
+        return Ceiling.from_json(_response_body(response, "the machine's ceiling")["ceiling"])
 
     def baseline(self) -> tuple[float, ...] | None:
         """Time the template's reference on the same inputs, as candidates are timed.
@@ -203,12 +203,12 @@ class LocalMeasurer:
         AutotuneError
             If it cannot be timed.
         """
-        told = self._workshop.baseline(opening_seconds(self.timeout_s, None))
-        costs_s = _answered(told, "the reference")["baseline"]
+        response = self._scheduler.baseline(open_timeout_s(self.timeout_s, None))
+        costs_s = _response_body(response, "the reference")["baseline"]
         return None if costs_s is None else tuple(costs_s)
 
     def measure(
-        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+        self, inputs: Iterable[MeasureInput], still_wanted: ShouldContinue | None = None
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
         """Yield each input with its result, in their order; leave out unwanted ones.
 
@@ -220,10 +220,10 @@ class LocalMeasurer:
         UsageError
             If the template or its reference cannot be used at all.
         AutotuneError
-            If no worker gets as far as the first candidate.
+            If no worker can measure the first candidate.
         """
         rest = iter(inputs)
-        jobs: deque[Job] = deque()
+        jobs: deque[BuildJob] = deque()
         wanted = still_wanted or (lambda _: True)
         try:
             job = self._next(jobs, rest, wanted)
@@ -241,12 +241,12 @@ class LocalMeasurer:
     @property
     def opening_s(self) -> float | None:
         """Seconds that the last runner took to draw inputs and compute the right answers."""
-        return self._workshop.opening_s
+        return self._scheduler.opening_s
 
     @property
     def starting_s(self) -> float:
         """Seconds to start processes, if all have ended."""
-        return 0.0 if self._workshop.runner else STARTING_S
+        return 0.0 if self._scheduler.runner else STARTING_S
 
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
@@ -258,7 +258,7 @@ class LocalMeasurer:
         UsageError
             If the template or its reference cannot be used at all.
         AutotuneError
-            If no worker gets as far as the first candidate.
+            If no worker can measure the first candidate.
         """
         try:
             return self._rounds.compare(configs, seconds, seed, fresh and not self._on_gpu, check)
@@ -266,23 +266,23 @@ class LocalMeasurer:
             self.close()  # as in `measure`
             raise
 
-    def foresee(self, inputs: Iterable[MeasureInput]) -> None:
-        """Begin to build what may be measured next, and wait for nothing.
+    def prebuild(self, inputs: Iterable[MeasureInput]) -> None:
+        """Start to build candidates that may be measured next, without waiting.
 
-        Without `overlap` it is waited for before anything runs. What was foreseen before, and
-        neither has come nor is foreseen again, is forgotten.
+        Without `overlap` these builds end before anything runs. Earlier candidates that were
+        neither measured nor named again are dropped.
         """
         indices = {candidate.config.index: candidate for candidate in inputs}
-        self._foreseen = {i: self._foreseen.get(i) or Job(c) for i, c in indices.items()}
+        self._prebuilt = {i: self._prebuilt.get(i) or BuildJob(c) for i, c in indices.items()}
         try:
-            self._workshop.begin(list(self._foreseen.values()))
+            self._scheduler.start_builds(list(self._prebuilt.values()))
         except BaseException:
             self.close()  # as in `measure`
             raise
 
     def _next(
-        self, jobs: deque[Job], rest: Iterator[MeasureInput], wanted: StillWanted
-    ) -> Job | None:
+        self, jobs: deque[BuildJob], rest: Iterator[MeasureInput], wanted: ShouldContinue
+    ) -> BuildJob | None:
         """Return the next job that is wanted, built; None if there is none."""
         while self._built(jobs, rest):
             job = jobs.popleft()
@@ -290,58 +290,58 @@ class LocalMeasurer:
                 return job
         return None
 
-    def _following(self, jobs: deque[Job], wanted: StillWanted) -> Job | None:
-        """Let the runner begin with the next job, if both are ready, and return it.
+    def _following(self, jobs: deque[BuildJob], wanted: ShouldContinue) -> BuildJob | None:
+        """Start to run the next job, if it is built and the runner is idle, and return it.
 
-        So a device goes on while others take in what came of the job before.
+        So the device is busy while the caller handles the result of the job before.
         """
-        self._workshop.begin(self._beside(jobs))
-        while jobs and jobs[0].told is not None and self._workshop.ready:
+        self._scheduler.start_builds(self._beside(jobs))
+        while jobs and jobs[0].response is not None and self._scheduler.ready:
             job = jobs.popleft()
             if wanted(job.candidate):
                 if self._must_run(job):
-                    self._workshop.begin_run(job, self._beside(jobs))
+                    self._scheduler.start_run(job, self._beside(jobs))
                 return job
         return None
 
-    def _job(self, candidate: MeasureInput) -> Job:
-        """Return a job for a candidate: the one that was foreseen, if there is one."""
-        foreseen = self._foreseen.pop(candidate.config.index, None)
-        if foreseen is None:
-            return Job(candidate)
-        foreseen.candidate = candidate
-        return foreseen
+    def _job(self, candidate: MeasureInput) -> BuildJob:
+        """Return the job of a candidate: the one that was started ahead, if there is one."""
+        prebuilt = self._prebuilt.pop(candidate.config.index, None)
+        if prebuilt is None:
+            return BuildJob(candidate)
+        prebuilt.candidate = candidate
+        return prebuilt
 
-    def _beside(self, jobs: Iterable[Job]) -> list[Job]:
+    def _beside(self, jobs: Iterable[BuildJob]) -> list[BuildJob]:
         """Return what may be built while another one runs."""
-        return [*jobs, *self._foreseen.values()]
+        return [*jobs, *self._prebuilt.values()]
 
-    def _must_run(self, job: Job) -> bool:
+    def _must_run(self, job: BuildJob) -> bool:
         """Whether a job was built, and is not a kernel whose result is known."""
-        assert job.told is not None
-        if not isinstance(job.told.outcome, Message) or "error" in job.told.outcome.body:
+        assert job.response is not None
+        if not isinstance(job.response.outcome, Message) or "error" in job.response.outcome.body:
             return False
-        return job.told.outcome.body["code_hash"] not in self._results
+        return job.response.outcome.body["code_hash"] not in self._results
 
-    def _built(self, jobs: deque[Job], rest: Iterator[MeasureInput]) -> bool:
-        """See to it that the first job is built, and others with it; False if there is none."""
+    def _built(self, jobs: deque[BuildJob], rest: Iterator[MeasureInput]) -> bool:
+        """Build the first job, and others with it; return False if there is no job."""
         if not jobs or self.overlap:
             for candidate in islice(rest, BATCH - len(jobs)):
                 jobs.append(self._job(candidate))
-                self._workshop.begin(jobs)  # it may take a while until the next one comes
+                self._scheduler.start_builds(jobs)  # it may take a while until the next one comes
         if jobs and self.overlap:
-            self._workshop.build_first(jobs)
-        elif any(job.told is None for job in jobs):
-            self._workshop.build(jobs)
+            self._scheduler.build_first(jobs)
+        elif any(job.response is None for job in jobs):
+            self._scheduler.build(jobs)
         return bool(jobs)
 
-    def _finish(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+    def _finish(self, job: BuildJob, beside: Sequence[BuildJob]) -> MeasureResult:
         """Return the result of a candidate that was built, or run it, unless it is known."""
-        told = job.told
-        assert told is not None
-        if not isinstance(told.outcome, Message):
-            return ended(told, self.timeout_s)
-        answer = told.outcome.body
+        response = job.response
+        assert response is not None
+        if not isinstance(response.outcome, Message):
+            return failure_result(response, self.timeout_s)
+        answer = response.outcome.body
         span = tuple(answer["span"])
         if "error" in answer:
             return MeasureResult(error=MeasureError.from_json(answer["error"]), build_span=span)
@@ -358,18 +358,18 @@ class LocalMeasurer:
         self.remember(result)
         return result
 
-    def _run(self, job: Job, beside: Sequence[Job]) -> MeasureResult:
+    def _run(self, job: BuildJob, beside: Sequence[BuildJob]) -> MeasureResult:
         if not self.overlap:
-            self._workshop.build([])  # what was foreseen and has not come
-        told = self._workshop.run(job, self._beside(beside))
-        if killed_from_outside(told.outcome):
+            self._scheduler.build([])  # builds that were started ahead
+        response = self._scheduler.run(job, self._beside(beside))
+        if killed_from_outside(response.outcome):
             # Not the candidate's fault, unless it happens again: it may exhaust the memory.
             index = job.candidate.config.index
-            _log.warning("the runner %s; candidate %d is run again", told.outcome, index)
-            told = self._workshop.run(job, self._beside(beside))
-        if not isinstance(told.outcome, Message):
-            return ended(told, self.timeout_s)
-        answer = told.outcome.body
+            _log.warning("the runner %s; candidate %d is run again", response.outcome, index)
+            response = self._scheduler.run(job, self._beside(beside))
+        if not isinstance(response.outcome, Message):
+            return failure_result(response, self.timeout_s)
+        answer = response.outcome.body
         times = {"run_s": answer["seconds"], "run_span": tuple(answer["span"])}
         if "error" in answer:
             error = MeasureError.from_json(answer["error"])
@@ -387,14 +387,14 @@ class LocalMeasurer:
 def _builder_count(on_gpu: bool) -> int:
     """Return how many builders there are; beside a GPU the runner keeps a processor busy."""
     count = thread_count()
-    return min(max(count - 1, 1), MOST_GPU_BUILDERS) if on_gpu else min(count, MOST_BUILDERS)
+    return min(max(count - 1, 1), MAX_GPU_BUILDERS) if on_gpu else min(count, MAX_BUILDERS)
 
 
-def _answered(told: Told, what: str) -> Mapping[str, Any]:
-    """Return a runner's answer; AutotuneError that says what was not measured if there is none."""
-    if not isinstance(told.outcome, Message):
-        raise AutotuneError(f"{what} was not measured: {told.outcome}")
-    answer = told.outcome.body
+def _response_body(response: Response, what: str) -> Mapping[str, Any]:
+    """Return the body of a runner's response; raise AutotuneError if there is none."""
+    if not isinstance(response.outcome, Message):
+        raise AutotuneError(f"{what} was not measured: {response.outcome}")
+    answer = response.outcome.body
     if "error" in answer:
         raise AutotuneError(f"{what} was not measured: {answer['error']['message']}")
     return answer

@@ -1,7 +1,7 @@
-"""How noisy the machine is: a reference kernel that should always take the same time is timed.
+"""Measures the noise of the machine: times a reference kernel of constant work.
 
-Whatever makes it take longer, a neighbour, a hot processor, makes candidates slow too, and a search
-that does not know takes it for their fault.
+What makes it slower, such as another program or a hot processor, makes candidates slower, too.
+Without this measurement a search would blame the candidates.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from collections import deque
 from collections.abc import Callable
 
 NOISY = 0.1
-"""Noise above which a machine is called noisy: candidates a tenth apart cannot be told apart."""
+"""A machine with more noise than this is called noisy: a difference of a tenth cannot be seen on
+it."""
 
 DISTURBED = 0.25
-"""A call of the reference kernel that is slower by this share has a neighbour."""
+"""A call of the reference kernel that is slower by this share was disturbed."""
 
 CALLS = 4
 """Calls in a loop, which lasts about as long as a repeat of a candidate: 8 ms."""
 
 LOOPS = 2
-"""Loops that are timed at a look; one call before them wakes the threads."""
+"""Loops that are timed per sample; one call before them wakes the threads."""
 
-LOOKS = 8
-"""Looks that the estimate is made of."""
+SAMPLES = 8
+"""Samples that the estimate is made from."""
 
 INTERVAL_S = 2.0
-"""Seconds between looks, which so take a hundredth of the time."""
+"""Seconds between samples, which take a hundredth of the time then."""
 
 
 WAITING = 0.05
@@ -96,9 +97,9 @@ class NoiseMonitor:
 
     The noise is by how much the upper quartile of the loops is slower than the fastest of all their
     calls, relative to that. So it grows with what loops in a row differ by, with the drift from one
-    look to another, and with a neighbour who is always there: he slows every loop, as a loop is as
-    long as several of the turns that the system gives, but not every call. One slow loop in a while
-    does not count, as it does not for medians of candidates.
+    sample to another, and with another program that runs all the time: it slows every loop, which
+    lasts for several time slices of the system, but not every call. One slow loop in a while does
+    not count, as it does not for medians of candidates.
 
     Parameters
     ----------
@@ -119,12 +120,12 @@ class NoiseMonitor:
         self._call = call
         self._clock = clock
         self._timed = timed or self._timed_call
-        self._loops: deque[list[float]] = deque(maxlen=LOOKS * LOOPS)
+        self._loops: deque[list[float]] = deque(maxlen=SAMPLES * LOOPS)
         self._next = clock()
 
     @property
     def noise(self) -> float | None:
-        """The estimate; None before the first look."""
+        """The estimate; None before the first sample."""
         if not self._loops:
             return None
         means = [statistics.fmean(loop) for loop in self._loops]
@@ -142,8 +143,8 @@ class NoiseMonitor:
         seconds = self._timed()
         return not self._loops or seconds <= (1.0 + DISTURBED) * min(map(min, self._loops))
 
-    def look(self) -> None:
-        """Time the reference kernel, unless the last look is too short a while ago."""
+    def sample(self) -> None:
+        """Time the reference kernel, unless the last sample is too recent."""
         if self._clock() < self._next:
             return
         self._call()

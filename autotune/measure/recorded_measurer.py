@@ -1,4 +1,4 @@
-"""A measurer that answers from records, and the search space that records make up.
+"""A measurer that returns recorded results, and the search space of these records.
 
 Tuners run on it at full speed and without a device; failures, and the seconds that building and
 running took, are those recorded.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.measure.result import MeasureError, MeasureInput, MeasureResult, StillWanted
+from autotune.measure.result import MeasureError, MeasureInput, MeasureResult, ShouldContinue
 from autotune.measure.timing_policy import TimingPolicy
 from records import Record, workload_key
 from search_spaces import ChoiceKnob, KnobValue, ListedSpace
@@ -124,7 +124,7 @@ class ReplayMeasurer:
         """Do nothing: every answer is known."""
 
     def measure(
-        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+        self, inputs: Iterable[MeasureInput], still_wanted: ShouldContinue | None = None
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
         """Yield each input with its recorded result.
 

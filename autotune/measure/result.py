@@ -83,7 +83,7 @@ class MeasureInput:
     incumbent_s: float | None = None
 
 
-StillWanted = Callable[[MeasureInput], bool]
+ShouldContinue = Callable[[MeasureInput], bool]
 """Asked just before a candidate would run: whether anybody still wants to know."""
 
 
@@ -174,7 +174,7 @@ class MeasureResult:
 
 
 @runtime_checkable
-class Foreseeing(Protocol):
+class SupportsPrebuild(Protocol):
     """A measurer that begins to build what may be measured next when it is told.
 
     If it has `overlap` that may be while it measures.
@@ -182,13 +182,13 @@ class Foreseeing(Protocol):
 
     overlap: bool
 
-    def foresee(self, inputs: Iterable[MeasureInput]) -> None:
+    def prebuild(self, inputs: Iterable[MeasureInput]) -> None:
         """Begin to build candidates that are likely to be measured next; wait for nothing."""
         ...
 
 
 @runtime_checkable
-class Comparing(Protocol):
+class SupportsComparison(Protocol):
     """A measurer that can time several candidates in turns."""
 
     @property
@@ -237,11 +237,11 @@ class Measurer(Protocol):
         ...
 
     def remember(self, result: MeasureResult) -> None:
-        """Let candidates with the code hash of this result have it without being measured."""
+        """Reuse this result for candidates with the same code hash: they are not measured."""
         ...
 
     def measure(
-        self, inputs: Iterable[MeasureInput], still_wanted: StillWanted | None = None
+        self, inputs: Iterable[MeasureInput], still_wanted: ShouldContinue | None = None
     ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
         """Yield each input with its result, as soon as that is known.
 

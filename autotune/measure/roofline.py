@@ -1,6 +1,6 @@
-"""What a machine can do at best, and the least time that some work so takes on it.
+"""The peak performance of a machine, and the least time that a workload takes on it (roofline).
 
-No published figure is used: virtual machines, power limits and neighbours do not read data sheets.
+All figures are measured. Data sheets do not hold for virtual machines or under power limits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Ceiling:
         Bytes per second, those read and those written, of the fastest of several ways to copy.
     library_s : float or None
         Seconds that the vendor's library takes for the very same work; None if there is none that
-        does it, or it was not tried. No ceiling, but what others have reached.
+        does it, or it was not tried. It is not a ceiling, but a time to compare with.
     """
 
     peak_flops: Mapping[str, float]
@@ -48,7 +48,7 @@ class Ceiling:
         return moving_s if flops is None or peak is None else max(moving_s, flops / peak)
 
     def or_higher(self, other: Ceiling) -> Ceiling:
-        """Return the larger of each of two measurements' figures: what disturbs only slows down."""
+        """Return the larger figures of two measurements: disturbances make them smaller."""
         peaks = {**self.peak_flops, **other.peak_flops}
         library = [time_s for time_s in (self.library_s, other.library_s) if time_s is not None]
         return Ceiling(

@@ -41,7 +41,7 @@ PAUSE_S = 0.06
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRepeats:
     """What timing a kernel gave.
 
     Attributes
@@ -68,7 +68,7 @@ def time_kernel(
     flush: Callable[[], object] | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     loop: Loop | None = None,
-) -> Timed:
+) -> TimedRepeats:
     """Time a kernel that has been called once.
 
     A candidate that may be the fastest so far, as its fastest repeat is faster than the incumbent,
@@ -94,7 +94,7 @@ def time_kernel(
     for _ in range(policy.warmup - 1):
         call()
     cold = flush if policy.flush == "repeats" else None
-    with no_collecting():
+    with gc_disabled():
         timed = _repeats(call, policy, incumbent_s, cold, loop)
         for _ in range(RETRIES):
             if not _is_disturbed(timed, incumbent_s):
@@ -104,13 +104,13 @@ def time_kernel(
     return timed
 
 
-def undisturbed_times(
-    timed: Callable[[bool], Timed],
+def retry_if_disturbed(
+    timed: Callable[[bool], TimedRepeats],
     monitor: NoiseMonitor,
     incumbent_s: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
     waiting_share: Callable[[], WaitingShare] = WaitingShare,
-) -> Timed:
+) -> TimedRepeats:
     """Time a kernel at a moment when nobody else uses the machine, if one comes soon.
 
     A neighbour that has a core for a while slows every repeat of whoever is timed just then, and a
@@ -131,7 +131,7 @@ def undisturbed_times(
     waiting_share : callable
         Begins to count how long threads wait for a processor.
     """
-    tries: list[Timed] = []
+    tries: list[TimedRepeats] = []
     noisy = monitor.noisy
     for _ in range(1 + RETRIES):
         if tries:
@@ -147,7 +147,7 @@ def undisturbed_times(
     return min(tries, key=lambda tried: statistics.median(tried.costs_s))
 
 
-def _is_certain(timed: Timed, incumbent_s: float | None) -> bool:
+def _is_certain(timed: TimedRepeats, incumbent_s: float | None) -> bool:
     """Whether a candidate is the fastest, or so slow that no neighbour can be the reason."""
     if incumbent_s is None:
         return False
@@ -155,7 +155,7 @@ def _is_certain(timed: Timed, incumbent_s: float | None) -> bool:
     return fastest_s <= incumbent_s or fastest_s > HOPELESS * incumbent_s
 
 
-def _is_disturbed(timed: Timed, incumbent_s: float | None) -> bool:
+def _is_disturbed(timed: TimedRepeats, incumbent_s: float | None) -> bool:
     """Whether a candidate that may be the fastest was timed too badly to tell."""
     if incumbent_s is None or timed.raced:
         return False
@@ -168,7 +168,7 @@ def _repeats(
     incumbent_s: float | None,
     flush: Callable[[], object] | None,
     loop: Loop,
-) -> Timed:
+) -> TimedRepeats:
     """Take the costs. Loops too short for the policy are run again, longer, and do not count."""
     shortest_s = 0.0 if flush is not None else policy.min_repeat_ms * 1e-3
     costs: list[float] = []
@@ -183,8 +183,8 @@ def _repeats(
         costs.append(seconds / number)
         spent_s += seconds
         if _has_lost(costs, policy, incumbent_s):
-            return Timed(tuple(costs), raced=True)
-    return Timed(tuple(costs))
+            return TimedRepeats(tuple(costs), raced=True)
+    return TimedRepeats(tuple(costs))
 
 
 def _has_lost(costs: list[float], policy: TimingPolicy, incumbent_s: float | None) -> bool:
@@ -196,7 +196,7 @@ def _has_lost(costs: list[float], policy: TimingPolicy, incumbent_s: float | Non
 
 
 @contextlib.contextmanager
-def no_collecting() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Keep Python from collecting garbage while a kernel is timed."""
     collecting = gc.isenabled()
     gc.disable()
@@ -215,7 +215,7 @@ def timed_loop(call: Callable[[], object], number: int, clock_ns: Callable[[], i
     return max(clock_ns() - begin, 1) * 1e-9
 
 
-def calm_loop(
+def lower_quartile_loop(
     call: Callable[[], object],
     number: int,
     clock_ns: Callable[[], int] = time.perf_counter_ns,

@@ -1,6 +1,6 @@
 """Broadcast addition on CPUs: C[i, j] = A[i, 0] + B[i, j].
 
-It is bound by memory, so it counts no operations, and its speed is told in bytes.
+It is bound by memory, so it counts no operations, and its speed is given in bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def broadcast_add(cfg: Knobs, n: int, dtype: str = "float32") -> tuple[Any, list
     lanes
         Elements added by one vector statement.
     unroll
-        Vector statements written out.
+        Vector statements that are unrolled.
     rows
         Rows that one parallel task walks through.
     stream

@@ -29,7 +29,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     tile_m, tile_n
         Rows and columns of the register tile; columns come in whole vectors.
     unroll_k
-        Steps of the reduction written out.
+        Steps of the reduction that are unrolled.
     block_m, block_n
         Register tiles that one task computes, so that panels stay in the cache.
     pack_a

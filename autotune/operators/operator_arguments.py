@@ -1,4 +1,4 @@
-"""What the built-in templates require of their arguments, told before anything is computed."""
+"""What the built-in templates require of their arguments, checked before anything is computed."""
 
 from __future__ import annotations
 

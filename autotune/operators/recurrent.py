@@ -7,7 +7,13 @@ from typing import Any
 from autotune import te
 from autotune.ir import dtypes
 from autotune.operators.operator_arguments import check_arguments
-from autotune.operators.recurrent_cells import Cell, lstm, lstm_reference, rnn, rnn_reference
+from autotune.operators.recurrent_cells import (
+    RecurrentCell,
+    lstm,
+    lstm_reference,
+    rnn,
+    rnn_reference,
+)
 from autotune.template import Knobs, template
 
 TYPES = ("float32", "float64")
@@ -55,7 +61,7 @@ def lstm_cell(
     return _scheduled(cfg, lstm(steps, batch, units, dtype), dtype)
 
 
-def _scheduled(cfg: Knobs, cell: Cell, dtype: str) -> tuple[Any, list[Any]]:
+def _scheduled(cfg: Knobs, cell: RecurrentCell, dtype: str) -> tuple[Any, list[Any]]:
     vector = max(1, cfg.target.vector_bytes // dtypes.itemsize(dtype))
     share = cfg.define_knob("share", ["batch", "units"])
     rows = cfg.define_knob("rows", [1, 2, 4])

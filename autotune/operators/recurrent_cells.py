@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Cell:
+class RecurrentCell:
     """A scan over steps of a batch of units.
 
     Attributes
@@ -58,7 +58,7 @@ def _zeros(b: int, n: int, dtype: str, name: str) -> Any:
     return te.compute((1, b, n), lambda _, i, j: te.const(0, dtype), name=name)
 
 
-def rnn(steps: int, batch: int, units: int, dtype: str) -> Cell:
+def rnn(steps: int, batch: int, units: int, dtype: str) -> RecurrentCell:
     """Return the cell h[t] = tanh(X[t] + h[t - 1] @ U), from h[0] = 0."""
     shape = (steps, batch, units)
     X = te.placeholder((steps, 1, batch, units), dtype, name="X")
@@ -70,10 +70,10 @@ def rnn(steps: int, batch: int, units: int, dtype: str) -> Cell:
     )
     init = _zeros(batch, units, dtype, "first")
     H = te.scan(init, update, h, inputs=[X, U], name="H")
-    return Cell((X, U), (H,), (init,), update, sums, k)
+    return RecurrentCell((X, U), (H,), (init,), update, sums, k)
 
 
-def lstm(steps: int, batch: int, units: int, dtype: str) -> Cell:
+def lstm(steps: int, batch: int, units: int, dtype: str) -> RecurrentCell:
     """Return a cell with the states h and c, from 0, and gates i, f, g and o."""
     shape = (steps, batch, units)
     X = te.placeholder((steps, 4, batch, units), dtype, name="X")
@@ -89,7 +89,7 @@ def lstm(steps: int, batch: int, units: int, dtype: str) -> Cell:
     updates = te.compute(shape, new, name="new")
     inits = [_zeros(batch, units, dtype, f"first.{name}") for name in "hc"]
     H, C = te.scan(inits, updates, [h, c], inputs=[X, U], name="S")
-    return Cell((X, U), (H, C), tuple(inits), updates[0], sums, k)
+    return RecurrentCell((X, U), (H, C), tuple(inits), updates[0], sums, k)
 
 
 def rnn_reference(x: Array, u: Array) -> Array:

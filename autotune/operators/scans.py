@@ -71,7 +71,7 @@ def cumsum(
     lanes
         Columns of a vector, or elements of a row.
     unroll
-        Steps written out one after another.
+        Steps that are unrolled.
     length
         Steps of a block ("blocks" only).
     stream
@@ -93,9 +93,7 @@ def cumsum(
 
 
 @template("linear_recurrence", target="llvm", reference=recurrence_reference)
-def linear_recurrence(
-    cfg: Knobs, m: int, n: int, dtype: str = "float32"
-) -> tuple[Any, list[Any]]:
+def linear_recurrence(cfg: Knobs, m: int, n: int, dtype: str = "float32") -> tuple[Any, list[Any]]:
     """H[t, i] = A[t, i] * H[t - 1, i] + X[t, i] from H[-1, i] = 0; all are [m, n].
 
     Knobs

@@ -13,7 +13,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from types import CodeType, ModuleType
 
-from autotune.errors import UsageError, told
+from autotune.errors import UsageError, error_text
 from autotune.target import Target
 from autotune.template import Template
 from autotune.trace.dry_run import probe
@@ -250,7 +250,7 @@ def _import_file(path: str, text: bytes | None = None) -> ModuleType:
 
 def _what(error: BaseException) -> str:
     """Return the type of an exception and what it says."""
-    what = error.msg if isinstance(error, SyntaxError) else told(error)
+    what = error.msg if isinstance(error, SyntaxError) else error_text(error)
     return f"{type(error).__name__}{f': {what}' if what else ''}"
 
 

@@ -23,9 +23,9 @@ from autotune.tile.binding.given_shapes import shapes_of
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.evaluation.reference_evaluator import evaluate
-from autotune.tile.schedules.default_schedule import plain_schedule
+from autotune.tile.schedules.default_schedule import fallback_schedule
 from autotune.tile.schedules.tuned_schedule import tuned_schedule
-from autotune.tile.syntax.error_locations import mistake
+from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import Function
 from autotune.tile.syntax.unparser import to_code
@@ -51,7 +51,7 @@ def tile_template(
     for declared in function.inputs:
         for dim in (*declared.named.values(), declared.name):
             if keyword.iskeyword(dim.text):
-                raise mistake(
+                raise tile_error(
                     function, dim.span, f"{dim.text} is a word of Python: choose another name"
                 )
     digest = code_digest(function)
@@ -98,7 +98,7 @@ def default_schedule(program: Program, target: Target) -> tuple[Schedule, list[T
     found = default_structure(Structures("tile", run, target))
     if found is None or found.schedule is None:
         tensors = to_te(program)
-        return plain_schedule(tensors, target), [*tensors.inputs, *tensors.outputs]
+        return fallback_schedule(tensors, target), [*tensors.inputs, *tensors.outputs]
     return found.schedule, list(found.tensors)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run: numbers first, as data, then their drawing.
+"""What users see of a run: first the numbers as data, then their display.
 
 In: events and results. Out: text, tables, pictures, JSON. Read `progress.py` first;
 `display/` draws on a terminal.

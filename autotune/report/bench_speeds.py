@@ -59,7 +59,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchmarkedTemplate:
     """What is computed, for what, and where it was measured.
 
     Attributes
@@ -184,13 +184,13 @@ class Speeds:
 
     Attributes
     ----------
-    subject : Subject
+    subject : BenchmarkedTemplate
     settings : sequence of Setting
     lines : mapping of str to sequence of (Point or None)
         Points of each line, by size; None where the line has none.
     """
 
-    subject: Subject
+    subject: BenchmarkedTemplate
     settings: Sequence[Setting]
     lines: Mapping[str, Sequence[Point | None]]
 
@@ -245,7 +245,7 @@ class Grid:
 
     Attributes
     ----------
-    subject : Subject
+    subject : BenchmarkedTemplate
     setting : Setting
     across, down : str
         The knobs.
@@ -255,7 +255,7 @@ class Grid:
         By name: points row by row.
     """
 
-    subject: Subject
+    subject: BenchmarkedTemplate
     setting: Setting
     across: str
     down: str

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autotune.report.bench_speeds import (
+    BenchmarkedTemplate,
     Grid,
     Point,
     Setting,
     Speed,
     Speeds,
-    Subject,
     noise_text,
     spread_text,
 )
-from autotune.report.text_tables import GAP, Column, fitted, wrap, wrap_clauses
+from autotune.report.text_tables import GAP, TableColumn, fitted, wrap, wrap_clauses
 from autotune.report.units import size_text, three_digits, time_text
 
 NOTHING = "-"
@@ -48,15 +48,15 @@ def as_json(found: Speeds | Grid) -> dict[str, Any]:
 def _lines_text(found: Speeds, width: int) -> str:
     settings = found.settings
     sizes = [
-        Column("=".join(settings[0].args) or "size", [s.label for s in settings], 0),
-        Column("data", [size_text(s.work.bytes) for s in settings], 0),
+        TableColumn("=".join(settings[0].args) or "size", [s.label for s in settings], 0),
+        TableColumn("data", [size_text(s.work.bytes) for s in settings], 0),
     ]
     columns = [
-        Column(name, _marked(_cells(found.line(name)), points), 0)
+        TableColumn(name, _marked(_cells(found.line(name)), points), 0)
         for name, points in found.lines.items()
     ]
     if any(found.baseline):
-        columns.append(Column(found.subject.baseline, _cells(found.baseline), 0))
+        columns.append(TableColumn(found.subject.baseline, _cells(found.baseline), 0))
     head = [wrap(line, width, "    ") for line in _head(found)]
     notes = [wrap_clauses(note, width) for note in [*_doubts(found), *found.missing()]]
     return "\n".join([*head, *_table(sizes, columns, width), *notes])
@@ -79,10 +79,10 @@ def _head(found: Speeds | Grid) -> list[str]:
 
 def _panel_lines(found: Grid, name: str, width: int) -> list[str]:
     rows = found.panel(name)
-    names = Column(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)
+    names = TableColumn(f"{found.down} \\ {found.across}", [f"{v:g}" for v in found.rows], 0)
     points = found.panels[name]
     columns = [
-        Column(
+        TableColumn(
             f"{value:g}",
             _marked(_cells([row[number] for row in rows]), [row[number] for row in points]),
             0,
@@ -92,10 +92,10 @@ def _panel_lines(found: Grid, name: str, width: int) -> list[str]:
     return _table([names], columns, width)
 
 
-def _table(names: Sequence[Column], columns: Sequence[Column], width: int) -> list[str]:
+def _table(names: Sequence[TableColumn], columns: Sequence[TableColumn], width: int) -> list[str]:
     """Return a table as lines, in parts one below the other where it is too wide."""
     room = width - sum(column.width + len(GAP) for column in names)
-    parts: list[list[Column]] = [[]]
+    parts: list[list[TableColumn]] = [[]]
     for column in columns:
         if parts[-1] and sum(c.width + len(GAP) for c in [*parts[-1], column]) > room + len(GAP):
             parts.append([])
@@ -168,7 +168,7 @@ def _grid_json(found: Grid) -> dict[str, Any]:
     }
 
 
-def _subject_json(subject: Subject) -> dict[str, Any]:
+def _subject_json(subject: BenchmarkedTemplate) -> dict[str, Any]:
     return {
         "template": subject.template,
         "args": dict(subject.args),

@@ -9,7 +9,7 @@ from autotune.task.workload import Workload
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkloadInfo:
     """A workload of a run.
 
     Attributes

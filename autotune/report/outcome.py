@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from autotune.report.progress import Standing, failures_text
+from autotune.report.progress import WorkloadStatus, failures_text
 from autotune.report.ratio import Ratio
-from autotune.report.text_tables import Column, fitted
+from autotune.report.text_tables import TableColumn, fitted
 from autotune.report.units import (
     duration_text,
     percent_text,
@@ -25,71 +25,71 @@ _ABOVE = 1.1
 """Share of the ceiling that only a wrong ceiling explains: its measurement errs, too."""
 
 
-def over_default(standing: Standing) -> Ratio | None:
+def over_default(status: WorkloadStatus) -> Ratio | None:
     """Return how much faster the best of a finished workload is than its default.
 
     None if either was not timed, or they are one and the same.
     """
-    summary = standing.summary
-    if summary is None or summary.best is None or standing.best_is_default:
+    summary = status.summary
+    if summary is None or summary.best is None or status.best_is_default:
         return None
     if not summary.best.is_trial:
         return Ratio.of_final(summary.best)
     return Ratio.of(summary.best.costs_s, summary.default_costs_s)
 
 
-def outcome_table(standings: Sequence[Standing], width: int) -> list[str]:
+def outcome_table(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
     """Return the table that a run ends with as lines; none if there is nothing to compare.
 
     Parameters
     ----------
-    standings : sequence of Standing
+    statuses : sequence of WorkloadStatus
         Of the workloads that were tuned to their end, each with its summary.
     width : int
         Columns of the terminal.
     """
-    if len(standings) == 1:
-        return _one_table(standings[0], width)
-    return _table_of_several(standings, width)
+    if len(statuses) == 1:
+        return _one_table(statuses[0], width)
+    return _table_of_several(statuses, width)
 
 
-def remarks(standings: Sequence[Standing]) -> list[str]:
+def remarks(statuses: Sequence[WorkloadStatus]) -> list[str]:
     """Return why a run ended where that was not the trials, and what is odd about its figures."""
     lines = []
-    for standing in standings:
-        assert standing.summary is not None
-        name = f"{standing.job.label}: " if standing.job.label else ""
-        if standing.summary.why:
-            how = "failed" if standing.summary.ended is End.FAILED else "stopped"
-            lines.append(f"{name}{how}: {standing.summary.why}")
-        if standing.summary.refused:
-            lines.append(f"{name}{refusals_text(standing.summary.refused)}")
-        if final := _final_text(standing):
+    for status in statuses:
+        assert status.summary is not None
+        name = f"{status.job.label}: " if status.job.label else ""
+        if status.summary.why:
+            how = "failed" if status.summary.ended is End.FAILED else "stopped"
+            lines.append(f"{name}{how}: {status.summary.why}")
+        if status.summary.refused:
+            lines.append(f"{name}{refusals_text(status.summary.refused)}")
+        if final := _final_text(status):
             lines.append(f"{name}{final}")
-        if (best_share(standing) or 0.0) > _ABOVE:
+        if (best_share(status) or 0.0) > _ABOVE:
             lines.append(f"{name}faster than the ceiling as measured: was the machine busy then?")
     return lines
 
 
-def _final_text(standing: Standing) -> str:
+def _final_text(status: WorkloadStatus) -> str:
     """Return what the result rests on where that is no clear win in a final comparison."""
-    summary = standing.summary
+    summary = status.summary
     if summary is None or summary.best is None:
         return ""
     if not summary.best.is_trial:
-        if not standing.best_is_default:
+        if not status.best_is_default:
             return ""
         return "the default is the result: timed beside it, no other was clearly faster"
-    lacking = _lacks_final(standing)
+    lacking = _lacks_final(status)
     return f"{lacking}: the times are those of trials" if lacking else ""
 
 
-def _lacks_final(standing: Standing) -> str:
+def _lacks_final(status: WorkloadStatus) -> str:
     """Return why the result of a run is that of trials alone, if it is."""
-    summary = standing.summary
+    summary = status.summary
     if summary is None or summary.best is None or not summary.best.is_trial:
         return ""
-    return "" if standing.best_is_default else summary.no_finals
+    return "" if status.best_is_default else summary.no_finals
 
 
 def refusals_text(refused: Mapping[str, int]) -> str:
@@ -100,85 +100,85 @@ def refusals_text(refused: Mapping[str, int]) -> str:
     return f"{what} refused: {rules}"
 
 
-def best_s(standing: Standing) -> float | None:
+def best_s(status: WorkloadStatus) -> float | None:
     """Return the median time of a finished workload's best."""
-    best = None if standing.summary is None else standing.summary.best
+    best = None if status.summary is None else status.summary.best
     return None if best is None else best.cost_s
 
 
-def best_share(standing: Standing) -> float | None:
+def best_share(status: WorkloadStatus) -> float | None:
     """Return its speed as a share of the ceiling's."""
-    time_s = best_s(standing)
-    return None if time_s is None or not standing.ceiling_s else standing.ceiling_s / time_s
+    time_s = best_s(status)
+    return None if time_s is None or not status.ceiling_s else status.ceiling_s / time_s
 
 
-def _one_table(standing: Standing, width: int) -> list[str]:
+def _one_table(status: WorkloadStatus, width: int) -> list[str]:
     """Return default, best and ceiling, a row each; nothing if there is nothing to compare."""
-    summary, work = standing.summary, standing.job.work
+    summary, work = status.summary, status.job.work
     assert summary is not None
     times = {
         "default": summary.default_cost_s,
-        "best": best_s(standing),
-        LIBRARY: standing.library_s,
-        "ceiling": standing.ceiling_s,
+        "best": best_s(status),
+        LIBRARY: status.library_s,
+        "ceiling": status.ceiling_s,
     }
     known = {name: time_s for name, time_s in times.items() if time_s is not None}
     if len(known) < 2:
         return []
-    ratio, default_s, ceiling_s = over_default(standing), known.get("default"), standing.ceiling_s
+    ratio, default_s, ceiling_s = over_default(status), known.get("default"), status.ceiling_s
     ratios, ranges = dict.fromkeys(known, ""), dict.fromkeys(known, "")
     if "best" in known:
-        ratios["best"], ranges["best"] = _ratio_texts(standing)
+        ratios["best"], ranges["best"] = _ratio_texts(status)
     if default_s is not None and (ratio is None or not ratio.noisy):
         for name in known.keys() & {LIBRARY, "ceiling"}:
             ratios[name] = f"{three_digits(default_s / known[name])}x"
     shares = ["" if ceiling_s is None else percent_text(ceiling_s / t) for t in known.values()]
     return fitted(
         [
-            Column("", list(known), 0, right=False),
-            Column("time", [time_text(time_s) for time_s in known.values()], 1),
-            Column("throughput", [work.speed_text(time_s) for time_s in known.values()], 2),
-            Column(f"of {standing.roof}", shares, 3),
-            Column("over default", list(ratios.values()), 4),
-            Column("range", list(ranges.values()), 5),
+            TableColumn("", list(known), 0, right=False),
+            TableColumn("time", [time_text(time_s) for time_s in known.values()], 1),
+            TableColumn("throughput", [work.speed_text(time_s) for time_s in known.values()], 2),
+            TableColumn(f"of {status.roof}", shares, 3),
+            TableColumn("over default", list(ratios.values()), 4),
+            TableColumn("range", list(ranges.values()), 5),
         ],
         width,
     )
 
 
-def _table_of_several(standings: Sequence[Standing], width: int) -> list[str]:
+def _table_of_several(statuses: Sequence[WorkloadStatus], width: int) -> list[str]:
     """Return a row per workload."""
     rows = []
-    for standing in standings:
-        summary = standing.summary
+    for status in statuses:
+        summary = status.summary
         assert summary is not None
-        time_s, share = best_s(standing), best_share(standing)
+        time_s, share = best_s(status), best_share(status)
         rows.append(
             (
-                standing.job.label,
+                status.job.label,
                 _time(summary.default_cost_s),
                 _time(time_s) or "nothing valid",
-                _time(standing.ceiling_s),
-                "" if time_s is None else standing.job.work.speed_text(time_s),
-                "" if share is None else f"{percent_text(share)} {standing.roof}",
-                *_ratio_texts(standing),
+                _time(status.ceiling_s),
+                "" if time_s is None else status.job.work.speed_text(time_s),
+                "" if share is None else f"{percent_text(share)} {status.roof}",
+                *_ratio_texts(status),
                 str(summary.trials),
             )
         )
     ranks = {"": 0, "default": 5, "best": 1, "ceiling": 6, "throughput": 7, "of ceiling": 2}
     ranks |= {"over default": 3, "range": 4, "trials": 8}
     columns = [
-        Column(name, cells, rank, right=bool(name))
+        TableColumn(name, cells, rank, right=bool(name))
         for (name, rank), cells in zip(ranks.items(), zip(*rows, strict=True), strict=True)
     ]
     return fitted([columns[0].folded(max(12, width // 3)), *columns[1:]], width)
 
 
-def _ratio_texts(standing: Standing) -> tuple[str, str]:
+def _ratio_texts(status: WorkloadStatus) -> tuple[str, str]:
     """Return the best's ratio to the default, and its range."""
-    ratio = over_default(standing)
+    ratio = over_default(status)
     if ratio is None:
-        return ("itself" if standing.best_is_default else ""), ""
+        return ("itself" if status.best_is_default else ""), ""
     return ratio.text, ratio.range_text
 
 
@@ -186,20 +186,22 @@ def _time(seconds: float | None) -> str:
     return "" if seconds is None else time_text(seconds)
 
 
-def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | None = None) -> str:
+def last_line(
+    statuses: Sequence[WorkloadStatus], elapsed_s: float, noise: float | None = None
+) -> str:
     """Return what a run achieved, in one line.
 
     Parameters
     ----------
-    standings : sequence of Standing
+    statuses : sequence of WorkloadStatus
         Of the workloads that were tuned to their end, each with its summary.
     elapsed_s : float
         Wall time of the whole run.
     noise : float, optional
         By what share a reference kernel was slower at worst, if the machine was noisy.
     """
-    said = _best_of_one(standings[0]) if len(standings) == 1 else _best_of_several(standings)
-    summaries = [standing.summary for standing in standings if standing.summary is not None]
+    said = _best_of_one(statuses[0]) if len(statuses) == 1 else _best_of_several(statuses)
+    summaries = [status.summary for status in statuses if status.summary is not None]
     said.append(trials_text(sum(summary.trials for summary in summaries)))
     failures: dict[str, int] = {}
     for summary in summaries:
@@ -207,11 +209,11 @@ def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | No
             failures[code] = failures.get(code, 0) + count
     if failures:
         said.append(failures_text(failures))
-    lacking = sum(bool(_lacks_final(standing)) for standing in standings)
+    lacking = sum(bool(_lacks_final(status)) for status in statuses)
     if lacking:
-        where = "" if len(standings) == 1 else f" of {lacking} of them"
+        where = "" if len(statuses) == 1 else f" of {lacking} of them"
         said.append(f"no final comparison{where}")
-    if len(standings) == 1 and summaries[0].ended is End.EXHAUSTED:
+    if len(statuses) == 1 and summaries[0].ended is End.EXHAUSTED:
         said.append("the space holds no more")
     if noise is not None:
         said.append(f"noisy machine ({percent_text(noise)})")
@@ -219,25 +221,25 @@ def last_line(standings: Sequence[Standing], elapsed_s: float, noise: float | No
     return "; ".join(said)
 
 
-def _best_of_one(standing: Standing) -> list[str]:
-    time_s, share, ratio = best_s(standing), best_share(standing), over_default(standing)
-    if standing.best is None or time_s is None:
+def _best_of_one(status: WorkloadStatus) -> list[str]:
+    time_s, share, ratio = best_s(status), best_share(status), over_default(status)
+    if status.best is None or time_s is None:
         return ["nothing valid was found"]
-    said = [f"best {time_text(time_s)}", standing.job.work.speed_text(time_s)]
+    said = [f"best {time_text(time_s)}", status.job.work.speed_text(time_s)]
     if share is not None:
-        said.append(f"{percent_text(share)} of {standing.roof}")
+        said.append(f"{percent_text(share)} of {status.roof}")
     if ratio is not None:
         said.append(ratio.sentence("the default"))
-    elif standing.best_is_default:
+    elif status.best_is_default:
         said.append("which is the default")
-    return [", ".join(said), f"config {standing.best.index}"]
+    return [", ".join(said), f"config {status.best.index}"]
 
 
-def _best_of_several(standings: Sequence[Standing]) -> list[str]:
-    summaries = [standing.summary for standing in standings if standing.summary is not None]
+def _best_of_several(statuses: Sequence[WorkloadStatus]) -> list[str]:
+    summaries = [status.summary for status in statuses if status.summary is not None]
     found = sum(summary.best is not None for summary in summaries)
     said = [f"best of {found} of {len(summaries)} workloads"]
-    ratios = [r for s in standings if (r := over_default(s)) is not None and not r.noisy]
+    ratios = [r for s in statuses if (r := over_default(s)) is not None and not r.noisy]
     if ratios:
         mean = math.exp(statistics.fmean(math.log(ratio.value) for ratio in ratios))
         among = "" if len(ratios) == found else f" of {len(ratios)} of them"

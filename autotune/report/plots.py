@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.report.bench_speeds import BEST, Grid, Setting, Speed, Speeds, Subject
+from autotune.report.bench_speeds import BEST, BenchmarkedTemplate, Grid, Setting, Speed, Speeds
 from autotune.report.replay_scores import Curve
 from autotune.report.units import three_digits
 
@@ -151,7 +151,7 @@ def _plain_ticks(axis: Axis, values: Sequence[float], logarithmic: bool = True) 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def _mark_cache(axes: Axes, sizes: Sequence[float], subject: Subject) -> None:
+def _mark_cache(axes: Axes, sizes: Sequence[float], subject: BenchmarkedTemplate) -> None:
     """Draw a line where the data begin to be larger than the largest cache."""
     cache = 1e-6 * (subject.cache_bytes or 0.0)
     if min(sizes) < cache < max(sizes):
@@ -177,7 +177,7 @@ def _name_sizes(axes: Axes, sizes: Sequence[float], settings: Sequence[Setting])
 # -- maps over two knobs -------------------------------------------------------------------------
 
 _COLOUR_MAP = "viridis"
-_MOST_WRITTEN = 16
+_MAX_WRITTEN = 16
 """Cells side by side up to which each shows its number."""
 
 
@@ -229,7 +229,7 @@ def _map(axes: Axes, found: Grid, name: str, norm: Any) -> None:
             corner, value = (x - 0.5, y - 0.5), values[y][x]
             if math.isnan(value):
                 axes.add_patch(Rectangle(corner, 1, 1, **gap))
-            elif len(points) <= _MOST_WRITTEN:
+            elif len(points) <= _MAX_WRITTEN:
                 look: Any = {"color": "black" if norm(value) > 0.6 else "white", "fontsize": 6.5}
                 axes.text(x, y, three_digits(value), ha="center", va="center", **look)
             if point is found.best:

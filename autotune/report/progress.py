@@ -1,4 +1,4 @@
-"""Where a tuning run stands, as numbers: kept up to date by the run's events."""
+"""The status of a tuning run as numbers, updated by the run's events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.measure.noise_monitor import NOISY
-from autotune.report.job import Job
+from autotune.report.job import WorkloadInfo
 from autotune.report.units import duration_text, percent_text, time_text
 from autotune.tuner.run.events import (
     Compared,
@@ -20,7 +20,7 @@ from autotune.tuner.run.events import (
     Started,
     TuneSummary,
 )
-from autotune.tuner.run.final_comparison import Round
+from autotune.tuner.run.final_comparison import ComparisonRound
 from records import Record
 
 RECENT = 64
@@ -28,12 +28,12 @@ RECENT = 64
 
 
 @dataclass(frozen=True)
-class Standing:
+class WorkloadStatus:
     """One workload at one moment.
 
     Attributes
     ----------
-    job : Job
+    job : WorkloadInfo
     trial : int
         Records of the workload so far, earlier runs included.
     trials : int or None
@@ -59,13 +59,13 @@ class Standing:
         By what share all further measurements are expected to better the best time.
     improved : bool
         Whether the last measurement was the fastest so far.
-    round : Round or None
+    round : ComparisonRound or None
         The latest of the final comparison.
     summary : TuneSummary or None
         What it came to, once it is tuned no further.
     """
 
-    job: Job
+    job: WorkloadInfo
     trial: int = 0
     trials: int | None = None
     best: Record | None = None
@@ -78,7 +78,7 @@ class Standing:
     recent: tuple[float | None, ...] = ()
     gain: float | None = None
     improved: bool = False
-    round: Round | None = None
+    round: ComparisonRound | None = None
     summary: TuneSummary | None = None
 
     @property
@@ -131,19 +131,19 @@ class Standing:
         return said
 
 
-class Progress:
+class RunProgress:
     """Follows a run by its events.
 
     Parameters
     ----------
     clock : callable
-        Seconds that only ever grow.
+        Returns monotonic seconds.
     begin : float, optional
         When the run began, by that clock; by default now.
 
     Attributes
     ----------
-    standings : dict of str to Standing
+    standings : dict of str to WorkloadStatus
         Every workload's, by label, in the order they were opened in.
     latest : str
         Label of the workload that the last event was about.
@@ -160,7 +160,7 @@ class Progress:
     ) -> None:
         self._clock = clock
         self._begin = clock() if begin is None else begin
-        self.standings: dict[str, Standing] = {}
+        self.standings: dict[str, WorkloadStatus] = {}
         self.latest = ""
         self.left_s: float | None = None
         self.noise: float | None = None
@@ -174,11 +174,11 @@ class Progress:
     @property
     def done_share(self) -> float:
         """How much of the run is done, from 0 to 1: by trials, else by time."""
-        standings = self.standings.values()
-        wanted = [standing.trials for standing in standings]
+        statuses = self.standings.values()
+        wanted = [status.trials for status in statuses]
         if all(trials is not None for trials in wanted):
             trials = sum(filter(None, wanted))
-            return min(1.0, sum(standing.trial for standing in standings) / trials) if trials else 0
+            return min(1.0, sum(status.trial for status in statuses) / trials) if trials else 0
         if self.left_s is None:
             return 0.0
         elapsed_s = self.elapsed_s
@@ -188,24 +188,24 @@ class Progress:
     def failures(self) -> dict[str, int]:
         """Failures of this run by error code, over all workloads."""
         total: dict[str, int] = {}
-        for standing in self.standings.values():
-            for code, count in standing.failures.items():
+        for status in self.standings.values():
+            for code, count in status.failures.items():
                 total[code] = total.get(code, 0) + count
         return total
 
-    def open(self, job: Job) -> None:
+    def open(self, job: WorkloadInfo) -> None:
         """Take in that a workload belongs to the run."""
-        self.standings[job.label] = Standing(job)
+        self.standings[job.label] = WorkloadStatus(job)
         self.latest = job.label
 
-    def take(self, event: Event) -> Standing:
+    def take(self, event: Event) -> WorkloadStatus:
         """Take in an event and return where its workload stands now."""
         self.latest = event.job
         old = self.standings[event.job]
         self.standings[event.job] = new = self._after(event, old)
         return new
 
-    def _after(self, event: Event, old: Standing) -> Standing:
+    def _after(self, event: Event, old: WorkloadStatus) -> WorkloadStatus:
         match event:
             case Started():
                 more = event.trials is not None and event.recorded > event.trials
@@ -237,7 +237,7 @@ class Progress:
                     old, summary=event.summary, best=best, ceiling_s=ceiling_s, gain=None
                 )
 
-    def _after_trial(self, event: Measured, old: Standing) -> Standing:
+    def _after_trial(self, event: Measured, old: WorkloadStatus) -> WorkloadStatus:
         self.left_s = event.left_s
         if event.record.noise is not None:
             self._hear(event.record.noise)
@@ -274,12 +274,12 @@ class Progress:
 
     def left_text(self) -> str:
         """Return the time left: "9 s left"; empty if it is not known or none is."""
-        if self.left_s is None or all(standing.over for standing in self.standings.values()):
+        if self.left_s is None or all(status.over for status in self.standings.values()):
             return ""
         return f"{duration_text(self.left_s)} left"
 
 
-def _roof(machine: MachineKnown, job: Job) -> str:
+def _roof(machine: MachineKnown, job: WorkloadInfo) -> str:
     """Return which of the two a kernel's ceiling comes from."""
     if machine.ceiling_s is None:
         return "ceiling"

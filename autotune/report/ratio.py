@@ -1,4 +1,4 @@
-"""How much faster one kernel is than another, no surer than their repeats allow."""
+"""The speed-up of one kernel over another, with the range that their repeats allow."""
 
 from __future__ import annotations
 

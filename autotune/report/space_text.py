@@ -6,21 +6,21 @@ from typing import Any
 
 from autotune.report.text_tables import table, wrap
 from autotune.report.units import percent_text
-from search_spaces import Knob, Space, Tally
+from search_spaces import FeasibilityCounts, Knob, Space
 from search_spaces.rejection_counts import SAMPLE
 
-MOST_VALUES = 8
-"""Values of a knob that are written out."""
+MAX_VALUES = 8
+"""Most values of a knob that are listed."""
 
-MOST_REASONS = 3
-"""Reasons for which a template refuses configurations that are written out."""
+MAX_REASONS = 3
+"""Most reasons for refused configurations that are listed."""
 
 _RAISED = "template: "
 """How the name of a rule begins that stands for an exception of the template."""
 
 
 def space_text(
-    title: str, space: Space, counts: Tally, index: int | None, label: str, width: int
+    title: str, space: Space, counts: FeasibilityCounts, index: int | None, label: str, width: int
 ) -> str:
     """Return the description of a space.
 
@@ -28,7 +28,7 @@ def space_text(
     ----------
     title : str
     space : Space
-    counts : Tally
+    counts : FeasibilityCounts
         What its rules reject, and those that show only when a configuration is tried.
     index : int or None
         A configuration to show under `label`.
@@ -52,7 +52,7 @@ def space_text(
     return "\n".join(parts)
 
 
-def space_json(space: Space, counts: Tally, index: int | None) -> dict[str, Any]:
+def space_json(space: Space, counts: FeasibilityCounts, index: int | None) -> dict[str, Any]:
     """Return the description of a space as data; parameters as of `space_text`."""
     return {
         "configurations": counts.size,
@@ -70,7 +70,7 @@ def space_json(space: Space, counts: Tally, index: int | None) -> dict[str, Any]
     }
 
 
-def _sizes(counts: Tally) -> str:
+def _sizes(counts: FeasibilityCounts) -> str:
     if counts.exact:
         several = "" if counts.size == 1 else "s"
         return f"{counts.size} configuration{several}, {counts.feasible} allowed"
@@ -90,7 +90,7 @@ def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
     """
     if one_by_one:
         return [f"space {len(space)}, what is legal shows when it is proposed"]
-    counts = space.tally(sample=SAMPLE >> 4)
+    counts = space.feasibility(sample=SAMPLE >> 4)
     of = f"of {counts.counted}{'' if counts.exact else ' drawn'}"
     legal = f"{counts.feasible} legal" if counts.exact else f"{counts.feasible} {of} legal"
     lines = [f"space {counts.size}, {legal}"]
@@ -100,8 +100,8 @@ def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
         if rule.first and rule.name.startswith(_RAISED)
     ]
     raised.sort(key=lambda pair: -pair[0])
-    lines += [f"{count} {of} refused: {why}" for count, why in raised[:MOST_REASONS]]
-    rest = raised[MOST_REASONS:]
+    lines += [f"{count} {of} refused: {why}" for count, why in raised[:MAX_REASONS]]
+    rest = raised[MAX_REASONS:]
     if rest:
         total = sum(count for count, _ in rest)
         lines.append(f"{total} {of} refused for {len(rest)} other reasons")
@@ -109,5 +109,5 @@ def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
 
 
 def _values(knob: Knob) -> str:
-    shown = [str(knob.value(position)) for position in range(min(len(knob), MOST_VALUES))]
-    return ", ".join(shown) + (", ..." if len(knob) > MOST_VALUES else "")
+    shown = [str(knob.value(position)) for position in range(min(len(knob), MAX_VALUES))]
+    return ", ".join(shown) + (", ..." if len(knob) > MAX_VALUES else "")

@@ -61,7 +61,7 @@ def wrap_clauses(text: str, width: int, indent: str = "  ") -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table that leaves columns out where there is no room.
 
     Attributes
@@ -86,7 +86,7 @@ class Column:
         texts = (self.header, *self.cells)
         return max(cells_of(line) for text in texts for line in text.split("\n"))
 
-    def folded(self, width: int) -> Column:
+    def folded(self, width: int) -> TableColumn:
         """Return it with cells of several lines where they are wider."""
         return replace(self, cells=[wrap(cell, width, "  ") for cell in self.cells])
 
@@ -106,7 +106,7 @@ def cut(text: str, width: int) -> str:
     return text
 
 
-def fitted(columns: Sequence[Column], width: int) -> list[str]:
+def fitted(columns: Sequence[TableColumn], width: int) -> list[str]:
     """Return a table as lines no longer than `width`, headers first.
 
     Columns without anything in them are left out, then those of the highest rank until the rest

@@ -28,10 +28,10 @@ added to it."""
 THREADS = 512
 """Threads of a block."""
 
-_MOST_BLOCKS = 1 << 14
+_MAX_BLOCKS = 1 << 14
 """Blocks of a launch; their threads take what is left over in further steps."""
 
-_MOST_INT32 = 2**31 - _MOST_BLOCKS * THREADS
+_MAX_INT32 = 2**31 - _MAX_BLOCKS * THREADS
 """Elements from which on indices are 64-bit: a thread steps so far beyond the last one."""
 
 
@@ -191,12 +191,12 @@ class Unary:
     ) -> None:
         kinds = [source.dtype, target.dtype]
         plan = plan_vectors([source.address, target.address], kinds, source.size)
-        index: IndexType = "int32" if source.size < _MOST_INT32 else "int64"
+        index: IndexType = "int32" if source.size < _MAX_INT32 else "int64"
         kernel = self.kernel(
             source.dtype, target.dtype, request, source.device, plan if vectorized else None, index
         )
         items = plan.vectors if vectorized else source.size
-        blocks = min(-(-items // THREADS), _MOST_BLOCKS)
+        blocks = min(-(-items // THREADS), _MAX_BLOCKS)
         launch(kernel, blocks, THREADS, 0, stream, [source, target, source.size])
 
     def reference(

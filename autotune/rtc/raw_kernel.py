@@ -11,7 +11,7 @@ from autotune.errors import UsageError
 from autotune.ir.algebra.intervals import interval
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.ops import binary, convert, is_convertible
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Raw, Seq, Stmt, allocated
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Raw, Seq, Stmt, allocated
 from autotune.te.tensor import Tensor
 
 Rule = tuple[Expr, str]
@@ -92,7 +92,7 @@ class RawKernel:
                     f"got {macro!r}"
                 )
 
-    def lowered(self, name: str) -> Function:
+    def lowered(self, name: str) -> PrimFunc:
         """Return the kernels as a function: loops over the threads of each, and in them its text.
 
         The text and its macros stand with the first kernel, for all of them.
@@ -114,7 +114,7 @@ class RawKernel:
             nests.append(self._nest(launch, raw, rules))
         body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
         body = allocated([_buffer(tensor) for tensor in self.workspace], body)
-        return Function(
+        return PrimFunc(
             name,
             tuple(params),
             frozenset(params[len(self.inputs) :]),

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from autotune.errors import UsageError
 from autotune.ir.expr import Const, Expr
-from autotune.ir.stmt import Allocate, For, Function, Raw
+from autotune.ir.stmt import Allocate, For, PrimFunc, Raw
 from autotune.ir.visitor import is_raw, walk
 from autotune.lowering.feasibility import launches
 from autotune.rtc.device_source import device_header
 from autotune.rtc.rtc_function import RTCFunction, get_function
 from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuSource
 from autotune.runtime.cuda.launch_limits import LaunchSizes
-from autotune.runtime.signature import Parameter, Signature
+from autotune.runtime.signature import ArrayParameter, Signature
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RawLaunch:
         return "\n".join([*lines[:before], f'#line {line} "text"', *lines[before:]])
 
     @classmethod
-    def of(cls, function: Function) -> RawLaunch:
+    def of(cls, function: PrimFunc) -> RawLaunch:
         """Return the last launch of an analysed function of kernels as text."""
         return raw_launches(function)[-1]
 
@@ -63,7 +63,7 @@ class RawLaunch:
         return made
 
 
-def raw_launches(function: Function) -> list[RawLaunch]:
+def raw_launches(function: PrimFunc) -> list[RawLaunch]:
     """Return what an analysed function of kernels as text launches, in order."""
     if not is_raw(function):
         raise TypeError(f"{function.name} is no kernel as text")
@@ -100,11 +100,11 @@ def _value(expr: Expr) -> int:
     return int(expr.value)
 
 
-def raw_source(function: Function) -> GpuSource:
+def raw_source(function: PrimFunc) -> GpuSource:
     """Return an analysed function of kernels as text with its launches; needs no compiler."""
     found = raw_launches(function)
     memory = [
-        Parameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
+        ArrayParameter(s.buffer.name, s.buffer.dtype, tuple(map(_value, s.buffer.shape)), True)
         for s in walk(function.body)
         if isinstance(s, Allocate) and s.buffer.scope == "global"
     ]

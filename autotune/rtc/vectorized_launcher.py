@@ -21,12 +21,12 @@ from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
 THREADS = 512
 """Threads of a block: `kRTCMaxThreadsPerBlock` of the device header."""
 
-_MOST_BLOCKS = 1 << 14
+_MAX_BLOCKS = 1 << 14
 """Blocks of a launch; their threads take what is left over in further steps."""
 
-_MOST_LANES = 64
+_MAX_LANES = 64
 
-_MOST_INT32 = 2**31 - _MOST_BLOCKS * THREADS * _MOST_LANES
+_MAX_INT32 = 2**31 - _MAX_BLOCKS * THREADS * _MAX_LANES
 """Elements from which on indices are 64-bit: a thread steps so far beyond the last one."""
 
 
@@ -77,9 +77,9 @@ class VectorizedKernel:
         UsageError
             If there is no output, or a number is not what it should be.
         """
-        if not (_is_count(nvec) and nvec & (nvec - 1) == 0 and 1 <= nvec <= _MOST_LANES):
+        if not (_is_count(nvec) and nvec & (nvec - 1) == 0 and 1 <= nvec <= _MAX_LANES):
             raise UsageError(
-                f"{name}: nvec must be a power of two from 1 to {_MOST_LANES}, got {nvec!r}"
+                f"{name}: nvec must be a power of two from 1 to {_MAX_LANES}, got {nvec!r}"
             )
         for what, value in {"lead_dim": lead_dim, "other_dim": other_dim}.items():
             if not _is_count(value):
@@ -96,7 +96,7 @@ class VectorizedKernel:
             f"constexpr bool aligned = {str(plan.aligned).lower()};",
         ]
         found = "\n".join([parameters, *lines, ""])
-        index: IndexType = "int32" if lead_dim * other_dim < _MOST_INT32 else "int64"
+        index: IndexType = "int32" if lead_dim * other_dim < _MAX_INT32 else "int64"
         return cls(name, found, code, plan, int(lead_dim), int(other_dim), index)
 
     def compiled(self, device: int | str) -> RTCFunction:
@@ -117,7 +117,7 @@ class VectorizedKernel:
     @property
     def blocks(self) -> int:
         """Blocks that it is launched with: a thread for each vector, as far as they go."""
-        return max(1, min(-(-self.plan.vectors * self.other_dim // THREADS), _MOST_BLOCKS))
+        return max(1, min(-(-self.plan.vectors * self.other_dim // THREADS), _MAX_BLOCKS))
 
 
 def VectorizedKernelRTCLauncher(

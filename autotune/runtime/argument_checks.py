@@ -12,7 +12,7 @@ import numpy.typing as npt
 from autotune.errors import ArgumentError, CodegenError
 from autotune.ir import dtypes
 from autotune.runtime.foreign_arrays import as_numpy
-from autotune.runtime.signature import Parameter, Signature, extent_text, extent_value
+from autotune.runtime.signature import ArrayParameter, Signature, extent_text, extent_value
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ class _Rule(NamedTuple):
     strided: bool
 
     @classmethod
-    def of(cls, param: Parameter) -> _Rule:
+    def of(cls, param: ArrayParameter) -> _Rule:
         dtype = np.dtype(dtypes.numpy_dtype(param.dtype))
         strided = param.strides is not None
         return cls(dtype, dtype.itemsize, param.fixed, param.is_output, strided)
@@ -282,7 +282,7 @@ def _reach(array: Array, itemsize: int) -> int:
     return itemsize + sum(s * (n - 1) for n, s in zip(*_layout(array), strict=True) if n > 1)
 
 
-def _shape_text(param: Parameter) -> str:
+def _shape_text(param: ArrayParameter) -> str:
     """Shape as the signature states it, such as ``(n, m + 1)``."""
     extents = [extent_text(extent) for extent in param.shape]
     return f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"

@@ -21,7 +21,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _READ_ONLY, _COPIED = 1, 2
 
 
-class Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """DLTensor."""
 
     _fields_ = (
@@ -45,7 +45,7 @@ class Tensor(ctypes.Structure):
         return held if self.lanes == 1 else f"{held} with {self.lanes} lanes"
 
 
-class _Versioned(ctypes.Structure):
+class _DLManagedTensorVersioned(ctypes.Structure):
     """DLManagedTensorVersioned, of version 1."""
 
     _fields_ = (
@@ -54,7 +54,7 @@ class _Versioned(ctypes.Structure):
         ("manager", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
+        ("tensor", DLTensor),
     )
 
 
@@ -129,7 +129,7 @@ def _from_dlpack(array: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.asarray(_Memory(capsule, interface)).view(dtype)
 
 
-def open_dlpack(array: Any, **options: object) -> tuple[object, Tensor, bool]:
+def open_dlpack(array: Any, **options: object) -> tuple[object, DLTensor, bool]:
     """Return what keeps an array's memory alive, where it is, and whether writing is in vain.
 
     Parameters
@@ -146,7 +146,7 @@ def open_dlpack(array: Any, **options: object) -> tuple[object, Tensor, bool]:
     return capsule, *_opened(capsule)
 
 
-def _opened(capsule: object) -> tuple[Tensor, bool]:
+def _opened(capsule: object) -> tuple[DLTensor, bool]:
     """Return the tensor in a capsule, which goes on owning it, and whether writing is in vain."""
     api = ctypes.pythonapi
     is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
@@ -156,8 +156,10 @@ def _opened(capsule: object) -> tuple[Tensor, bool]:
         ("PyCapsule_GetPointer", api)
     )
     if is_valid(capsule, b"dltensor_versioned"):
-        versioned = _Versioned.from_address(pointer(capsule, b"dltensor_versioned") or 0)
+        versioned = _DLManagedTensorVersioned.from_address(
+            pointer(capsule, b"dltensor_versioned") or 0
+        )
         if versioned.major != 1:
             raise BufferError(f"DLPack version {versioned.major} is not known")
         return versioned.tensor, bool(versioned.flags & (_READ_ONLY | _COPIED))
-    return Tensor.from_address(pointer(capsule, b"dltensor") or 0), False
+    return DLTensor.from_address(pointer(capsule, b"dltensor") or 0), False

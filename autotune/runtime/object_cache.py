@@ -171,7 +171,7 @@ class ObjectCache:
 
 
 def _digest(key: str, data: bytes) -> bytes:
-    """Return what a file begins with: it tells of damage, and of an object of another key."""
+    """Return the header of a file, which shows damage, and objects of another key."""
     return hashlib.sha256(key.encode() + data).digest()
 
 

@@ -1,4 +1,4 @@
-"""Sources that a compiler refused, kept in files for whoever looks for the reason."""
+"""Keeps sources that a compiler refused in files, to find the reason."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from autotune.errors import CodegenError
 
 if TYPE_CHECKING:
     from autotune.ir.expr import Expr, SizeVar
-    from autotune.ir.stmt import Function
+    from autotune.ir.stmt import PrimFunc
 
 Extent = int | str | tuple[Any, ...]
 
@@ -42,7 +42,7 @@ _LAZY: Final = {"select": 3, "and": 2, "or": 2, "not": 1}
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ArrayParameter:
     """An array that a function takes.
 
     Attributes
@@ -76,7 +76,7 @@ class Signature:
     Attributes
     ----------
     name : str
-    parameters : tuple of Parameter
+    parameters : tuple of ArrayParameter
         Inputs, then outputs.
     sizes : tuple of str
         Names, all different, of the sizes that calls read off the arrays' shapes and strides.
@@ -85,12 +85,12 @@ class Signature:
     """
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ArrayParameter, ...]
     sizes: tuple[str, ...] = ()
     at_least: tuple[tuple[Extent, int], ...] = ()
 
     @classmethod
-    def of(cls, function: Function) -> Signature:
+    def of(cls, function: PrimFunc) -> Signature:
         """Return what `function` takes.
 
         Raises
@@ -100,7 +100,7 @@ class Signature:
         """
         names = size_names(function)
         parameters = tuple(
-            Parameter(
+            ArrayParameter(
                 p.name,
                 p.dtype,
                 tuple(extent_of(e, names) for e in p.shape),
@@ -131,7 +131,7 @@ class Signature:
             If it is something else.
         """
         parameters = tuple(
-            Parameter(
+            ArrayParameter(
                 str(entry["name"]),
                 str(entry["dtype"]),
                 tuple(checked_extent(extent) for extent in entry["shape"]),
@@ -177,7 +177,7 @@ def _operand_text(extent: Extent) -> str:
     return extent_text(extent) if plain else f"({extent_text(extent)})"
 
 
-def size_names(function: Function) -> dict[SizeVar, str]:
+def size_names(function: PrimFunc) -> dict[SizeVar, str]:
     """Return a name for each size of a function, all different."""
     names: dict[SizeVar, str] = {}
     for size in function.sizes:
@@ -195,7 +195,7 @@ def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
         If it is computed with what a call does not know.
     """
     # Imported here, so that saved functions are loaded without it.
-    from autotune.ir.expr import Binary, Call, Cast, Const, Not, Select, SizeVar
+    from autotune.ir.expr import BinaryOp, Call, Cast, Const, Not, Select, SizeVar
 
     def operation(op: str) -> Extent:
         return (op, *(extent_of(child, names) for child in extent.children))
@@ -207,7 +207,7 @@ def extent_of(extent: Expr, names: Mapping[SizeVar, str]) -> Extent:
             return names[extent]
         case Cast(a=a):
             return extent_of(a, names)
-        case Binary(op=op) if op in _OPERATIONS or op in _LAZY:
+        case BinaryOp(op=op) if op in _OPERATIONS or op in _LAZY:
             return operation(op)
         case Select() | Call(name="if_then_else"):
             return operation("select")

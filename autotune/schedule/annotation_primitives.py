@@ -20,7 +20,7 @@ _WITHOUT_VALUE = ("nontemporal_store", "state_in_ring")
 _OF_SCANS = ("state_in_ring", "prefetch_steps")
 
 
-class Annotations(StageCore):
+class AnnotationPrimitives(StageCore):
     """Primitives on how the loops of a stage run."""
 
     def _set_kind(self, primitive: str, axis: IterVar, kind: LoopKind) -> None:
@@ -31,7 +31,7 @@ class Annotations(StageCore):
         if axis.kind is AxisKind.SCAN and kind is not LoopKind.UNROLLED:
             self._refuse_steps(primitive, axis)
         self.loop_kinds[axis] = kind
-        self.note(primitive, axis)
+        self.record_step(primitive, axis)
 
     def _refuse_reduction(self, primitive: str, axis: IterVar) -> None:
         self.fail(
@@ -106,7 +106,7 @@ class Annotations(StageCore):
         extent = None if thread.dom is None else thread.dom.extent
         name = None if thread.name == thread.thread_tag else thread.name
         given = (extent, name) if name is not None else (extent,) if extent is not None else ()
-        self.note("bind", axis, thread.thread_tag, *given)
+        self.record_step("bind", axis, thread.thread_tag, *given)
 
     def _refuse_second_axis(self, axis: IterVar, thread: IterVar) -> None:
         """Refuse to bind two axes to one index; `te.thread_axis("vthread")` makes a new one."""
@@ -151,7 +151,7 @@ class Annotations(StageCore):
             self.fail("pragma", f"it has the pragma {kind!r} already; give it once", axis)
         size = self._pragma_value(axis, kind, value)
         self.pragmas.setdefault(axis, {})[kind] = const(1) if size is None else size
-        self.note("pragma", axis, kind, *(() if size is None else (size,)))
+        self.record_step("pragma", axis, kind, *(() if size is None else (size,)))
 
     def _pragma_value(self, axis: IterVar, kind: str, value: Any) -> Expr | None:
         if kind in _OF_SCANS and axis.kind is not AxisKind.SCAN:

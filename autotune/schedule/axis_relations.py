@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, Knob, SizeVar
+from autotune.ir.expr import Const, Expr, KnobVar, SizeVar
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import free_vars
 from autotune.te.compute import ceildiv
@@ -91,4 +91,4 @@ def fused_whole(relations: Sequence[Relation], leaves: Set[IterVar]) -> set[Fuse
 
 def is_over_knobs(size: Expr) -> bool:
     """Whether a size is a number once the knobs have values."""
-    return all(isinstance(var, Knob) for var in free_vars(size))
+    return all(isinstance(var, KnobVar) for var in free_vars(size))

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select, SizeVar, Var
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Not, Select, SizeVar, Var
 from autotune.ir.ops import FOLD, binary, cast, convert, if_then_else, logical_not, select
 from autotune.ir.printer import binary_text
 
@@ -37,13 +37,13 @@ def term_of(expr: Expr, name: Callable[[Var], str]) -> Term:
     match expr:
         case Const() if not isinstance(expr.value, float):
             return expr.value
-        case Knob():
+        case KnobVar():
             return ("knob", expr.name)
         case SizeVar():
             return ("size", expr.name)
         case Var():
             return name(expr)
-        case Binary():
+        case BinaryOp():
             return (expr.op, term_of(expr.a, name), term_of(expr.b, name))
         case Not():
             return ("not", term_of(expr.a, name))

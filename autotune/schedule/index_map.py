@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from autotune.errors import IRError, ScheduleError
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Binary, Const, Expr
+from autotune.ir.expr import BinaryOp, Const, Expr
 from autotune.ir.ops import binary, const, convert
 from autotune.te.compute import ceildiv
 
@@ -53,7 +53,7 @@ def index_map(axes: Sequence[IterVar], indices: Sequence[Any]) -> tuple[Digits, 
     Raises
     ------
     ScheduleError
-        If two elements could get the same place, or that cannot be told.
+        If two elements could get the same place, or this is not known.
     """
     digits = tuple(_digits(index, axes) for index in indices if not _is_zero(index))
     for axis in axes:
@@ -71,9 +71,9 @@ def _digits(index: Any, axes: Sequence[IterVar]) -> Digits:
         expr = convert(index)
     except IRError:
         raise ScheduleError(f"the map gives {index!r}, which is no index; {wanted}") from None
-    chain: list[Binary] = []
+    chain: list[BinaryOp] = []
     inner = expr
-    while isinstance(inner, Binary) and inner.op in ("//", "%"):
+    while isinstance(inner, BinaryOp) and inner.op in ("//", "%"):
         chain.insert(0, inner)
         inner = inner.a
     axis = next((axis for axis in axes if axis.var is inner), None)

@@ -10,7 +10,7 @@ from autotune.schedule.axis_relations import Fuse, Split
 from autotune.schedule.stage_core import StageCore
 
 
-class LoopStructure(StageCore):
+class LoopPrimitives(StageCore):
     """Primitives on the loops of a stage."""
 
     def split(
@@ -42,9 +42,9 @@ class LoopStructure(StageCore):
         self.all_axes += [outer, inner]
         self.relations.append(Split(axis, outer, inner, inner_size, parts))
         if inner_size is not None:
-            self.note("split", axis, "factor", inner_size)
+            self.record_step("split", axis, "factor", inner_size)
         else:
-            self.note("split", axis, "nparts", parts)
+            self.record_step("split", axis, "nparts", parts)
         return outer, inner
 
     def fuse(self, *axes: IterVar) -> IterVar:
@@ -86,7 +86,7 @@ class LoopStructure(StageCore):
         self.leaf_axes[first : second + 1] = [fused]
         self.all_axes.append(fused)
         self.relations.append(Fuse(outer, inner, fused))
-        self.note("fuse", outer, inner)
+        self.record_step("fuse", outer, inner)
         return fused
 
     def reorder(self, *axes: IterVar) -> None:
@@ -102,11 +102,11 @@ class LoopStructure(StageCore):
         for position, axis in enumerate(axes):
             if any(axis is other for other in axes[:position]):
                 self.fail("reorder", "it is given twice; give each loop once", axis)
-            if axis.kind is AxisKind.SCAN and positions[position] < max(positions[:position + 1]):
+            if axis.kind is AxisKind.SCAN and positions[position] < max(positions[: position + 1]):
                 self.fail("reorder", "it counts steps, which are not taken in another order", axis)
         for place, axis in zip(sorted(positions), axes, strict=True):
             self.leaf_axes[place] = axis
-        self.note("reorder", *axes)
+        self.record_step("reorder", *axes)
 
     def tile(
         self, x: IterVar, y: IterVar, x_factor: Any, y_factor: Any
@@ -131,4 +131,4 @@ class LoopStructure(StageCore):
         self._refuse_annotated(primitive, axis)
         if axis in self.pragmas:
             self.fail(primitive, f"it has a pragma already; {primitive} it before", axis)
-        self.refuse_guests(primitive, axis)
+        self.refuse_attached(primitive, axis)

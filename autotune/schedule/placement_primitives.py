@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, Knob, SizeVar
+from autotune.ir.expr import Const, Expr, KnobVar, SizeVar
 from autotune.ir.ops import binary, convert
 from autotune.ir.visitor import free_vars
 from autotune.schedule.index_map import index_map as digits_of
-from autotune.schedule.stage_core import SCOPES, Alignment, Attach, AttachPoint, Demand, StageCore
+from autotune.schedule.stage_core import (
+    SCOPES,
+    Alignment,
+    Attach,
+    AttachPoint,
+    Requirement,
+    StageCore,
+)
 from autotune.te.scan import ScanOp
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
 
 
-class Placement(StageCore):
+class PlacementPrimitives(StageCore):
     """Primitives on the place and the storage of a stage."""
 
     # -- where it is computed ----------------------------------------------------------------
@@ -35,9 +42,7 @@ class Placement(StageCore):
                                                             B[i] = g(A[0])
         """
         if not isinstance(parent, StageCore):
-            self.fail(
-                "compute_at", f"expected a stage first, got {parent!r}; give one, as in s[B]"
-            )
+            self.fail("compute_at", f"expected a stage first, got {parent!r}; give one, as in s[B]")
         if not any(stage is parent for stage in self._schedule.stages):
             self.fail(
                 "compute_at",
@@ -61,7 +66,7 @@ class Placement(StageCore):
             self.attach, self._attach_point = Attach.CELL, None
         else:
             self.attach, self._attach_point = Attach.AT, AttachPoint(parent, axis)
-        self.note("compute_at", parent, axis)
+        self.record_step("compute_at", parent, axis)
 
     def _refuse_carried(self, primitive: str) -> None:
         """Refuse to move what a scan starts or goes on with."""
@@ -77,12 +82,12 @@ class Placement(StageCore):
     def _stay_in_cell(self, parent: Stage, axis: IterVar) -> None:
         """Refuse a place outside the steps of the scan whose cell this is part of."""
         scan = self.cell
-        if scan is None or parent.cell is scan or (
-            parent is scan and axis is scan.leaf_axes[-1]
-        ):
+        if scan is None or parent.cell is scan or (parent is scan and axis is scan.leaf_axes[-1]):
             return
-        where = f"stage {parent.name!r}" if parent is not scan else (
-            f"axis {axis.name!r}, an iteration of which is several steps"
+        where = (
+            f"stage {parent.name!r}"
+            if parent is not scan
+            else (f"axis {axis.name!r}, an iteration of which is several steps")
         )
         self.fail(
             "compute_at",
@@ -104,7 +109,7 @@ class Placement(StageCore):
         if self.attach is not Attach.INIT:
             self.attach = Attach.ROOT if self.cell is None else Attach.CELL
         self._attach_point = None
-        self.note("compute_root")
+        self.record_step("compute_root")
 
     def compute_inline(self) -> None:
         """Substitute the expression wherever the result is read; the stage vanishes.
@@ -123,7 +128,7 @@ class Placement(StageCore):
                 "it reduces, which takes loops of its own; use compute_at",
                 self.op.reduce_axis[0],
             )
-        self.refuse_guests("compute_inline")
+        self.refuse_attached("compute_inline")
         stored = self.alignments or self.layout is not None or self.double_buffered
         if stored or self.store_predicate is not None:
             self.fail(
@@ -131,7 +136,7 @@ class Placement(StageCore):
                 "its storage was decided on already, and inline it has none; leave one of the two",
             )
         self.attach, self._attach_point = Attach.INLINE, None
-        self.note("compute_inline")
+        self.record_step("compute_inline")
 
     # -- how it is stored --------------------------------------------------------------------
 
@@ -151,7 +156,7 @@ class Placement(StageCore):
             self.fail("set_scope", f"there is no scope {scope!r}; give one of {known}")
         self._refuse_scoped("set_scope")
         self.scope = scope
-        self.note("set_scope", scope)
+        self.record_step("set_scope", scope)
 
     def transform_layout(self, index_map: Callable[..., Any]) -> None:
         """Store the result by other indices: dimensions in another order, or in tiles.
@@ -197,7 +202,7 @@ class Placement(StageCore):
             for size in (divisor,) if modulus is None else (divisor, modulus):
                 self._size(primitive, "divisor", size, axis)
         self.layout = layout
-        self.note(primitive, *indices)
+        self.record_step(primitive, *indices)
 
     def storage_align(self, axis: IterVar, factor: Any, offset: Any = 0) -> None:
         """Pad the rows of the result, so that the stride of `axis` is `offset` modulo `factor`.
@@ -220,9 +225,11 @@ class Placement(StageCore):
             self.fail("storage_align", problem, axis)
         if not isinstance(room, Const):
             where = f"storage_align on stage {self.name!r}, axis {axis.name!r}"
-            self.demands.append(Demand(room, 1, f"{where}: the offset must be below the factor"))
+            self.demands.append(
+                Requirement(room, 1, f"{where}: the offset must be below the factor")
+            )
         self.alignments[axis] = Alignment(size, rest)
-        self.note("storage_align", axis, size, rest)
+        self.record_step("storage_align", axis, size, rest)
 
     def _dimension(self, primitive: str, axis: object) -> None:
         """Refuse what is not an axis of the operation itself."""
@@ -258,7 +265,7 @@ class Placement(StageCore):
             problem = f"there is no way through {through!r}; give 'registers' or 'copies'"
             self.fail("double_buffer", problem)
         self.double_buffered, self.buffered_through = True, through
-        self.note("double_buffer", *(() if through is None else (through,)))
+        self.record_step("double_buffer", *(() if through is None else (through,)))
 
     def set_store_predicate(self, condition: Any) -> None:
         """Store elements of the result only where a condition holds.
@@ -279,7 +286,7 @@ class Placement(StageCore):
         self.refuse_inlined("set_store_predicate")
         self.refuse_uncomputed("set_store_predicate")
         self.store_predicate = self._condition(condition)
-        self.note("set_store_predicate", self.store_predicate)
+        self.record_step("set_store_predicate", self.store_predicate)
 
     def _condition(self, condition: Any) -> Expr:
         primitive = "set_store_predicate"
@@ -293,7 +300,7 @@ class Placement(StageCore):
             )
         dimensions = {axis.var for axis in self.op.axis}
         for var in free_vars(expr):
-            known = isinstance(var, (Knob, SizeVar)) or var in dimensions
+            known = isinstance(var, (KnobVar, SizeVar)) or var in dimensions
             if not known and self._schedule.thread_tag_of(var) is None:
                 names = ", ".join(axis.name for axis in self.op.axis)
                 self.fail(

@@ -67,9 +67,7 @@ def _partial(stage: Stage, op: ComputeOp, axis: IterVar, position: int) -> Compu
     body: tuple[Expr, ...]
     if inner:
         axes = tuple(inner.values())
-        body = tuple(
-            Reduce(first.combiner, sources, axes, condition, r.index) for r in reductions
-        )
+        body = tuple(Reduce(first.combiner, sources, axes, condition, r.index) for r in reductions)
     else:
         identity = first.combiner.identity
         body = tuple(
@@ -105,7 +103,7 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
         stage.fail("rfactor", "it does not reduce; factor a stage whose body is a reduction")
     stage._leaf("rfactor", axis)
     stage.refuse_ahead("rfactor")
-    stage.refuse_guests("rfactor")
+    stage.refuse_attached("rfactor")
     if axis.kind is not AxisKind.REDUCE:
         stage.fail(
             "rfactor",
@@ -117,8 +115,10 @@ def _checked(stage: Stage, axis: IterVar) -> ComputeOp:
     changed = len(loops) != len(own) or any(a is not b for a, b in zip(loops, own, strict=True))
     annotated = [*stage.loop_kinds, *stage.bindings, *stage.pragmas, *stage.alignments]
     if changed or annotated:
-        what = f"axis {annotated[0].name!r} is annotated" if annotated else (
-            "its spatial loops were changed"
+        what = (
+            f"axis {annotated[0].name!r} is annotated"
+            if annotated
+            else ("its spatial loops were changed")
         )
         stage.fail(
             "rfactor",

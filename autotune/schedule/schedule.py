@@ -54,9 +54,7 @@ class Schedule:
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """Return the stages that read a tensor."""
-        return [
-            stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)
-        ]
+        return [stage for stage in self.stages if any(t is tensor for t in stage.op.input_tensors)]
 
     def thread_tag_of(self, var: Var) -> str | None:
         """Return the tag of the thread axis of this variable, if some loop is bound to it."""
@@ -95,13 +93,11 @@ class Schedule:
         stage.op = op
         self._stage_of[op] = stage
 
-    def _add_stage(
-        self, op: ComputeOp, scope: str | None, position: int, beside: Stage
-    ) -> Stage:
+    def _add_stage(self, op: ComputeOp, scope: str | None, position: int, beside: Stage) -> Stage:
         """Add a stage, computed in the loop in which `beside` is, which it reads or is read by."""
         stage = Stage(op, self._label(op.name), self, is_output=False)
         stage.scope = scope
-        stage.sit_with(beside)
+        stage.attach_with(beside)
         self.stages.insert(position, stage)
         self._stage_of[op] = stage
         return stage
@@ -147,8 +143,8 @@ class Schedule:
         op = ComputeOp(f"{tensor.name}.{scope}", axis, (body,))
         copy = self._add_stage(op, scope, self.stages.index(producer) + 1, beside=producer)
         if any(tensor in states(stage.cell) for stage in reader_stages):
-            copy.sit_in(reader_stages[0].cell)
-        copy.note("cache_read", producer, tensor.value_index, scope, *reader_stages)
+            copy.attach_in(reader_stages[0].cell)
+        copy.record_step("cache_read", producer, tensor.value_index, scope, *reader_stages)
         redirect = _Redirect(tensor, op.output())
         for stage in reader_stages:
             assert isinstance(stage.op, ComputeOp)
@@ -196,7 +192,7 @@ class Schedule:
         body = tuple(substitute(value, mapping) for value in op.body)
         cache = ComputeOp(f"{op.name}.{scope}", axis, body)
         new = self._add_stage(cache, scope, self.stages.index(stage), beside=stage)
-        new.note("cache_write", stage, scope)
+        new.record_step("cache_write", stage, scope)
         indices = tuple(a.var for a in op.axis)
         self._set_op(stage, op.with_body(tuple(Read(t, indices) for t in cache.outputs)))
         stage.reset_axes()
@@ -223,10 +219,8 @@ class Schedule:
         """
         stage = self[tensor]
         factored = factor(stage, axis, factor_axis)
-        new = self._add_stage(
-            factored.partial, stage.scope, self.stages.index(stage), beside=stage
-        )
-        new.note("rfactor", stage, axis, factor_axis)
+        new = self._add_stage(factored.partial, stage.scope, self.stages.index(stage), beside=stage)
+        new.record_step("rfactor", stage, axis, factor_axis)
         self._set_op(stage, factored.combined)
         stage.relations.clear()
         stage.reset_axes()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from autotune.schedule.annotation_primitives import PRAGMAS, Annotations
-from autotune.schedule.loop_primitives import LoopStructure
-from autotune.schedule.placement_primitives import Placement
+from autotune.schedule.annotation_primitives import PRAGMAS, AnnotationPrimitives
+from autotune.schedule.loop_primitives import LoopPrimitives
+from autotune.schedule.placement_primitives import PlacementPrimitives
 from autotune.schedule.stage_core import SCOPES, Alignment, Attach, AttachPoint
 
 __all__ = ["PRAGMAS", "SCOPES", "Alignment", "Attach", "AttachPoint", "Stage"]
 
 
-class Stage(LoopStructure, Annotations, Placement):
+class Stage(LoopPrimitives, AnnotationPrimitives, PlacementPrimitives):
     """How one operation is computed.
 
     Attributes
@@ -49,6 +49,6 @@ class Stage(LoopStructure, Annotations, Placement):
         on by themselves meanwhile.
     store_predicate : Expr or None
         Where its stores happen; None for everywhere.
-    demands : list of Demand
+    demands : list of Requirement
         What its primitives require of knobs.
     """

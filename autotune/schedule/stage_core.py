@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, Knob, SizeVar, Var
+from autotune.ir.expr import Const, Expr, KnobVar, SizeVar, Var
 from autotune.ir.ops import binary, convert
 from autotune.ir.stmt import LoopKind
 from autotune.ir.visitor import free_vars
@@ -58,7 +58,7 @@ class Alignment(NamedTuple):
         return binary("+", stride, binary("%", missing, self.factor))
 
 
-class Demand(NamedTuple):
+class Requirement(NamedTuple):
     """A size over knobs that must be at least `least`; `message` says so where it is not."""
 
     size: Expr
@@ -86,7 +86,7 @@ class StageCore:
         self.double_buffered = False
         self.buffered_through: str | None = None
         self.store_predicate: Expr | None = None
-        self.demands: list[Demand] = []
+        self.demands: list[Requirement] = []
         self._schedule = schedule
         self.reset_axes()
 
@@ -122,8 +122,10 @@ class StageCore:
     def time(self) -> IterVar | None:
         """The axis of an update that has no loop, as the scan's axis counts the steps."""
         scan = self.cell
-        is_update = scan is not None and isinstance(scan.op, ScanOp) and any(
-            t in scan.op.update for t in self.outputs
+        is_update = (
+            scan is not None
+            and isinstance(scan.op, ScanOp)
+            and any(t in scan.op.update for t in self.outputs)
         )
         return self.op.axis[0] if is_update else None
 
@@ -138,7 +140,7 @@ class StageCore:
         return self.op.outputs
 
     @property
-    def guests(self) -> list[Stage]:
+    def attached(self) -> list[Stage]:
         """Stages that are computed at one of its axes."""
         return [
             stage
@@ -159,13 +161,13 @@ class StageCore:
     def __repr__(self) -> str:
         return f"<stage {self.name}>"
 
-    def sit_with(self, beside: StageCore) -> None:
+    def attach_with(self, beside: StageCore) -> None:
         """Be computed in the loop that another stage is computed in."""
         if beside.attach is Attach.AT:
             self.attach, self._attach_point = beside.attach, beside.attach_point
-        self.sit_in(beside.cell)
+        self.attach_in(beside.cell)
 
-    def sit_in(self, scan: Stage | None) -> None:
+    def attach_in(self, scan: Stage | None) -> None:
         """Be part of the cell of a scan."""
         self.scan = scan
         if scan is not None and self.attach is Attach.ROOT:
@@ -187,16 +189,16 @@ class StageCore:
         if not same or self.loop_kinds or self.bindings or self.pragmas:
             self.fail(primitive, f"its loops were changed already; {primitive} it first")
         self.refuse_ahead(primitive)
-        self.refuse_guests(primitive)
+        self.refuse_attached(primitive)
 
     def refuse_ahead(self, primitive: str) -> None:
         """Refuse to give a stage that is computed an iteration ahead a source in the same loop."""
         if self.double_buffered:
             self.fail(primitive, f"it is double-buffered already; {primitive} it first")
 
-    def refuse_guests(self, primitive: str, axis: IterVar | None = None) -> None:
+    def refuse_attached(self, primitive: str, axis: IterVar | None = None) -> None:
         """Refuse to take an axis (or all) away under a stage that is computed at it."""
-        for guest in self.guests:
+        for guest in self.attached:
             assert guest.attach_point is not None
             at = guest.attach_point.axis
             if axis is None or at is axis:
@@ -269,8 +271,10 @@ class StageCore:
 
     def _its_loops(self) -> str:
         loops = ", ".join(leaf.name for leaf in self.leaf_axes)
-        return f"give one of the loops of {self.name!r}: {loops}" if loops else (
-            f"{self.name!r} has no loops"
+        return (
+            f"give one of the loops of {self.name!r}: {loops}"
+            if loops
+            else (f"{self.name!r} has no loops")
         )
 
     def _refuse_annotated(self, primitive: str, axis: IterVar) -> None:
@@ -293,9 +297,11 @@ class StageCore:
         if not dtypes.is_index(size.dtype):
             self.fail(primitive, f"the {what} is {value!r}; {wanted}", axis)
         for var in free_vars(size):
-            if not isinstance(var, Knob):
-                why = "is known only when the program runs" if isinstance(var, SizeVar) else (
-                    "is a loop's variable"
+            if not isinstance(var, KnobVar):
+                why = (
+                    "is known only when the program runs"
+                    if isinstance(var, SizeVar)
+                    else ("is a loop's variable")
                 )
                 self.fail(
                     primitive,
@@ -310,7 +316,7 @@ class StageCore:
             where = "" if axis is None else f", axis {axis.name!r}"
             rule = f"the {what} must be at least {least}"
             self.demands.append(
-                Demand(size, least, f"{primitive} on stage {self.name!r}{where}: {rule}")
+                Requirement(size, least, f"{primitive} on stage {self.name!r}{where}: {rule}")
             )
         return size
 
@@ -323,7 +329,7 @@ class StageCore:
 
     # -- notes -----------------------------------------------------------------------------
 
-    def note(self, primitive: str, *args: Any) -> None:
+    def record_step(self, primitive: str, *args: Any) -> None:
         """Append what was done to the schedule's list of steps.
 
         An axis belongs to the stage given before it, or to this one.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from autotune.system.interrupts import Aside
+from autotune.system.interrupts import ThreadedCall
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def thread_count(most: int | None = None) -> int:
     return cpus if quota is None else min(cpus, quota)
 
 
-def in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
+def run_in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
     """Run jobs, at most so many at a time and no more than there are CPUs; return what they return.
 
     One job, or one CPU, needs no thread. What a job raises is raised when all are done.
@@ -95,7 +95,7 @@ def in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
             found[number] = job()
 
     try:
-        asides = [Aside(work) for _ in range(threads)]
+        asides = [ThreadedCall(work) for _ in range(threads)]
         for aside in asides:
             aside.wait()
     except KeyboardInterrupt:  # nobody wants the others any more

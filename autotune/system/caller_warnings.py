@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the program that called us, however deep we are."""
+"""Warnings that point at the user's line, however deep the call is."""
 
 from __future__ import annotations
 

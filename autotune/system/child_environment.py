@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def own_environment() -> dict[str, str]:
-    """Return an environment in which this very package is found, installed or not."""
+    """Return an environment in which child processes import this package, installed or not."""
     environment = dict(os.environ)
     root = Path(__file__).resolve().parents[2]
     paths = sysconfig.get_paths()

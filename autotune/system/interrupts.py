@@ -1,4 +1,4 @@
-"""Interrupts: none comes while something is put back in order, and none is lost that came there.
+"""Interrupts: they are deferred while state is restored, and none of them is lost.
 
 An interrupt is an exception of a signal's handler: it is raised wherever the main thread is.
 """
@@ -19,16 +19,17 @@ class _Interrupts(threading.local):
     Attributes
     ----------
     held : int
-        How many hold them back. Adding to it is no call: nothing can come in between.
+        Number of sections that defer interrupts. Adding to it is no call, so nothing can come
+        between.
     waiting : KeyboardInterrupt or None
-        One that came and could not be raised.
+        An interrupt that came and was deferred.
     """
 
     held = 0
     waiting: KeyboardInterrupt | None = None
 
     def raise_waiting(self) -> None:
-        """Raise the one that waits, if there is one, unless somebody holds it back."""
+        """Raise the deferred interrupt, if there is one, unless interrupts are still deferred."""
         if not self.held and self.waiting is not None:
             waiting, self.waiting = self.waiting, None
             raise waiting.with_traceback(None)
@@ -38,7 +39,7 @@ _interrupts = _Interrupts()
 
 
 def raise_interrupt(interrupt: KeyboardInterrupt) -> None:
-    """Raise an interrupt as soon as nobody holds interrupts back: what a handler has to do."""
+    """Raise an interrupt as soon as interrupts are not deferred; for signal handlers."""
     keep_interrupt(interrupt)
     _interrupts.raise_waiting()
 
@@ -53,7 +54,7 @@ def raise_kept() -> None:
     _interrupts.raise_waiting()
 
 
-def undisturbed(do: Callable[[], T]) -> T:
+def defer_interrupts(do: Callable[[], T]) -> T:
     """Do something while interrupts wait; it should not take long."""
     _interrupts.held += 1
     try:
@@ -64,14 +65,14 @@ def undisturbed(do: Callable[[], T]) -> T:
 
 
 def restoring(restore: Callable[[], object], do: Callable[[], T]) -> T:
-    """Do something, and restore in any case what it changed; interrupts wait meanwhile.
+    """Do something, and restore in any case what it changed; interrupts are deferred.
 
     A context manager could be interrupted as its block ends, before it has restored anything.
     """
     try:
         return do()
     finally:
-        _interrupts.held += 1  # here, as an interrupt could come as `undisturbed` begins
+        _interrupts.held += 1  # here, as an interrupt could come as `defer_interrupts` begins
         try:
             restore()
         finally:
@@ -79,7 +80,7 @@ def restoring(restore: Callable[[], object], do: Callable[[], T]) -> T:
             _interrupts.raise_waiting()
 
 
-class Aside(Generic[T]):
+class ThreadedCall(Generic[T]):
     """Something that is done in a thread of its own, from now on.
 
     Whoever waits for it may be interrupted at any moment. `concurrent.futures` is not made for

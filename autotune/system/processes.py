@@ -1,7 +1,7 @@
-"""What processes that run untrusted code have in common: they die with those who watch them.
+"""Processes that run untrusted code, under supervisors that end them.
 
-A *keeper* is a small process above such code. It runs none of it, and when its child ends, or the
-process that it works for does, it ends all descendants, wherever they have fled to.
+A *supervisor* is a small process above such code. It runs none of it, and when its child ends, or
+the process that it works for does, it ends all descendants, wherever they have fled to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from typing import NoReturn
 
 PARENT_DIED = signal.SIGUSR1
-"""What keepers have themselves sent when their parent dies, or one of its threads."""
+"""Signal that supervisors get when their parent dies, or one of its threads."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -79,7 +79,7 @@ def readable(fd: int, seconds: float) -> bool:
     return bool(poller.poll(seconds * 1e3))
 
 
-def end_of(child: int, seconds: float) -> int:
+def wait_exit_status(child: int, seconds: float) -> int:
     """Return a child's wait status, once it has ended; kill it if it has not in time."""
     with contextlib.suppress(AttributeError, OSError):  # not on every system
         fd = os.pidfd_open(child)
@@ -110,7 +110,7 @@ def signals_of(reader: int) -> bytes:
         return b""
 
 
-def is_doomed(process: int) -> bool:
+def is_terminating(process: int) -> bool:
     """Whether a process was sent SIGKILL, of which it may not have come to die yet."""
     with open(f"/proc/{process}/status", "rb") as facts:
         pending = [int(f.split()[1], 16) for f in facts if f.startswith((b"SigPnd:", b"ShdPnd:"))]
@@ -127,16 +127,16 @@ def has_stopped(process: int) -> bool:
     return False
 
 
-# -- keepers ------------------------------------------------------------------------------
+# -- supervisors ------------------------------------------------------------------------------
 
 
-def keep(
+def supervise(
     child_main: Callable[[], object],
     lifeline: int | None = None,
     seconds: float | None = None,
     child_only: Collection[int] = (),
 ) -> NoReturn:
-    """Become the keeper of a child that runs `child_main`; never returns, and nor does the child.
+    """Become the supervisor of a child that runs `child_main`; neither returns.
 
     Ends, as the child did, once the child and all its descendants have. They are killed when the
     child ends, `lifeline` hangs up, the parent dies or the time is over.
@@ -150,7 +150,7 @@ def keep(
     seconds : float, optional
         Time that the child has.
     child_only : collection of int
-        File descriptors that are not for the keeper.
+        File descriptors that are not for the supervisor.
     """
     parent = os.getppid()
     die_by_signal(PARENT_DIED)
@@ -164,10 +164,10 @@ def keep(
     statuses: dict[int, int] = {}
     try:
         if os.getppid() == parent:  # else it has died already
-            _await(child, lifeline, signals, parent, seconds, statuses)
+            _wait_for_end(child, lifeline, signals, parent, seconds, statuses)
     finally:
-        statuses |= end_children()
-        _end_like(statuses[child])
+        statuses |= kill_children()
+        _exit_like(statuses[child])
 
 
 def fork_child(main: Callable[[], object]) -> int:
@@ -202,7 +202,7 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _await(
+def _wait_for_end(
     child: int,
     lifeline: int | None,
     signals: int,
@@ -210,7 +210,7 @@ def _await(
     seconds: float | None,
     statuses: dict[int, int],
 ) -> None:
-    """Return once the child has ended, or nobody wants it any more."""
+    """Return once the child has ended, or it must be ended."""
     deadline = None if seconds is None else time.monotonic() + seconds
     poller = select.poll()
     if lifeline is not None:
@@ -241,8 +241,8 @@ def reap() -> dict[int, int]:
     return found
 
 
-def end_children(spared: Collection[int] = ()) -> dict[int, int]:
-    """Kill all children but those spared, and what they leave to their adopter; wait for the end.
+def kill_children(spared: Collection[int] = ()) -> dict[int, int]:
+    """Kill all children except `spared`, and orphans that these leave; wait until they have ended.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def end_children(spared: Collection[int] = ()) -> dict[int, int]:
 
 
 def children(process: int | str = "self") -> list[int]:
-    """Return the process ids of all children, also of those that have ended unnoticed."""
+    """Return the process ids of all children, also of those that have ended and were not reaped."""
     found: list[int] = []
     for task in os.listdir(f"/proc/{process}/task"):
         # A thread that has just ended has left its children to another.
@@ -272,8 +272,8 @@ def children(process: int | str = "self") -> list[int]:
     return found
 
 
-def _end_like(status: int) -> NoReturn:
-    """End this process the way that another, of this wait status, did."""
+def _exit_like(status: int) -> NoReturn:
+    """End this process in the same way as a process with this wait status."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         with contextlib.suppress(OSError):  # SIGKILL cannot be handled at all

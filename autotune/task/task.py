@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import UsageError, told
-from autotune.ir.expr import Const, Expr, Knob
+from autotune.errors import UsageError, error_text
+from autotune.ir.expr import Const, Expr, KnobVar
 from autotune.ir.printer import expr_text
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import walk_expr
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.operators.template_lookup import find_template
@@ -29,14 +29,14 @@ from autotune.trace.explore import classify, explore
 from autotune.trace.fingerprint import code_hash, digest, function_lines, schedule_lines
 from autotune.trace.structure import Structure
 from autotune.trace.tracer import Structures
-from autotune.trace.user_code import silenced
-from search_spaces import IntArray, RuleCount, Space, SpaceError, Tally
+from autotune.trace.user_code import run_silenced
+from search_spaces import FeasibilityCounts, IntArray, RuleCount, Space, SpaceError
 
 __all__ = ["Argument", "Task", "Workload", "code_hash"]
 
 _log = logging.getLogger(__name__)
 
-MOST_TRIED = 256
+MAX_TRIED = 256
 """Configurations that are tried for a default, where each has to be traced or run for that."""
 
 
@@ -185,10 +185,10 @@ class Task:
         if broken is not None:
             return broken.name
         message = self._structures.refusal(self.space.config(index).values)
-        self._tell_late_knobs()
+        self._warn_late_knobs()
         return message
 
-    def _tell_late_knobs(self) -> None:
+    def _warn_late_knobs(self) -> None:
         """Warn of knobs that the space lacks, as only rare configurations define them."""
         for knob in self._structures.knobs[len(self.space.knobs) :]:
             if knob.name in self._late:
@@ -202,27 +202,27 @@ class Task:
                 knob.value(knob.default),
             )
 
-    def tally(self) -> Tally:
+    def feasibility(self) -> FeasibilityCounts:
         """Count what rules reject of the configurations.
 
-        Of a template that cannot be traced, up to `MOST_TRIED` configurations are tried.
+        Of a template that cannot be traced, up to `MAX_TRIED` configurations are tried.
         """
         if not self.untraceable:
-            return self.space.tally()
+            return self.space.feasibility()
         size = len(self.space)
         indices = range(size)
-        if size > MOST_TRIED:
-            indices = np.random.default_rng(0).integers(size, size=MOST_TRIED).tolist()
+        if size > MAX_TRIED:
+            indices = np.random.default_rng(0).integers(size, size=MAX_TRIED).tolist()
         rules = Counter(filter(None, map(self.refusal, indices)))
         counts = tuple(RuleCount(rule, "", n, None) for rule, n in rules.most_common())
-        return Tally(size, len(indices), len(indices) - rules.total(), counts)
+        return FeasibilityCounts(size, len(indices), len(indices) - rules.total(), counts)
 
     def nearest_legal(self, index: int) -> int | None:
         """Return the legal configuration fewest knob steps from one; None if none was found."""
         start = self.space.nearest_feasible(index)
         if start is None:
             return None
-        nearby = itertools.islice(self.space.by_distance(start), MOST_TRIED)
+        nearby = itertools.islice(self.space.by_distance(start), MAX_TRIED)
         return next((other for other in nearby if not self.refusal(other)), None)
 
     @cached_property
@@ -235,7 +235,7 @@ class Task:
             If nothing is legal, or nothing was found that is, with the reasons.
         """
         space, tried = self.space, Counter[str]()
-        for index in itertools.islice(space.by_distance(space.default_index), MOST_TRIED):
+        for index in itertools.islice(space.by_distance(space.default_index), MAX_TRIED):
             refused = self.refusal(index)
             if not refused:
                 return index
@@ -258,14 +258,14 @@ class Task:
         """Return the number of the structure of each index, -1 where it is not traced; (n,)."""
         return classify(self._structures, self.space, indices)
 
-    def knob_values(self, index: int) -> dict[Knob, int]:
+    def knob_values(self, index: int) -> dict[KnobVar, int]:
         """Return the value of each symbol of the structure of a configuration."""
         config = self.space.config(index)
         columns = self._structures.columns_of(config.values)
         symbols = self._structures.of(config.values).symbols
         return {knob: int(columns[name][0]) for name, knob in symbols.items()}
 
-    def function(self, index: int) -> Function:
+    def function(self, index: int) -> PrimFunc:
         """Return the analysed function of a configuration: what features are made from.
 
         Raises
@@ -275,15 +275,15 @@ class Task:
         """
         return self.function_of(self.space.config(index).values)
 
-    def function_of(self, values: Mapping[str, object]) -> Function:
+    def function_of(self, values: Mapping[str, object]) -> PrimFunc:
         """As `function`, for named knob values; needs no search space."""
         return self._structures.instantiate(values)
 
-    def final(self, index: int) -> Function:
+    def final(self, index: int) -> PrimFunc:
         """Return the function of a configuration in the form that backends take."""
         return self.final_of(self.space.config(index).values)
 
-    def final_of(self, values: Mapping[str, object]) -> Function:
+    def final_of(self, values: Mapping[str, object]) -> PrimFunc:
         """As `final`, for named knob values; needs no search space."""
         return final_form(self.function_of(values), self.target)
 
@@ -323,7 +323,9 @@ class Task:
     def _shape(self, name: str, shape: tuple[Expr, ...]) -> tuple[int, ...]:
         for extent in shape:
             if not isinstance(extent, Const):
-                why = "knobs" if any(isinstance(v, Knob) for v in walk_expr(extent)) else "te.var"
+                why = (
+                    "knobs" if any(isinstance(v, KnobVar) for v in walk_expr(extent)) else "te.var"
+                )
                 raise UsageError(
                     f"template {self.template.name!r}: the shape of argument {name!r} depends on "
                     f"{why} (`{expr_text(extent)}`); a task needs arrays of fixed sizes"
@@ -351,11 +353,11 @@ class Task:
         """
         try:
             # It is the user's function, and may print.
-            return silenced(partial(self.template.flops_for, self.args))
+            return run_silenced(partial(self.template.flops_for, self.args))
         except Exception as error:
             raise UsageError(
                 f"flops of template {self.template.name!r} failed: "
-                f"{type(error).__name__}: {told(error)}"
+                f"{type(error).__name__}: {error_text(error)}"
             ) from error
 
     @property

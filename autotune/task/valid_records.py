@@ -1,4 +1,4 @@
-"""Which records still hold for a task: made by the template as it is, at knob values it has."""
+"""Which records are valid for a task: those of the present template and its present knob values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 def valid_records(
-    task: Task, records: Iterable[Record], tell: Callable[[str], object] = _log.warning
+    task: Task, records: Iterable[Record], notify: Callable[[str], object] = _log.warning
 ) -> list[tuple[int, Record]]:
     """Return the records of a task's workload and target that hold, with their configurations.
 
@@ -36,7 +36,7 @@ def valid_records(
     if len(found) < len(own):
         count = len(own) - len(found)
         was = "record of {} was" if count == 1 else "records of {} were"
-        tell(
+        notify(
             f"{count} {was.format(workload)} measured with an earlier version of this template and "
             f"{'is' if count == 1 else 'are'} not used"
         )

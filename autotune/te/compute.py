@@ -1,4 +1,4 @@
-"""The words of the tensor-expression language: placeholder, compute and axes."""
+"""The functions of the tensor-expression language: placeholder, compute and axes."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -
     return PlaceholderOp(name, _shape(shape, f"placeholder {name!r}"), dtype).output()
 
 
-def compute(
-    shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = ""
-) -> Any:
+def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "") -> Any:
     """Return the tensor whose element at (i, j, ...) is ``fcompute(i, j, ...)``.
 
     Parameters

@@ -12,7 +12,7 @@ from typing import Any
 from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.axes import AxisKind, Combiner, IterVar
-from autotune.ir.expr import Binary, Call, Expr, Operators, Reduce, Select, Var
+from autotune.ir.expr import BinaryOp, Call, Expr, Operators, Reduce, Select, Var
 from autotune.ir.ops import binary, cast, const, convert, is_convertible
 from autotune.ir.visitor import Rewriter, free_vars
 
@@ -131,9 +131,7 @@ def reduction(
     condition = const(True) if where is None else convert(where)
     if condition.dtype != dtypes.BOOL:
         raise IRError(f"{name}: where= takes a condition, got `{condition}` of {condition.dtype}")
-    return tuple(
-        Reduce(combiner, tuple(sources), axes, condition, i) for i in range(len(sources))
-    )
+    return tuple(Reduce(combiner, tuple(sources), axes, condition, i) for i in range(len(sources)))
 
 
 @lru_cache(maxsize=64)
@@ -165,7 +163,7 @@ class _Widened(Rewriter):
     def rebuild(self, node: Expr) -> Expr:
         return cast(self.dtype, node)
 
-    def visit_Binary(self, node: Binary) -> Expr:
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         return binary(node.op, self.expr(node.a), self.expr(node.b))
 
     def visit_Select(self, node: Select) -> Expr:

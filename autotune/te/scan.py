@@ -10,7 +10,7 @@ from autotune.ir.axes import AxisKind, IterVar, Range
 from autotune.ir.expr import Const, Var
 from autotune.ir.ops import binary
 from autotune.te.compute import compute
-from autotune.te.scan_cell import Cell, is_apart, same
+from autotune.te.scan_cell import CellAnalysis, is_apart, same
 from autotune.te.tensor import Axes, ComputeOp, Operation, PlaceholderOp, Tensor
 
 
@@ -57,7 +57,7 @@ class ScanOp(Operation):
         self.scan_axis = IterVar(
             Var(f"{name}.idx"), Range(first, binary("-", steps, first)), AxisKind.SCAN
         )
-        self.cell = Cell(self).times
+        self.cell = CellAnalysis(self).times
         self.apart = frozenset(
             position
             for position in range(1, min(t.ndim for t in update))
@@ -138,7 +138,9 @@ def scan(
     inits, updates, states = (
         _tensors(name, what, given)
         for what, given in (
-            ("init", init), ("update", update), ("state_placeholder", state_placeholder)
+            ("init", init),
+            ("update", update),
+            ("state_placeholder", state_placeholder),
         )
     )
     _tensors(name, "inputs", inputs)
@@ -174,9 +176,11 @@ def _check(
 
     counts = len(inits), len(updates), len(states)
     if not states or len(set(counts)) > 1:
-        fail("give one init, one update and one state for each result, got {}, {} and {}".format(
-            *counts
-        ))
+        fail(
+            "give one init, one update and one state for each result, got {}, {} and {}".format(
+                *counts
+            )
+        )
     for what, given in (("init", inits), ("update", updates), ("state", states)):
         if len(set(given)) < len(given):
             fail(f"one tensor is given as {what} twice; give each state its own")

@@ -27,7 +27,7 @@ class Steps:
     offsets: set[int] = field(default_factory=set)
 
 
-class Cell:
+class CellAnalysis:
     """Finds the operations between states and updates, and checks which steps they read.
 
     Attributes
@@ -48,8 +48,9 @@ class Cell:
         self._follow()
         for state in op.state_placeholder:
             if state not in self.read:
-                op.fail(f"state {state.name!r} is never read; an update that reads none is a "
-                        "te.compute")
+                op.fail(
+                    f"state {state.name!r} is never read; an update that reads none is a te.compute"
+                )
 
     def _depending(self, roots: Sequence[Operation]) -> dict[Operation, None]:
         """Return what roots need that depends on a state or is an update, inputs first."""
@@ -97,8 +98,9 @@ class Cell:
             self.op.fail(f"{where}is not the step minus a number, as {step} - 1 is")
         for total in (offset + by for offset in steps.offsets for by in reversed(beyond)):
             if total == 0:
-                self.op.fail(f"{where}is the step that is computed; read an earlier one, as in "
-                             f"{step} - 1")
+                self.op.fail(
+                    f"{where}is the step that is computed; read an earlier one, as in {step} - 1"
+                )
             if total > 0:
                 self.op.fail(f"{where}is a later step; read an earlier one, as in {step} - 1")
             if -total > self.first:

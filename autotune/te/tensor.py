@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from autotune.errors import IRError, ScheduleError
 from autotune.ir import dtypes
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, Knob, Operators, Read, Reduce, SizeVar
+from autotune.ir.expr import Const, Expr, KnobVar, Operators, Read, Reduce, SizeVar
 from autotune.ir.ops import cast, convert, is_convertible
 from autotune.ir.visitor import free_vars, reads, walk_expr
 
@@ -217,7 +217,7 @@ def _check_variables(name: str, axes: tuple[IterVar, ...], body: tuple[Expr, ...
     own = {axis.var for axis in axes}
     for expr in body:
         for var in free_vars(expr):
-            if var not in own and not isinstance(var, (SizeVar, Knob)):
+            if var not in own and not isinstance(var, (SizeVar, KnobVar)):
                 raise IRError(
                     f"compute {name!r}: {var.name!r} is neither one of its indices nor an axis "
                     "that it reduces over"

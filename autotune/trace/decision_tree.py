@@ -1,4 +1,4 @@
-"""The tree of decisions that runs of one template took, and where configurations fall in it.
+"""The tree of decisions of a template's runs, and the leaf of each configuration.
 
 A template is deterministic: where it took the same decisions so far, it asks the same next one.
 """
@@ -19,11 +19,11 @@ from autotune.ir.ops import binary, logical_not, select
 from autotune.trace.value_sources import Decision, KnobTable
 from search_spaces import IntArray, Space
 
-UNSTEADY = (
+NONDETERMINISTIC = (
     "it does not do the same twice for the same knobs; it may depend on its arguments and knobs "
     "only, not on time, chance or earlier calls, else its records are of no use"
 )
-"""What is wrong with a template whose runs are not consistent."""
+"""Message for a template whose runs are not consistent."""
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -92,7 +92,7 @@ class DecisionTree:
         node.structure = structure
 
     def _differs(self) -> None:
-        raise TracingError(UNSTEADY)
+        raise TracingError(NONDETERMINISTIC)
 
     def walk(self, columns: Columns, rows: int) -> Iterator[tuple[Node, IntArray]]:
         """Yield leaves and unexplored nodes, each with the rows that come there.

@@ -1,4 +1,4 @@
-"""Finds the configuration that is built where nothing was measured, and traces little for it."""
+"""Finds the default configuration, which is built without measurements, with little tracing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.trace.tracer import Structures
 
 #: Steps of knobs away from defaults that are refused, and configurations that are tried there.
 _FARTHEST: Final = 3
-_MOST_TRIED: Final = 16
+_MAX_TRIED: Final = 16
 
 
 def default_structure(structures: Structures) -> Structure | None:
@@ -42,7 +42,7 @@ def default_structure(structures: Structures) -> Structure | None:
     space = known_space(structures)
     defaults = np.array([[knob.default for knob in space.knobs]], dtype=np.int64)
     near = space.by_distance(int(space.indices_of(defaults)[0]), _FARTHEST)
-    for index in itertools.islice(near, _MOST_TRIED):
+    for index in itertools.islice(near, _MAX_TRIED):
         found = structures.alone(space.config(index).values)
         if not found.refusal({}):
             return found

@@ -1,4 +1,4 @@
-"""Where two runs of a template part: the line at which numbers go another way than symbols."""
+"""Finds the line at which a run with numbers diverges from a run with symbols."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.trace.symbolic_values import SymbolicBool, SymbolicInt
 
-MOST_EVENTS = 1_000_000
+MAX_EVENTS = 1_000_000
 """Instructions of a template that are followed."""
 
 Run = Callable[[], object]
 
 
-def parting_line(
+def divergence_line(
     one: Run, other: Run, file: str, steps: tuple[Sequence[str], Sequence[str]]
 ) -> int:
     """Return the line of `file` after which two runs differ; 0 if it is not found.
 
-    That is the last instruction that both carry out before they part. If they never do, it is the
+    This is the last instruction that both execute before they diverge. If they never do, it is the
     line after which a number, a text or a flag first differs, or else the line that applies the
     first step in which their schedules differ.
 
@@ -38,9 +38,9 @@ def parting_line(
         Steps of the schedules that they make.
     """
     if sys.version_info >= (3, 12):  # it traces instructions from a function's second run on
-        _Way(file).follow(one)
-        _Way(file).follow(other)
-    ways = [_Way(file), _Way(file)]
+        _Execution(file).follow(one)
+        _Execution(file).follow(other)
+    ways = [_Execution(file), _Execution(file)]
     for way, run in zip(ways, (one, other), strict=True):
         way.follow(run)
     first, second = ways
@@ -59,8 +59,8 @@ def parting_line(
     return 0 if number is None else first.line_of_step(number)
 
 
-class _Way:
-    """What of a file is carried out in a run.
+class _Execution:
+    """The executed instructions of a file in a run.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class _Way:
         self._latest: dict[FrameType, int] = {}
 
     def follow(self, run: Run) -> None:
-        """Carry out a run under the eyes of the interpreter."""
+        """Execute a run with a trace function."""
         before = sys.gettrace()
         sys.settrace(self._enter)
         try:
@@ -93,7 +93,7 @@ class _Way:
         return applied[-1] if applied and self._steps[-1][1] > number else 0
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename != self._file or len(self.instructions) >= MOST_EVENTS:
+        if frame.f_code.co_filename != self._file or len(self.instructions) >= MAX_EVENTS:
             return None
         frame.f_trace_opcodes = True
         return self._within

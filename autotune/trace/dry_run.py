@@ -1,7 +1,7 @@
-"""Tries a template out in a forked child first, because its code may crash or never return.
+"""Probes a template in a forked child first, because its code may crash or never return.
 
 The child only reports how many decisions on knobs it got past. The parent then knows which
-configurations take that way without going there itself. Between the two is a keeper, which ends
+configurations take that way without going there itself. Between the two is a supervisor, which ends
 whatever the template has started.
 """
 
@@ -22,11 +22,11 @@ from autotune.system.processes import (
     adopt_orphans,
     children,
     die_by_signal,
-    end_of,
-    is_doomed,
-    keep,
+    is_terminating,
     limit_memory,
     readable,
+    supervise,
+    wait_exit_status,
 )
 
 TRACE_TIMEOUT_S = 10.0
@@ -48,7 +48,7 @@ _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class Fault(NamedTuple):
-    """How a run of a template ended the process it ran in.
+    """How a run of a template ended its process.
 
     Attributes
     ----------
@@ -102,15 +102,15 @@ def _tried(
     """Return what the child told, whether it was still there at the end, and its exit code."""
     reader, writer = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    keeper = status = 0
+    supervisor = status = 0
 
     def listen() -> tuple[bytes, bool]:
-        nonlocal keeper
+        nonlocal supervisor
         # An exception of a signal handler would be lost in what Python runs around the fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
         try:
-            keeper = _forked()
-            if keeper == 0:
+            supervisor = _forked()
+            if supervisor == 0:
                 _keep(run, writer, timeout_s + 1.0)
         finally:
             os.close(writer)
@@ -119,9 +119,9 @@ def _tried(
 
     def end() -> None:
         nonlocal status
-        os.close(reader)  # It tells the keeper to bring this to an end.
-        if keeper:
-            status = end_of(keeper, _ENDING_S)
+        os.close(reader)  # It tells the supervisor to bring this to an end.
+        if supervisor:
+            status = wait_exit_status(supervisor, _ENDING_S)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     heard, silent = restoring(end, listen)
@@ -135,19 +135,17 @@ def _forked() -> int:
         return os.fork()
 
 
-def _keep(
-    run: Callable[[Callable[[], object]], object], writer: int, timeout_s: float
-) -> NoReturn:
-    """In a new process: keep the one that tries it out."""
+def _keep(run: Callable[[Callable[[], object]], object], writer: int, timeout_s: float) -> NoReturn:
+    """In a new process: supervise the process that probes the template."""
     try:
         _confine(writer)
-        keep(partial(_try_out, run, writer), writer, timeout_s)
+        supervise(partial(_try_out, run, writer), writer, timeout_s)
     finally:
         os._exit(1)
 
 
 def _confine(writer: int) -> None:
-    """Let this process, a fork of one with all sorts of things open, hold nothing but the pipe."""
+    """Close all inherited file descriptors of this forked process except the pipe."""
     faulthandler.disable()
     os.setsid()
     limit_memory(LARGEST_TRACE)
@@ -162,7 +160,7 @@ def _confine(writer: int) -> None:
 
 def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None:
     adopt_orphans()
-    own, keeper, alarm, end = os.getpid(), os.getppid(), os.dup(writer), _END
+    own, supervisor, alarm, end = os.getpid(), os.getppid(), os.dup(writer), _END
     os.register_at_fork(after_in_child=partial(_leave_to_parent, writer))
     try:
         run(partial(os.write, writer, _DECISION))
@@ -176,13 +174,13 @@ def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None
     if os.getpid() != own:  # a fork that goes on in the template's place: there would be two
         os.write(alarm, _LEFT)
         return
-    while os.getppid() != keeper or is_doomed(keeper):
+    while os.getppid() != supervisor or is_terminating(supervisor):
         signal.pause()  # the template has killed its parent, and this will end too
     os.write(writer, _LEFT if children() else end)
 
 
 def _leave_to_parent(writer: int) -> None:
-    """In a process forked by the template: die with its parent, and never speak in its place."""
+    """In a process forked by the template: die with the parent, and never write to its pipe."""
     die_by_signal()
     os.close(writer)
 

@@ -1,4 +1,4 @@
-"""From structures to a search space: finds the ways through a template, and what each refuses.
+"""From structures to a search space: finds the paths through a template and their constraints.
 
 Every configuration of a space of up to two million is followed through the decisions; of a larger
 one a fixed sample, and structures that it misses are found when they are needed.
@@ -13,29 +13,29 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir.evaluate.column_programs import ColumnProgram
-from autotune.ir.expr import Binary, Const, Expr
+from autotune.ir.expr import BinaryOp, Const, Expr
 from autotune.ir.ops import binary, const
 from autotune.trace.decision_tree import Columns, KnobColumns, Node, space_columns
 from autotune.trace.tracer import Structures
 from search_spaces import Constraint, IntArray, Space
 
-MOST_CLASSIFIED = 2_000_000
+MAX_CLASSIFIED = 2_000_000
 """Spaces up to this size are explored whole."""
 
 SAMPLE = 1 << 16
 """Configurations that stand for a larger space."""
 
-MOST_STRUCTURES = 256
+MAX_STRUCTURES = 256
 """Structures found in advance."""
 
-MOST_MET = 256
-"""Runs on plain numbers that only look for knobs, where tracing each way would take too long."""
+MAX_MET = 256
+"""Most runs with plain numbers that only discover knobs, where tracing would take too long."""
 
 EACH_VALUE = 4096
 """Values of a knob that a sample has for certain."""
 
 CHECKED = 8
-"""Configurations that are held against the template run on plain numbers."""
+"""Configurations that are compared with runs of the template on plain numbers."""
 
 CHUNK = 1 << 15
 
@@ -57,7 +57,7 @@ def explore(structures: Structures) -> Space:
         space = Space(structures.knobs)
         complete = _follow(structures, space, met)
         if structures.untraceable:
-            _meet_knobs(structures, space)
+            _discover_knobs(structures, space)
         if len(structures.knobs) == len(space.knobs):
             break
     if not structures.untraceable:
@@ -101,9 +101,9 @@ def _follow(structures: Structures, space: Space, met: set[Node]) -> bool:
     """Trace what is new on the way of each configuration; whether nothing is left unexplored.
 
     Stops where a knob appears that the space lacks, or where the template cannot be traced. Of
-    ways beyond `MOST_STRUCTURES` only the knobs are looked for; they are noted in `met`.
+    ways beyond `MAX_STRUCTURES` only the knobs are looked for; they are noted in `met`.
     """
-    complete = whole = len(space) <= MOST_CLASSIFIED
+    complete = whole = len(space) <= MAX_CLASSIFIED
     indices = np.arange(len(space), dtype=np.int64) if whole else _sample(space)
     for start in range(0, len(indices), CHUNK):
         if structures.untraceable or structures.tree.root.structure is not None:
@@ -114,13 +114,13 @@ def _follow(structures: Structures, space: Space, met: set[Node]) -> bool:
             if node.explored:
                 continue
             values = space.config(int(part[rows[0]])).values
-            if len(structures.known) < MOST_STRUCTURES:
+            if len(structures.known) < MAX_STRUCTURES:
                 structures.trace(values)
             else:
                 complete = False
-                if node not in met and len(met) < MOST_MET:
+                if node not in met and len(met) < MAX_MET:
                     met.add(node)
-                    structures.meet_knobs(values)
+                    structures.discover_knobs(values)
             if structures.untraceable or len(structures.knobs) != len(space.knobs):
                 return False
     return complete
@@ -145,11 +145,11 @@ def _sample(space: Space, size: int = SAMPLE, each: int = EACH_VALUE) -> IntArra
     return np.unique(space.indices_of(np.concatenate(drawn)))
 
 
-def _meet_knobs(structures: Structures, space: Space) -> None:
-    """Run a template that cannot be traced a few times, so that its knobs become known."""
+def _discover_knobs(structures: Structures, space: Space) -> None:
+    """Run a template that cannot be traced a few times, to discover its knobs."""
     found = _sample(space, 32, 16)
-    for index in np.random.default_rng(0).permutation(found)[:MOST_MET]:
-        structures.meet_knobs(space.config(int(index)).values)
+    for index in np.random.default_rng(0).permutation(found)[:MAX_MET]:
+        structures.discover_knobs(space.config(int(index)).values)
         if len(structures.knobs) != len(space.knobs):
             return
 
@@ -225,7 +225,6 @@ class _Rule:
             return "" if condition is None else _excess(condition, read)
         return ""
 
-
     def miss(self, columns: Columns, n: int) -> npt.NDArray[np.float64]:
         """Return by what share of its limit each of `n` configurations misses, float64 (n,)."""
         read, shares = self._read(columns), np.zeros(n)
@@ -244,12 +243,12 @@ class _Rule:
 _BROKEN = {"<=": ">", ">=": "<", "<": ">=", ">": "<="}
 
 
-def _comparisons(condition: Expr | None) -> Iterator[Binary]:
+def _comparisons(condition: Expr | None) -> Iterator[BinaryOp]:
     """Yield the comparisons that all have to hold, as far as they are any."""
-    if isinstance(condition, Binary) and condition.op == "and":
+    if isinstance(condition, BinaryOp) and condition.op == "and":
         yield from _comparisons(condition.a)
         yield from _comparisons(condition.b)
-    elif isinstance(condition, Binary) and condition.op in _BROKEN:
+    elif isinstance(condition, BinaryOp) and condition.op in _BROKEN:
         yield condition
 
 

@@ -1,4 +1,4 @@
-"""What makes two functions or two schedules the same, as text to hash.
+"""Identity of functions and schedules: text to hash.
 
 Names of variables do not count, but those of knobs; types, sizes and every bit of a constant do.
 """
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from autotune.ir.axes import Combiner
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Buffer,
     Call,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Read,
     Reduce,
@@ -26,8 +26,8 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    Function,
     If,
+    PrimFunc,
     Produce,
     Raw,
     Seq,
@@ -46,12 +46,12 @@ def digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def code_hash(function: Function) -> str:
+def code_hash(function: PrimFunc) -> str:
     """16 hexadecimal digits that are equal for functions that do the same in the same way.
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         In final form, as backends take it.
     """
     return digest(function_lines(function))
@@ -63,7 +63,7 @@ class _Lines:
     Knobs that have a value count as the number.
     """
 
-    def __init__(self, values: Mapping[Knob, int] | None = None) -> None:
+    def __init__(self, values: Mapping[KnobVar, int] | None = None) -> None:
         self.lines: list[str] = []
         self._numbers: dict[object, int] = {}
         self._values = {knob: Const(value, knob.dtype) for knob, value in (values or {}).items()}
@@ -101,9 +101,9 @@ class _Lines:
             case Const():
                 exact = node.value.hex() if isinstance(node.value, float) else str(node.value)
                 what += f" {exact}"
-            case Knob():
+            case KnobVar():
                 what += f" {node.name!r}"
-            case Binary():
+            case BinaryOp():
                 what += f" {node.op}"
             case Call():
                 what += f" {node.name}"
@@ -115,7 +115,6 @@ class _Lines:
                 axes = [self.expr(axis.var) for axis in node.axes]
                 what += f" {self._combiner(node.combiner)} over {axes} value {node.index}"
         return self._number(node, f"{what} {node.dtype}x{node.lanes} {children}")
-
 
     def _combiner(self, combiner: Combiner) -> str:
         """Return what a combiner does, whatever object it is."""
@@ -129,7 +128,7 @@ class _Lines:
 class _Code(_Lines):
     """The lines of a function."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         super().__init__()
         for size in function.sizes:
             self.expr(size)
@@ -142,8 +141,9 @@ class _Code(_Lines):
         self.lines += [f"ahead {name} {self.expr(distance)}" for name, distance in ahead.items()]
         for hint in ("nontemporal", "through_registers", "through_copies"):
             names = set(function.attrs.get(hint, ()))
-            hinted = [n for b, n in self._numbers.items() if isinstance(b, Buffer)
-                      and b.name in names]
+            hinted = [
+                n for b, n in self._numbers.items() if isinstance(b, Buffer) and b.name in names
+            ]
             self.lines.append(f"{hint} {hinted}")
 
     def stmt(self, node: Stmt) -> None:
@@ -189,13 +189,13 @@ class _Code(_Lines):
         self.lines.append("}")
 
 
-def function_lines(function: Function) -> list[str]:
+def function_lines(function: PrimFunc) -> list[str]:
     """Return what a function does, line by line, knobs by their names."""
     return _Code(function).lines
 
 
 def schedule_lines(
-    schedule: Schedule | None, values: Mapping[Knob, int] | None = None
+    schedule: Schedule | None, values: Mapping[KnobVar, int] | None = None
 ) -> list[str]:
     """Return the compute definitions and the steps of a schedule, before any simplification.
 
@@ -204,7 +204,7 @@ def schedule_lines(
     Parameters
     ----------
     schedule : Schedule or None
-    values : mapping of Knob to int, optional
+    values : mapping of KnobVar to int, optional
         Numbers to put in the place of knobs: the lines are then those of the template run with
         these numbers.
     """
@@ -227,7 +227,7 @@ def schedule_lines(
     return code.lines + step_lines(schedule, values)
 
 
-def step_lines(schedule: Schedule, values: Mapping[Knob, int] | None = None) -> list[str]:
+def step_lines(schedule: Schedule, values: Mapping[KnobVar, int] | None = None) -> list[str]:
     """Return the steps of a schedule; `values` as of `schedule_lines`."""
     named = {knob.name: value for knob, value in (values or {}).items()}
     return [str(step.with_knobs(named)) for step in schedule.steps]

@@ -1,4 +1,4 @@
-"""What schedules demand of knob values, as conditions over knobs.
+"""Requirements of schedules on knob values, as conditions over knobs.
 
 With plain numbers the primitives check these at once; with symbols the checks become conditions.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from autotune.ir.algebra.intervals import interval
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Const, Expr, Knob, Var
+from autotune.ir.expr import Const, Expr, KnobVar, Var
 from autotune.ir.ops import binary
 from autotune.ir.visitor import walk_expr
 from autotune.lowering.feasibility import Rule
@@ -45,6 +45,6 @@ def _extents(op: object) -> Iterator[tuple[str, Expr]]:
 def _may_be_below(size: Expr, least: int) -> bool:
     """Whether knobs can make a size smaller than `least`."""
     variables = [node for node in walk_expr(size) if isinstance(node, Var)]
-    if isinstance(size, Const) or not all(isinstance(v, Knob) for v in variables):
+    if isinstance(size, Const) or not all(isinstance(v, KnobVar) for v in variables):
         return False
     return interval(size)[0] < least

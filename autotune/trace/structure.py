@@ -1,4 +1,4 @@
-"""One way through a template: its schedule lowered with symbols, and what leads there."""
+"""One path through a template: its schedule lowered with symbols, and its decisions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import InstantiationError
-from autotune.ir.expr import Const, Expr, Knob
-from autotune.ir.stmt import Function
+from autotune.ir.expr import Const, Expr, KnobVar
+from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, refusal
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
@@ -25,7 +25,7 @@ class Structure:
         Position in order of discovery; -1 for a run of a single configuration.
     decisions : tuple of Decision
         Where the template goes this way, each to be evaluated only where the earlier ones hold.
-    symbols : dict of str to ir.Knob
+    symbols : dict of str to ir.KnobVar
         Symbols of the knobs that it uses, by column.
     schedule, tensors, function
         What the template returned and its loops, knobs still symbolic; None if it failed. A kernel
@@ -42,10 +42,10 @@ class Structure:
 
     number: int
     decisions: tuple[Decision, ...] = ()
-    symbols: Mapping[str, Knob] = field(default_factory=dict)
+    symbols: Mapping[str, KnobVar] = field(default_factory=dict)
     schedule: Schedule | None = None
     tensors: tuple[Tensor, ...] = ()
-    function: Function | None = None
+    function: PrimFunc | None = None
     error: str = ""
     fault: str = ""
     cause: Exception | None = None
@@ -58,7 +58,7 @@ class Structure:
         found: tuple[tuple[Expr, str], ...] = self.function.attrs["requirements"]
         return found
 
-    def instantiate(self, columns: Mapping[str, Any]) -> Function:
+    def instantiate(self, columns: Mapping[str, Any]) -> PrimFunc:
         """Return the analysed function of one configuration.
 
         Parameters
@@ -84,7 +84,7 @@ class Structure:
             return self.error
         return refusal(self.function, self.knobs(columns))
 
-    def knobs(self, columns: Mapping[str, Any]) -> dict[Knob, int]:
+    def knobs(self, columns: Mapping[str, Any]) -> dict[KnobVar, int]:
         """Return the value of each symbol, from those of the columns."""
         return {knob: int(columns[name]) for name, knob in self.symbols.items()}
 

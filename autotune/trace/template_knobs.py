@@ -72,9 +72,7 @@ class Knobs:
         See `search_spaces.SplitKnob` for the policies and for `filter`.
         """
         if not hasattr(extent, "__index__"):
-            raise UsageError(
-                f"define_split({name!r}): the extent must be a number, got {extent!r}"
-            )
+            raise UsageError(f"define_split({name!r}): the extent must be a number, got {extent!r}")
         length = int(extent)
         if candidates is None and filter is None:
             knob = _plain_split(name, length, num_outputs, policy)
@@ -101,7 +99,7 @@ class Knobs:
         name: str,
         axes: Sequence[Any],
         annotations: Sequence[str] = ("none", "unroll", "vectorize"),
-    ) -> Annotations:
+    ) -> AnnotationChoice:
         """Define one annotation for each loop, given by axes or their names."""
         unknown = [a for a in annotations if a not in _ANNOTATIONS]
         if unknown:
@@ -110,7 +108,7 @@ class Knobs:
                 f"expected some of {', '.join(_ANNOTATIONS)}"
             )
         knob = self._source.define(AnnotateKnob(name, _names(axes), annotations))
-        return self._keep(Annotations(functools.partial(self._source.choice, knob)), name)
+        return self._keep(AnnotationChoice(functools.partial(self._source.choice, knob)), name)
 
     def add_constraint(self, condition: Any, message: str) -> None:
         """Make configurations infeasible in which `condition` is false.
@@ -190,7 +188,7 @@ class AxisOrder:
         return ordered
 
 
-class Annotations:
+class AnnotationChoice:
     """One annotation per loop."""
 
     def __init__(self, choose: Callable[[], Any]) -> None:

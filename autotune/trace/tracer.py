@@ -1,4 +1,4 @@
-"""Structures: what a template does with its knobs, traced once per way through it.
+"""Structures: a template traced with symbolic knobs, once per path through it.
 
 A structure is a schedule lowered with symbolic knobs, together with the decisions under which the
 template makes this schedule. Structures are found lazily; a template that cannot be traced is run
@@ -14,8 +14,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, told
-from autotune.ir.stmt import Function
+from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, error_text
+from autotune.ir.stmt import PrimFunc
 from autotune.lowering.feasibility import target_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.rtc.raw_kernel import RawKernel
@@ -23,14 +23,14 @@ from autotune.schedule.schedule import Schedule
 from autotune.system.caller_warnings import warn
 from autotune.target import Target
 from autotune.te.tensor import Tensor
-from autotune.trace.decision_tree import UNSTEADY, DecisionTree, KnobColumns
-from autotune.trace.divergence import parting_line
+from autotune.trace.decision_tree import NONDETERMINISTIC, DecisionTree, KnobColumns
+from autotune.trace.divergence import divergence_line
 from autotune.trace.dry_run import TRACE_TIMEOUT_S, Fault, probe
 from autotune.trace.fingerprint import schedule_lines, step_lines
 from autotune.trace.schedule_constraints import schedule_rules
 from autotune.trace.structure import Structure, distinct, failed
 from autotune.trace.template_knobs import Knobs
-from autotune.trace.user_code import contained
+from autotune.trace.user_code import run_isolated
 from autotune.trace.value_sources import (
     ConcreteValues,
     KnobTable,
@@ -42,8 +42,8 @@ from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]
 
-MOST_REPEATS = 16
-"""Runs that may show that chance has a part in them, and pairs of runs that may show where."""
+MAX_REPEATS = 16
+"""Runs to detect a template that is not deterministic, and pairs of runs to find the place."""
 
 
 class TracingWarning(UserWarning):
@@ -128,7 +128,7 @@ class Structures:
                     break
         return self.alone(values)
 
-    def instantiate(self, values: Mapping[str, object]) -> Function:
+    def instantiate(self, values: Mapping[str, object]) -> PrimFunc:
         """Return the analysed function of one configuration.
 
         Raises
@@ -158,7 +158,7 @@ class Structures:
             try:
                 self._compare(structure, values)
             except TracingError as error:
-                self._give_up(str(error), self._parting(structure, values, str(error)))
+                self._give_up(str(error), self._divergence(structure, values, str(error)))
 
     def refusal(self, values: Mapping[str, object]) -> str:
         """Return why the template refuses one configuration, tracing it if it is new, or ""."""
@@ -188,7 +188,9 @@ class Structures:
         """
         source = SymbolicValues(self.table, values)
         try:
-            structure = (self._faulty(values) if self._guarded else None) or self._traced(source)
+            structure = (self._fault_structure(values) if self._guarded else None) or self._traced(
+                source
+            )
         except TracingError as error:
             self._give_up(str(error), self._place(error))
             return
@@ -203,7 +205,7 @@ class Structures:
             self._compare(structure, values)
             self.tree.insert(structure.decisions, structure.number)
         except TracingError as error:
-            self._give_up(str(error), self._parting(structure, values, str(error)))
+            self._give_up(str(error), self._divergence(structure, values, str(error)))
             return
         self.known.append(structure)
 
@@ -242,26 +244,26 @@ class Structures:
         knobs = structure.knobs(self._numbers(structure, values))
         if schedule_lines(structure.schedule, knobs) == schedule_lines(plain):
             return
-        again = (schedule_lines(self._plain(values)) for _ in range(MOST_REPEATS))
+        again = (schedule_lines(self._plain(values)) for _ in range(MAX_REPEATS))
         if any(lines != schedule_lines(plain) for lines in again):
-            raise TracingError(UNSTEADY)
+            raise TracingError(NONDETERMINISTIC)
         raise TracingError(
             "plain numbers lead to another schedule than symbols, which stand for them; it may "
             "not ask for the type, the identity or the repr of a knob"
         )
 
-    def _parting(self, structure: Structure, values: Mapping[str, object], reason: str) -> str:
+    def _divergence(self, structure: Structure, values: Mapping[str, object], reason: str) -> str:
         """Return the place at which plain numbers part from symbols, or from one another.
 
-        Where chance has a part in it, two runs may well be the same.
+        Two runs of a template that is not deterministic may still be equal.
         """
         steps: list[list[str]] = []
         if structure.schedule is not None and (plain := self._plain(values)) is not None:
             knobs = structure.knobs(self._numbers(structure, values))
             steps = [step_lines(structure.schedule, knobs), step_lines(plain)]
         differing = (steps[0], steps[1]) if steps else ((), ())
-        for pair in reversed(range(MOST_REPEATS if reason == UNSTEADY else 1)):
-            line = parting_line(
+        for pair in reversed(range(MAX_REPEATS if reason == NONDETERMINISTIC else 1)):
+            line = divergence_line(
                 lambda: self.run(SymbolicValues(self.table, values)),
                 lambda: self.run(PlainValues(self.table, values)),
                 self._source_file,
@@ -271,14 +273,14 @@ class Structures:
                 return f"{self._source_file}:{line}"
         return self._place(None)
 
-    def _faulty(self, values: Mapping[str, object]) -> Structure | None:
+    def _fault_structure(self, values: Mapping[str, object]) -> Structure | None:
         """Return the structure of a way that ends the process it is tried in; None if it does not.
 
         The way is followed here only to the last decision before its end.
         """
 
-        def both(tell: Callable[[], object]) -> None:
-            self._traced(SymbolicValues(self.table, values, tell))
+        def both(notify: Callable[[], object]) -> None:
+            self._traced(SymbolicValues(self.table, values, notify))
             self._plain(values)
 
         fault = self._probe(both)
@@ -309,7 +311,7 @@ class Structures:
     def run(self, source: ValueSource) -> tuple[Schedule, tuple[Tensor, ...]] | RawKernel:
         """Run the template with values from `source`."""
         run = functools.partial(self._run, Knobs(source, self.target))
-        result = contained(run) if self._guarded else run()
+        result = run_isolated(run) if self._guarded else run()
         if isinstance(result, RawKernel):
             return result
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule):
@@ -321,7 +323,7 @@ class Structures:
             f"`return s, [A, B]`, or an rtc.RawKernel; it returned {result!r}"
         )
 
-    def meet_knobs(self, values: Mapping[str, object]) -> None:
+    def discover_knobs(self, values: Mapping[str, object]) -> None:
         """Run the template for one configuration, only to see which knobs it defines."""
         if self._guarded and self._probe(lambda _: self.run(PlainValues(self.table, values))):
             return
@@ -348,7 +350,7 @@ class Structures:
             return failed(source, len(self.known), self._message(error), cause)
         own = source.requirements if isinstance(source, SymbolicValues) else []
         requirements = distinct([*own, *rules, *lowered.attrs["requirements"]])
-        function = Function(
+        function = PrimFunc(
             lowered.name,
             lowered.params,
             lowered.outputs,
@@ -369,7 +371,7 @@ class Structures:
 
     def _lowered(
         self, made: tuple[Schedule, tuple[Tensor, ...]] | RawKernel
-    ) -> tuple[Schedule | None, tuple[Tensor, ...], Function]:
+    ) -> tuple[Schedule | None, tuple[Tensor, ...], PrimFunc]:
         """Return schedule (none of a kernel as text), tensors and function of a run's result."""
         if not isinstance(made, RawKernel):
             return *made, lower_schedule(*made, self.name)
@@ -383,7 +385,7 @@ class Structures:
         return None, (*made.inputs, *made.outputs), made.lowered(self.name)
 
     def _message(self, error: BaseException) -> str:
-        text = told(error).strip().split("\n")[0]
+        text = error_text(error).strip().split("\n")[0]
         if isinstance(error, InstantiationError):
             return text
         if isinstance(error, AutotuneError):
@@ -409,7 +411,7 @@ class Structures:
 
 
 class _Stop(BaseException):
-    """Ends a run that has got as far as it may."""
+    """Ends a run at its last allowed decision."""
 
 
 def _stop_at(source: SymbolicValues, decisions: int) -> None:

@@ -1,4 +1,4 @@
-"""Silence and order around code that is not ours: it prints nothing and changes nothing here.
+"""Isolation of foreign code: its output is discarded, and its changes to the process are undone.
 
 Python's streams are replaced, and so are the file descriptors that C code and children write to.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from autotune.system.interrupts import restoring, undisturbed
+from autotune.system.interrupts import defer_interrupts, restoring
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _LARGEST_FENV = 128
 _HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
 
 
-def silenced(do: Callable[[], T]) -> T:
+def run_silenced(do: Callable[[], T]) -> T:
     """Do something, and discard all that this process writes to its output and error meanwhile.
 
     Nobody would see what it asks for, so there is nothing to read on the standard input either. It
@@ -48,7 +48,7 @@ class _Streams:
         self._copies: dict[int, int] = {}
 
     def silence(self, do: Callable[[], T]) -> T:
-        """Let them lead nowhere, and do something."""
+        """Redirect them to /dev/null, and do something."""
         self._flush()
         for stream in range(len(_STREAMS)):
             with contextlib.suppress(OSError):  # it is closed
@@ -61,7 +61,7 @@ class _Streams:
             return do()
 
     def restore(self) -> None:
-        """Let them lead to where they did; as many as can be."""
+        """Restore as many of them as possible."""
         self._flush()
         with contextlib.ExitStack() as each:
             for name, stream in self._objects.items():
@@ -79,23 +79,23 @@ class _Streams:
         ctypes.CDLL(None).fflush(None)
 
 
-def contained(do: Callable[[], T]) -> T:
-    """As `silenced`, and much of what code can change in its process is restored afterwards.
+def run_isolated(do: Callable[[], T]) -> T:
+    """As `run_silenced`, and much of what code can change in its process is restored afterwards.
 
     That is the working folder, the file mode mask, the environment, which signals are blocked, how
     they are handled, that no timer sends any, limits of resources (as far as they may be raised
     again) and of recursion, on which processors it runs, how numbers are rounded, and what Python
     calls for errors that nobody catches.
     """
-    return restoring(_Process().restore, partial(silenced, do))
+    return restoring(_Process().restore, partial(run_silenced, do))
 
 
 class _Process:
-    """What code can change in its process, as it is now."""
+    """State of a process that foreign code may change."""
 
     def __init__(self) -> None:
         self._folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY)
-        self._mask = undisturbed(_mask)
+        self._mask = defer_interrupts(_mask)
         self._environment = dict(os.environ)
         self._handlers = {number: signal.getsignal(number) for number in _handled()}
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -109,7 +109,7 @@ class _Process:
         ctypes.CDLL(None).fegetenv(self._rounding)
 
     def restore(self) -> None:
-        """Make it as it was."""
+        """Restore the saved state."""
         for name, hook in self._hooks.items():
             setattr(sys, name, hook)
         ctypes.CDLL(None).fesetenv(self._rounding)

@@ -15,21 +15,21 @@ import numpy as np
 from autotune.errors import InstantiationError, IRError, TracingError, UsageError
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
-from autotune.ir.expr import Const, Expr, Knob, Load, Read
+from autotune.ir.expr import Const, Expr, KnobVar, Load, Read
 from autotune.ir.ops import convert
 from autotune.ir.visitor import walk_expr
 from autotune.trace.symbolic_values import SymbolicInt, symbolic_int
 from search_spaces import Knob as SpaceKnob
 from search_spaces import KnobValue, SplitKnob
 
-MOST_DECISIONS = 1000
-"""A template that takes more decisions in one run is caught in a loop over a knob."""
+MAX_DECISIONS = 1000
+"""Most decisions of one run; a template that makes more is in an endless loop over a knob."""
 
 _INT32 = 1 << 31
 
 
 class Decision(NamedTuple):
-    """A run goes on as it did only where `expr` has the value `outcome`."""
+    """A decision of a run: the path is valid only where `expr` has the value `outcome`."""
 
     expr: Expr
     outcome: int
@@ -56,11 +56,11 @@ class KnobTable:
 
     Attributes
     ----------
-    knobs : dict of str to search_spaces.Knob
+    knobs : dict of str to search_spaces.KnobVar
         Definitions by name.
-    owners : dict of str to search_spaces.Knob
+    owners : dict of str to search_spaces.KnobVar
         The knob that each column belongs to, positions of decided knobs included.
-    symbols : dict of str to ir.Knob
+    symbols : dict of str to ir.KnobVar
         Symbols by name of column.
     """
 
@@ -68,7 +68,7 @@ class KnobTable:
         self.template = template
         self.knobs: dict[str, SpaceKnob] = {}
         self.owners: dict[str, SpaceKnob] = {}
-        self.symbols: dict[str, Knob] = {}
+        self.symbols: dict[str, KnobVar] = {}
         self.intervals = Intervals()
 
     def define(self, knob: SpaceKnob) -> SpaceKnob:
@@ -89,10 +89,10 @@ class KnobTable:
         self.owners.update(dict.fromkeys((*knob.column_names, position_name(knob)), known))
         return known
 
-    def symbol(self, column: str, low: int, high: int) -> Knob:
+    def symbol(self, column: str, low: int, high: int) -> KnobVar:
         """Return the symbol of a column."""
         if column not in self.symbols:
-            self.symbols[column] = Knob(column, low, high)
+            self.symbols[column] = KnobVar(column, low, high)
         return self.symbols[column]
 
 
@@ -102,7 +102,7 @@ def _summary(knob: SpaceKnob) -> str:
 
 
 class ValueSource(ABC):
-    """What answers a template's questions about its knobs during one run.
+    """Gives a template the values of its knobs during one run.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class SymbolicValues(ValueSource):
         In order; each was met only because the earlier ones came out as they did.
     requirements : list of (Expr, str)
         Constraints with their messages.
-    symbols : dict of str to ir.Knob
+    symbols : dict of str to ir.KnobVar
         Symbols in use, by column.
     refused : TracingError or None
         What the template first did that has no meaning for symbols, even if it caught the error.
@@ -197,7 +197,7 @@ class SymbolicValues(ValueSource):
         self._on_decision = on_decision
         self.decisions: list[Decision] = []
         self.requirements: list[tuple[Expr, str]] = []
-        self.symbols: dict[str, Knob] = {}
+        self.symbols: dict[str, KnobVar] = {}
         self.refused: TracingError | None = None
         self._decided: dict[Expr, int] = {}
         self._over = False
@@ -236,14 +236,16 @@ class SymbolicValues(ValueSource):
             return
         low, high = self.table.intervals.bounds(expr)
         if low == high or all(
-            node in self._decided for node in walk_expr(expr) if isinstance(node, Knob)
+            node in self._decided for node in walk_expr(expr) if isinstance(node, KnobVar)
         ):
             return
-        if len(self.decisions) == MOST_DECISIONS:
-            self.refuse(TracingError(
-                f"more than {MOST_DECISIONS} decisions on knobs in one run: a loop over a knob "
-                "does not end; loop over int(knob)"
-            ))
+        if len(self.decisions) == MAX_DECISIONS:
+            self.refuse(
+                TracingError(
+                    f"more than {MAX_DECISIONS} decisions on knobs in one run: a loop over a knob "
+                    "does not end; loop over int(knob)"
+                )
+            )
         self._decided[expr] = int(value)
         self.decisions.append(Decision(expr, int(value)))
         if self._on_decision is not None:
@@ -276,9 +278,7 @@ def checked_condition(condition: Any, message: str) -> Expr:
         If it is no condition, or depends on anything but knobs, or the message is no text.
     """
     if not isinstance(message, str) or not message.strip():
-        raise UsageError(
-            f"add_constraint: the message must say what is demanded, got {message!r}"
-        )
+        raise UsageError(f"add_constraint: the message must say what is demanded, got {message!r}")
     try:
         expr = convert(condition)
     except IRError:
@@ -290,7 +290,7 @@ def checked_condition(condition: Any, message: str) -> Expr:
         )
     for node in walk_expr(expr):
         leaf = not node.children or isinstance(node, (Read, Load))
-        if leaf and not isinstance(node, (Knob, Const)):
+        if leaf and not isinstance(node, (KnobVar, Const)):
             raise UsageError(
                 f"add_constraint({message!r}): `{expr}` depends on `{node}`, which is no knob"
             )

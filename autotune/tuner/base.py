@@ -1,4 +1,4 @@
-"""What a tuner is: it is asked for candidates and told what became of them.
+"""The interface of tuners: `ask` for candidates, `tell` their results.
 
 A tuner knows a space and observations, never a template or a device, so it runs as well on
 recorded measurements.
@@ -15,14 +15,14 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.cost_model.base import IndexVector
-from autotune.tuner.diversity import Geometry, spread_out
+from autotune.tuner.diversity import Geometry, max_min_subset
 from search_spaces.space import Space
 from search_spaces.space_errors import SpaceError
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What became of one candidate.
+    """The result of one candidate.
 
     Attributes
     ----------
@@ -83,14 +83,14 @@ class Tuner(ABC):
         """Return up to ``n`` distinct, feasible candidates that were never seen."""
 
     def preparations(self) -> Iterator[None]:
-        """Do what takes long and needs no measurements, a piece at each step.
+        """Do slow work that needs no measurements, a part at each step.
 
-        What is not done when it is needed is done then.
+        The rest is done when it is needed.
         """
         return iter(())
 
     def think(self) -> None:  # noqa: B027, most have nothing to think of
-        """Do now what is not due before the next telling, while candidates are built.
+        """Do work for the next proposals while candidates are built.
 
         Called between :meth:`ask` and :meth:`tell`, maybe in another thread. Without it the same
         is done when it is needed: the proposals are the same.
@@ -111,7 +111,7 @@ class Tuner(ABC):
         return proposals
 
     def tell(self, observations: Iterable[Observation]) -> None:
-        """Take in measurements, also of candidates nobody asked for (from an earlier log).
+        """Add measurements, also of candidates that were not proposed (from an earlier log).
 
         Of two observations of one candidate the better one counts.
 
@@ -132,16 +132,16 @@ class Tuner(ABC):
             self._seen.add(new.index)
 
     held_back: ClassVar[int] = 0
-    """Candidates of each batch that are better asked for with the batch before, as choosing takes
-    long: they are built while the others are chosen. They are the last ones of an answer."""
+    """Number of candidates that the session asks for one batch earlier, because choosing takes
+    long: they are built while the others are chosen. They are the last ones that `ask` returns."""
 
     estimates_gain: ClassVar[bool] = False
-    """Whether :meth:`expected_gain` ever answers."""
+    """Whether :meth:`expected_gain` ever returns a number."""
 
     def expected_gain(self) -> float | None:
-        """Return by what share of the best time all further measurements are expected to better it.
+        """Return by what share all further measurements are expected to improve the best time.
 
-        None while there is nothing to judge by, and from a tuner that never estimates it.
+        None while there are too few measurements, and from a tuner that never estimates it.
         """
         return None
 
@@ -175,12 +175,10 @@ class Tuner(ABC):
         excluded = self._seen.union(exclude)
         return [int(index) for index in self.space.sample(n, rng, exclude=sorted(excluded))]
 
-    def _spread(
-        self, geometry: Geometry, n: int, pool: int, rng: np.random.Generator
-    ) -> list[int]:
-        """Return the default candidate first of all, and random ones as unlike as can be.
+    def _spread(self, geometry: Geometry, n: int, pool: int, rng: np.random.Generator) -> list[int]:
+        """Return the default candidate first, and random ones that differ as much as possible.
 
-        They are chosen from `pool` random ones, and are unlike what was seen, too.
+        They are chosen from `pool` random ones, and differ from those seen before, too.
         """
         first: list[int] = []
         if not self._seen:
@@ -190,4 +188,4 @@ class Tuner(ABC):
                 return []
         sample = self._sample(max(n, pool), rng, exclude=first)
         taken = [*self.seen.tolist(), *first]
-        return first + spread_out(geometry, sample, taken, n - len(first))
+        return first + max_min_subset(geometry, sample, taken, n - len(first))

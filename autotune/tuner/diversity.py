@@ -1,4 +1,4 @@
-"""How different candidates are, and batches whose members are not all alike."""
+"""Distances between candidates, and batches of candidates that differ."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _unit_scale(column: FloatVector) -> FloatVector:
     return scaled
 
 
-def spread_out(
+def max_min_subset(
     geometry: Geometry, candidates: Sequence[int], taken: Sequence[int], n: int
 ) -> list[int]:
     """Pick up to ``n`` candidates, each as far as can be from those picked or taken before.
@@ -75,7 +75,7 @@ def spread_out(
     return picked
 
 
-def pick_unlike(
+def pick_diverse(
     geometry: Geometry, ranked: IndexVector, member_scores: FloatVector, n: int
 ) -> list[int]:
     """Pick up to ``n`` candidates from the front of ``ranked``, passing over near copies.

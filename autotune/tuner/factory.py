@@ -88,7 +88,7 @@ def make_tuner(
     features : FeatureSource, optional
         What a model reads of a candidate; the knob values by default.
     prior : TransferPrior, optional
-        What other measurements say of this space; only the model tuner listens.
+        What other measurements say of this space; only the model tuner uses it.
     storage : str, optional
         URL of an Optuna storage that mirrors the trials; for Optuna's samplers only.
     make_model : callable

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from records.formats.malformed import MALFORMED, said_of
-from records.record import LEAST_S, MOST_S, Record
+from records.formats.malformed import MALFORMED, describe_error
+from records.record import MAX_S, MIN_S, Record
 from records.record_errors import RecordError
 
 _ERRORS = {
@@ -51,7 +51,7 @@ def parse(text: str, name: str) -> list[Record]:
                 raise ValueError("neither version 0.1 nor 0.2 of the format")
             found.append(_record(entry))
         except MALFORMED as error:
-            why = said_of(error)
+            why = describe_error(error)
             raise RecordError(f"{name}, line {number}: no AutoTVM measurement: {why}") from error
     return found
 
@@ -75,7 +75,7 @@ def _record(entry: dict[str, Any]) -> Record:
         "timestamp": float(timestamp),
         "run_s": float(all_s),
     }
-    if error_number == 0 and all(LEAST_S <= cost <= MOST_S for cost in costs):
+    if error_number == 0 and all(MIN_S <= cost <= MAX_S for cost in costs):
         return Record(**common, costs_s=tuple(costs))
     code, stage = _ERRORS.get(error_number, _ERRORS[8])
     message = " ".join(str(part) for part in costs) if error_number else "no positive time"

@@ -23,7 +23,7 @@ FORMATS = ("autotune records", "AutoTVM logs", "Kernel Tuner caches", "T4 result
 """What can be read, for messages."""
 
 _GZIP = b"\x1f\x8b"
-_MOST_DAMAGED = 64
+_MAX_DAMAGED = 64
 
 
 def read_any(path: str | Path) -> list[Record]:
@@ -154,7 +154,7 @@ def _kind_of_lines(lines: Iterable[bytes]) -> str | None:
 
     The first line that can be read decides; a few before it may be damaged.
     """
-    for line in itertools.islice(lines, _MOST_DAMAGED):
+    for line in itertools.islice(lines, _MAX_DAMAGED):
         if line.isspace() or line.startswith(b"#"):
             continue
         try:

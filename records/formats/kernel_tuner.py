@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from records.formats.malformed import MALFORMED, said_of
-from records.record import LEAST_S, Record
+from records.formats.malformed import MALFORMED, describe_error
+from records.record import MIN_S, Record
 from records.record_errors import RecordError
 
 FAILED_MS = 1e20
@@ -23,7 +23,7 @@ _FAILURES = {
     "CompilationFailedConfig": ("COMPILE_DEVICE", "compile"),
     "RuntimeFailedConfig": ("RUNTIME_DEVICE", "run"),
 }
-_MOST_TEXT = 1000
+_MAX_TEXT = 1000
 """Characters of a text in place of a time that are kept."""
 
 _RUN_TIMES = ("verification_time", "benchmark_time")
@@ -84,7 +84,7 @@ def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
         except MALFORMED as error:
             raise RecordError(
                 f"{name}: entry {key[:60]} of the cache is not as Kernel Tuner has them: "
-                f"{said_of(error)}"
+                f"{describe_error(error)}"
             ) from error
     return found
 
@@ -108,11 +108,11 @@ def _record(
 def outcome_of(value: object) -> dict[str, Any]:
     """Return `costs_s` or `error`, as a record has them, for a time in milliseconds or a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if 1e3 * LEAST_S < value < FAILED_MS:
+        if 1e3 * MIN_S < value < FAILED_MS:
             return {"costs_s": (1e-3 * value,)}
-        code, stage, text = "UNKNOWN", "run", f"time {value}"[:_MOST_TEXT]
+        code, stage, text = "UNKNOWN", "run", f"time {value}"[:_MAX_TEXT]
     else:
-        text = str(value)[:_MOST_TEXT]
+        text = str(value)[:_MAX_TEXT]
         code, stage = _FAILURES.get(text, ("UNKNOWN", "run"))
     return {"error": {"code": code, "stage": stage, "message": text}}
 

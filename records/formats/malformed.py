@@ -12,11 +12,11 @@ MALFORMED = (
 )
 """What reading raises where a value has another type or size, is missing, or is no number."""
 
-_MOST_SAID = 200
+_MAX_SAID = 200
 
 
-def said_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return in one short line what is wrong, for a message that says where it is."""
     text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     text = " ".join(text.split())
-    return text if len(text) <= _MOST_SAID else f"{text[: _MOST_SAID - 3]}..."
+    return text if len(text) <= _MAX_SAID else f"{text[: _MAX_SAID - 3]}..."

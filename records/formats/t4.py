@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from records.formats.kernel_tuner import outcome_of, seconds_since_1970
-from records.formats.malformed import MALFORMED, said_of
+from records.formats.malformed import MALFORMED, describe_error
 from records.record import Record
 from records.record_errors import RecordError
 
@@ -46,7 +46,7 @@ def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
         try:
             found.append(_record(index, result))
         except MALFORMED as error:
-            why = said_of(error)
+            why = describe_error(error)
             raise RecordError(f"{name}: result {index} is not as T4 has them: {why}") from error
     return found
 

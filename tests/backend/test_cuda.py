@@ -17,7 +17,7 @@ from support.te_reference import Reference, random_array
 from autotune import te
 from autotune.codegen.cuda.cuda_source import CUDASource, emit
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels
@@ -32,7 +32,7 @@ from benchmarks import structures
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
 
-def function_of(schedule: Schedule, tensors: Sequence[Tensor], name: str = "main") -> Function:
+def function_of(schedule: Schedule, tensors: Sequence[Tensor], name: str = "main") -> PrimFunc:
     return verify(finalise_kernels(analyse(lower_schedule(schedule, tensors, name))))
 
 
@@ -45,9 +45,7 @@ def check(
     rng = np.random.default_rng(0)
     shapes = {t: tuple((sizes or {}).get(d, d) for d in t.shape) for t in tensors}
     given = {
-        t: random_array(rng, shapes[t], t.dtype)
-        for t in tensors
-        if isinstance(t.op, PlaceholderOp)
+        t: random_array(rng, shapes[t], t.dtype) for t in tensors if isinstance(t.op, PlaceholderOp)
     }
     reference = Reference(given, sizes)
     for how in ("interpreted", "as C++"):

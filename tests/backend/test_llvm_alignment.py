@@ -9,7 +9,7 @@ from support.llvm_kernels import buffer
 from support.vector_kernels import agree, loop
 
 from autotune.ir.expr import Buffer, Expr, Load, Var
-from autotune.ir.stmt import Allocate, Function, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.runtime.object_cache import ObjectCache
 from autotune.task.task import Task
@@ -46,7 +46,7 @@ def test_own_memory_is_aligned_as_far_as_it_is_known_and_arrays_only_to_elements
         )
 
     body = Allocate(own, loop(4, rows, SERIAL, "o"))
-    function = Function("aligned", (a, out), frozenset([out]), body)
+    function = PrimFunc("aligned", (a, out), frozenset([out]), body)
     kernel = agree(function, [values(4 * count)], np.zeros(4 * count, "float32"))
     assert alignments(kernel, "store <8") == [64, 32, 4, 4]
 
@@ -62,7 +62,7 @@ def test_a_parallel_body_knows_the_alignment_of_what_was_allocated_around_it() -
         return loop(4, row, LoopKind.PARALLEL, "o")
 
     body = seq(copy(own, a), copy(out, own))
-    function = Function("passed on", (a, out), frozenset([out]), Allocate(own, body))
+    function = PrimFunc("passed on", (a, out), frozenset([out]), Allocate(own, body))
     kernel = agree(function, [values(64)], np.zeros(64, "float32"))
     assert alignments(kernel, "load <16", "store <16") == [4, 64, 64, 4]
 
@@ -78,9 +78,7 @@ TEMPLATES = [
 
 
 @pytest.mark.parametrize(("name", "args"), TEMPLATES)
-def test_templates_take_arrays_that_start_one_element_late(
-    name: str, args: dict[str, int]
-) -> None:
+def test_templates_take_arrays_that_start_one_element_late(name: str, args: dict[str, int]) -> None:
     task = Task.from_reference(name, args, "llvm")
     for index in {task.default_index, *map(int, task.space.sample(3, np.random.default_rng(0)))}:
         kernel = compile_function(task.final(index), task.target, cache=ObjectCache(None))

@@ -15,8 +15,8 @@ import autotune
 from autotune import te
 from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
-from autotune.ir.stmt import For, Function, LoopKind, Store, seq
+from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Const, Expr, Load, Not, Select, Var
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Store, seq
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -37,7 +37,7 @@ def padded(values: Array) -> Array:
 
 def elementwise(
     operations: Sequence[Operation], types: Sequence[str], kind: LoopKind, n: int
-) -> Function:
+) -> PrimFunc:
     """Store what each operation gives for the elements of the inputs, each in an array."""
     shape = (ops.const(n),)
     inputs = [Buffer(f"in{k}", dtype, shape) for k, dtype in enumerate(types)]
@@ -48,7 +48,7 @@ def elementwise(
     stores = [Store(b, index, value) for b, value in zip(outputs, values, strict=True)]
     body = For(inner, ops.const(LANES), kind, seq(*stores))
     whole = For(outer, ops.const(n // LANES), LoopKind.SERIAL, body)
-    return verify(Function("f", (*inputs, *outputs), frozenset(outputs), whole))
+    return verify(PrimFunc("f", (*inputs, *outputs), frozenset(outputs), whole))
 
 
 def results(
@@ -75,7 +75,7 @@ def results(
 
 
 def binary(op: str) -> Operation:
-    return lambda a, b: Binary(op, a, b)
+    return lambda a, b: BinaryOp(op, a, b)
 
 
 # -- operations ---------------------------------------------------------------------------------
@@ -112,7 +112,9 @@ def test_integers_divide_rounding_down(dtype: str, kind: LoopKind) -> None:
 def test_integers_divide_by_constants(dtype: str, kind: LoopKind) -> None:
     divisors = [d for d in (1, 3, 8, 127, -1, -5) if dtypes.fits(d, dtype)]
     cases = [
-        lambda a, op=op, d=d: Binary(op, a, Const(d, dtype)) for op in ("//", "%") for d in divisors
+        lambda a, op=op, d=d: BinaryOp(op, a, Const(d, dtype))
+        for op in ("//", "%")
+        for d in divisors
     ]
     results(cases, [padded(edges(dtype))], kind)
 
@@ -315,8 +317,10 @@ def test_sums_in_a_half_type_round_after_every_step(dtype: str) -> None:
 def test_sums_accumulate_as_documented(dtype: str) -> None:
     rows, n = 5, 300
     rng = np.random.default_rng(2)
-    data = rng.integers(-3, 4, (rows, n)) if dtype not in dtypes.UNSIGNED else rng.integers(
-        0, 4, (rows, n)
+    data = (
+        rng.integers(-3, 4, (rows, n))
+        if dtype not in dtypes.UNSIGNED
+        else rng.integers(0, 4, (rows, n))
     )
     array = data.astype(dtypes.numpy_dtype(dtype))
     x, k = te.placeholder((rows, n), dtype, name="X"), te.reduce_axis((0, n), "k")

@@ -11,7 +11,7 @@ from support.llvm_kernels import buffer, i32
 from support.vector_kernels import loop
 
 from autotune.ir.expr import Const, Load, Var
-from autotune.ir.stmt import Function, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.runtime.object_cache import ObjectCache
 from autotune.target import Target
@@ -27,10 +27,8 @@ def sum_of_ratios(target: str) -> CompiledFunction:
     def add(i: Var) -> Stmt:
         return Store(out, i32(0), Load(out, i32(0)) + Load(a, i) / Load(b, i32(0)))
 
-    body = seq(
-        Store(out, i32(0), Const(0.0, "float32")), loop(N, add, LoopKind.SERIAL, "i")
-    )
-    function = Function("ratios", (a, b, out), frozenset([out]), body)
+    body = seq(Store(out, i32(0), Const(0.0, "float32")), loop(N, add, LoopKind.SERIAL, "i"))
+    function = PrimFunc("ratios", (a, b, out), frozenset([out]), body)
     return compile_function(function, target, cache=ObjectCache(None))
 
 
@@ -82,9 +80,7 @@ def test_fast_math_keeps_nan_and_infinity(special: float) -> None:
 def test_templates_are_right_with_fast_math(name: str, args: dict[str, int]) -> None:
     task = Task.from_reference(name, args, "llvm -fast-math")
     assert str(task.target) == "llvm -fast-math"
-    kernel = compile_function(
-        task.final(task.default_index), task.target, cache=ObjectCache(None)
-    )
+    kernel = compile_function(task.final(task.default_index), task.target, cache=ObjectCache(None))
     assert "reassoc" in kernel.source
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(-1, 1, a.shape).astype(a.dtype) for a in task.arguments]

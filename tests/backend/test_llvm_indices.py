@@ -23,19 +23,19 @@ from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Broadcast, Expr, Load, Ramp, SizeVar, Var
 from autotune.ir.stmt import (
     For,
-    Function,
     LoopKind,
+    PrimFunc,
     Stmt,
     Store,
     seq,
 )
 
 
-def one_vector(index: Expr, size: int = 64, dtype: str = "float32") -> Function:
+def one_vector(index: Expr, size: int = 64, dtype: str = "float32") -> PrimFunc:
     """out[ramp] = A[index]."""
     a, out = buffer("A", dtype, size), buffer("out", dtype, index.lanes)
     store = Store(out, Ramp(i32(0), i32(1), index.lanes), Load(a, index))
-    return Function("gather", (a, out), frozenset([out]), store)
+    return PrimFunc("gather", (a, out), frozenset([out]), store)
 
 
 VECTOR_INDICES = {
@@ -73,7 +73,7 @@ def test_vector_stores_of_every_stride(stride: int) -> None:
     x = values("int32", 8)
     expected = np.zeros(32, "int32")
     expected[10 + stride * np.arange(8)] = x
-    check(Function("scatter", (a, out), frozenset([out]), seq(clear, put)), [x], expected)
+    check(PrimFunc("scatter", (a, out), frozenset([out]), seq(clear, put)), [x], expected)
 
 
 def test_indices_may_come_from_an_array() -> None:
@@ -83,7 +83,7 @@ def test_indices_may_come_from_an_array() -> None:
     t, w = values("float32", 16), np.array([3, 0, 15, 7, 7, 2, 9, 1], "int32")
     for kind in (SERIAL, VECTORIZED):
         body = loop(8, kind, lambda i: Store(out, i, Load(table, Load(where, i))))
-        check(Function("take", (table, where, out), frozenset([out]), body), [t, w], t[w])
+        check(PrimFunc("take", (table, where, out), frozenset([out]), body), [t, w], t[w])
 
 
 @pytest.mark.parametrize("kind", [SERIAL, UNROLLED, VECTORIZED, PARALLEL])
@@ -99,7 +99,7 @@ def test_loop_variables_divide_rounding_down(divisor: int, kind: LoopKind) -> No
     )
     i = np.arange(24) - 11
     expected = np.stack([i // divisor, i % divisor], axis=1).reshape(-1).astype("int32")
-    check(Function("divide", (out,), frozenset([out]), body), [], expected)
+    check(PrimFunc("divide", (out,), frozenset([out]), body), [], expected)
 
 
 def test_sizes_divide_rounding_down() -> None:
@@ -111,7 +111,7 @@ def test_sizes_divide_rounding_down() -> None:
         Store(out, i32(2), n // (0 - m)),
         Store(out, i32(3), n % (0 - m)),
     )
-    function = Function("sizes", (a, b, out), frozenset([out]), body, (n, m))
+    function = PrimFunc("sizes", (a, b, out), frozenset([out]), body, (n, m))
     for size_n, size_m in [(3, 4), (17, 4), (2, 8), (8, 4)]:
         expected = [(size_n - 10) // size_m, (size_n - 10) % size_m]
         expected += [size_n // -size_m, size_n % -size_m]
@@ -125,7 +125,7 @@ def test_indices_are_computed_in_64_bits() -> None:
     # 3 * 10**9 - 3 * 10**9: beyond int32 on the way.
     index = far * 1_000_000_000 * 3 - far * 1_000_000_000 * 3
     body = For(far, i32(2), SERIAL, Store(out, i32(0), Load(a, index)))
-    check(Function("wide", (a, out), frozenset([out]), body), [np.ones(1, "float32")],
+    check(PrimFunc("wide", (a, out), frozenset([out]), body), [np.ones(1, "float32")],
           np.ones(1, "float32"))  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def test_random_index_arithmetic_agrees_with_the_interpreter(seed: int, kind: Lo
         return seq(*stores)
 
     body = loop(5, SERIAL, lambda i: loop(8, kind, lambda j: point(i, j), "j"))
-    function = Function("random", (table, out), frozenset([out]), body, (n,))
+    function = PrimFunc("random", (table, out), frozenset([out]), body, (n,))
     x = rng.integers(-100, 100, 13).astype("int32")
     told = poisoned("int32", count, 2, 40)
     interpret(function, [x, told])

@@ -14,7 +14,7 @@ from support.vector_kernels import DTYPES, agree, also, loop, serial_loops, valu
 
 from autotune.ir import ops
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
-from autotune.ir.stmt import Allocate, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, If, LoopKind, PrimFunc, Stmt, Store, seq
 
 SERIAL = LoopKind.SERIAL
 ZERO = Const(0.0, "float32")
@@ -22,7 +22,7 @@ ZERO = Const(0.0, "float32")
 
 def copied(
     n: int, extent: int, condition: Callable[[Expr], Expr], dtype: str = "float32", lanes: int = 8
-) -> tuple[Function, npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[PrimFunc, npt.NDArray[Any], npt.NDArray[Any]]:
     """out[i] = A[i] for i in range(extent) where the condition holds."""
     a, out = buffer("A", dtype, n), buffer("out", dtype, n)
 
@@ -31,7 +31,7 @@ def copied(
         return If(condition(i), Store(out, i, Load(a, i)))
 
     body = loop(extent // lanes, lambda o: loop(lanes, lambda v: element(o, v)), SERIAL, "o")
-    return Function("copy", (a, out), frozenset([out]), body), values(dtype, n), values(dtype, n, 1)
+    return PrimFunc("copy", (a, out), frozenset([out]), body), values(dtype, n), values(dtype, n, 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -43,8 +43,8 @@ def test_a_guarded_tail_is_loaded_and_stored_under_a_mask(dtype: str) -> None:
 
 
 def unpacked(
-    case: tuple[Function, npt.NDArray[Any], npt.NDArray[Any]]
-) -> tuple[Function, list[npt.NDArray[Any]], npt.NDArray[Any]]:
+    case: tuple[PrimFunc, npt.NDArray[Any], npt.NDArray[Any]],
+) -> tuple[PrimFunc, list[npt.NDArray[Any]], npt.NDArray[Any]]:
     function, a, out = case
     return function, [a], out
 
@@ -95,7 +95,7 @@ def test_guards_are_exact_beyond_32_bits() -> None:
             If(far, Store(out, v, Load(out, v) + Const(4.0, "float32"))),
         )
 
-    function = Function("far", (a, out), frozenset([out]), loop(16, element), (n,))
+    function = PrimFunc("far", (a, out), frozenset([out]), loop(16, element), (n,))
     for size in (0, 1, 4):
         agree(function, [values("float32", size)], np.zeros(16, "float32"))
 
@@ -107,7 +107,7 @@ def test_both_sides_of_a_lane_dependent_guard_run() -> None:
         inside = also(v >= 3, v < 13)
         return If(inside, Store(out, v, Load(a, v - 3)), Store(out, v, Const(7.0, "float32")))
 
-    function = Function("either", (a, out), frozenset([out]), loop(16, element))
+    function = PrimFunc("either", (a, out), frozenset([out]), loop(16, element))
     kernel = agree(function, [values("float32", 10)], np.zeros(16, "float32"))
     assert serial_loops(kernel) == []
 
@@ -124,7 +124,7 @@ def test_guards_nest_and_may_hold_loops_and_scalar_guards() -> None:
         return If(v < 13, seq(Store(out, v, ZERO), loop(4, add, SERIAL, "k")))
 
     tail = buffer("N", "float32", n)
-    function = Function("nest", (a, b, tail, out), frozenset([out]), loop(16, element), (n,))
+    function = PrimFunc("nest", (a, b, tail, out), frozenset([out]), loop(16, element), (n,))
     for size in (0, 2, 9):
         arrays = [values("float32", 13), values("float32", 4, 1), values("float32", size)]
         kernel = agree(function, arrays, values("float32", 16, 2))
@@ -134,7 +134,7 @@ def test_guards_nest_and_may_hold_loops_and_scalar_guards() -> None:
 def test_a_guard_may_read_what_it_guards() -> None:
     a, out = buffer("A", "float32", 16), buffer("out", "float32", 16)
     body = loop(16, lambda v: If(Load(out, v) > Load(a, v), Store(out, v, Load(a, v))))
-    function = Function("least", (a, out), frozenset([out]), body)
+    function = PrimFunc("least", (a, out), frozenset([out]), body)
     kernel = agree(function, [values("float32", 16)], values("float32", 16, 1))
     assert serial_loops(kernel) == []
 
@@ -163,7 +163,7 @@ def test_random_guards_and_what_they_guard_agree_with_the_interpreter(seed: int)
     def row(i: Var) -> Stmt:
         return seq(*(loop(8, partial(element, k, i)) for k in range(count)))
 
-    function = Function("random", (table, out), frozenset([out]), loop(5, row, SERIAL, "i"), (n,))
+    function = PrimFunc("random", (table, out), frozenset([out]), loop(5, row, SERIAL, "i"), (n,))
     kernel = agree(function, [values("int32", 13)], values("int32", count * 40).reshape(count, 40))
     assert set(serial_loops(kernel)) == {"i"}
 
@@ -172,7 +172,7 @@ def test_a_guard_that_no_lane_depends_on_stays_a_branch() -> None:
     n = SizeVar("n")
     a, out = buffer("A", "float32", n), buffer("out", "float32", 16)
     body = loop(16, lambda v: If(n > 15, Store(out, v, Load(a, v))))
-    function = Function("whole", (a, out), frozenset([out]), body, (n,))
+    function = PrimFunc("whole", (a, out), frozenset([out]), body, (n,))
     for size in (15, 16):
         kernel = agree(function, [values("float32", size)], np.zeros(16, "float32"))
     assert "masked" not in kernel.source
@@ -187,7 +187,7 @@ def test_a_scalar_that_all_lanes_share_is_loaded_once_where_any_lane_is_active()
         return If(i < 20, Store(out, i, Load(a, o) * Load(b, v)))
 
     body = loop(4, lambda o: loop(8, lambda v: element(o, v)), SERIAL, "o")
-    function = Function("outer", (a, b, out), frozenset([out]), body)
+    function = PrimFunc("outer", (a, b, out), frozenset([out]), body)
     kernel = agree(
         function, [values("float32", 3), values("float32", 8, 1)], np.zeros(32, "float32")
     )
@@ -206,7 +206,7 @@ def test_a_guarded_accumulator_is_not_kept_from_registers() -> None:
         loop(5, lambda _: loop(8, element), SERIAL, "k"),
         loop(8, lambda v: Store(out, v, Load(acc, v))),
     )
-    function = Function("sum", (a, out), frozenset([out]), Allocate(acc, body))
+    function = PrimFunc("sum", (a, out), frozenset([out]), Allocate(acc, body))
     kernel = agree(function, [values("float32", 40)], np.zeros(8, "float32"))
     assert "alloca" in kernel.source
     assert "alloca" not in kernel.optimised()

@@ -21,7 +21,7 @@ import pytest
 from autotune.codegen.llvm.math import VECTOR_FUNCTIONS
 from autotune.ir.expr import Buffer, Call, Const, Expr, Load, SizeVar, Var
 from autotune.ir.intrinsics import INTRINSICS
-from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store
 from autotune.lowering.vector.vectorize import vectorize
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.runtime.object_cache import ObjectCache
@@ -59,7 +59,7 @@ def compiled(name: str, dtype: str, lanes: int, target: str = "llvm") -> Compile
     body: Stmt = Store(out, index, Call(name, tuple(Load(b, index) for b in inputs), dtype))
     kind = LoopKind.VECTORIZED if lanes > 1 else LoopKind.SERIAL
     body = For(outer, n // lanes, LoopKind.SERIAL, For(inner, Const(lanes, "int32"), kind, body))
-    function = Function(name, (*inputs, out), frozenset([out]), body, (n,))
+    function = PrimFunc(name, (*inputs, out), frozenset([out]), body, (n,))
     return compile_function(vectorize(function), target, cache=ObjectCache(None))
 
 

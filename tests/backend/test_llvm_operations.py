@@ -27,8 +27,8 @@ from support.numpy_operations import NUMPY
 from autotune.ir import ops
 from autotune.ir.expr import Call, Const, Expr
 from autotune.ir.stmt import (
-    Function,
     LoopKind,
+    PrimFunc,
     Store,
     seq,
 )
@@ -190,7 +190,7 @@ def test_float_constants_keep_every_bit() -> None:
         out = buffer("out", dtype, len(specials))
         body = seq(*(Store(out, i32(k), Const(v, dtype)) for k, v in enumerate(specials)))
         result = poisoned(dtype, len(specials))
-        compiled(Function("constants", (out,), frozenset([out]), body))(result)
+        compiled(PrimFunc("constants", (out,), frozenset([out]), body))(result)
         with np.errstate(over="ignore"):
             expected = np.array(specials).astype(dtype)
         assert result[:4].tobytes() == expected[:4].tobytes()

@@ -18,7 +18,7 @@ from autotune.builder import lower
 from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.expr import Buffer, Const, Load, SizeVar, Var
-from autotune.ir.stmt import For, Function, LoopKind, Store
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
 from autotune.runtime.cpu import llvm_compiler as runtime
 from autotune.runtime.cpu import openmp
 from autotune.runtime.cpu.llvm_compiler import Options, compile_function
@@ -28,12 +28,12 @@ from autotune.system.available_cpus import available_cpus, quota_cpus, thread_co
 from autotune.target import Target
 
 
-def doubled(name: str = "double", factor: float = 2.0) -> Function:
+def doubled(name: str = "double", factor: float = 2.0) -> PrimFunc:
     """out = factor * a over a parallel loop."""
     n = SizeVar("n")
     a, out, i = Buffer("a", "float32", (n,)), Buffer("out", "float32", (n,)), Var("i")
     body = For(i, n, LoopKind.PARALLEL, Store(out, i, Load(a, i) * factor))
-    return Function(name, (a, out), frozenset([out]), body, (n,))
+    return PrimFunc(name, (a, out), frozenset([out]), body, (n,))
 
 
 def works(kernel: runtime.CompiledFunction, factor: float = 2.0) -> bool:
@@ -286,8 +286,8 @@ def test_serial_functions_need_no_openmp(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(runtime, "find_openmp", lambda: pytest.fail("looked for OpenMP"))
     a, zero = Buffer("a", "float32", (Const(1, "int32"),)), Const(0, "int32")
     body = Store(a, zero, Const(3.0, "float32"))
-    kernel = compile_function(Function("one", (a,), frozenset([a]), body), cache=ObjectCache(None))
+    kernel = compile_function(PrimFunc("one", (a,), frozenset([a]), body), cache=ObjectCache(None))
     out = np.zeros(1, "float32")
     kernel(out)
     assert out[0] == 3.0
-    assert not emit(Function("one", (a,), frozenset([a]), body)).uses_threads
+    assert not emit(PrimFunc("one", (a,), frozenset([a]), body)).uses_threads

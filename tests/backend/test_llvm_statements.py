@@ -20,13 +20,13 @@ from support.llvm_kernels import (
 
 from autotune.errors import CodegenError
 from autotune.ir import ops
-from autotune.ir.expr import Call, Const, Knob, Load, SizeVar, Var
+from autotune.ir.expr import Call, Const, KnobVar, Load, SizeVar, Var
 from autotune.ir.stmt import (
     Barrier,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Seq,
     Stmt,
     Store,
@@ -49,7 +49,7 @@ def test_guards_cut_the_tail(kind: LoopKind) -> None:
         ),
     )
     x = values("float32", 13)
-    check(Function("tail", (a, out), frozenset([out]), body), [x], x * 2)
+    check(PrimFunc("tail", (a, out), frozenset([out]), body), [x], x * 2)
 
 
 def test_else_branches_run() -> None:
@@ -57,7 +57,7 @@ def test_else_branches_run() -> None:
     body = loop(10, SERIAL, lambda i: If(i % 3 < 1, Store(out, i, i), Store(out, i, 0 - i)))
     i = np.arange(10)
     check(
-        Function("either", (out,), frozenset([out]), body),
+        PrimFunc("either", (out,), frozenset([out]), body),
         [],
         np.where(i % 3 == 0, i, -i).astype("int32"),
     )
@@ -73,7 +73,7 @@ def test_if_then_else_does_not_touch_what_is_out_of_bounds(kind: LoopKind) -> No
         inside = ops.binary("and", i >= 6, i < 7)
         return Store(out, i, ops.if_then_else(inside, Load(a, far), i.astype("float32")))
 
-    function = Function("pad", (a, out), frozenset([out]), loop(16, kind, padded))
+    function = PrimFunc("pad", (a, out), frozenset([out]), loop(16, kind, padded))
     x = values("float32", 4)
     expected = np.arange(16, dtype="float32")
     expected[6] = x[0]
@@ -95,7 +95,7 @@ def test_masked_loads_read_only_active_lanes() -> None:
     )
     x = values("float32", 10)
     kernel = check(
-        Function("pad", (a, out), frozenset([out]), body), [x], np.pad(x, 3).astype("float32")
+        PrimFunc("pad", (a, out), frozenset([out]), body), [x], np.pad(x, 3).astype("float32")
     )
     assert "llvm.masked.load" in kernel.source
 
@@ -116,7 +116,7 @@ def test_and_evaluates_its_right_side_only_where_needed() -> None:
         ),
     )
     x = np.array([1, -1, 0, 5], "int32")
-    kernel = compiled(Function("lazy", (a, out), frozenset([out]), body))
+    kernel = compiled(PrimFunc("lazy", (a, out), frozenset([out]), body))
     result = poisoned("int32", 8)
     kernel(x, result)
     np.testing.assert_array_equal(result, [1, 0, 0, 1, 0, 0, 0, 0])
@@ -134,7 +134,7 @@ def test_stored_values_are_read_back() -> None:
         Store(out, i32(2), Load(out, one) + Load(out, i32(0))),
     )  # fmt: skip
     check(
-        Function("again", (out,), frozenset([out]), body), [], np.array([3, 106, 109, 3], "int32")
+        PrimFunc("again", (out,), frozenset([out]), body), [], np.array([3, 106, 109, 3], "int32")
     )
 
 
@@ -142,7 +142,7 @@ def test_of_unrolled_loops_too_long_together_the_outer_ones_stay_loops() -> None
     a, out = buffer("A", "float32", 64 * 64), buffer("out", "float32", 64 * 64)
     body = loop(64, UNROLLED, lambda i: loop(64, UNROLLED, lambda j: Store(
         out, i * 64 + j, Load(a, i * 64 + j) + 1.0), "j"))  # fmt: skip
-    kernel = compiled(Function("copies", (a, out), frozenset([out]), body))
+    kernel = compiled(PrimFunc("copies", (a, out), frozenset([out]), body))
     assert kernel.source.count("store float") == 64
     values = np.arange(64 * 64, dtype="float32")
     result = np.zeros_like(values)
@@ -159,7 +159,7 @@ def test_empty_loops_and_empty_sequences_do_nothing() -> None:
         loop(0, SERIAL, lambda i: Store(out, i32(5), Const(2.0, "float32"))),
         Seq(()),
     )
-    kernel = compiled(Function("empty", (a, out), frozenset([out]), body, (n,)))
+    kernel = compiled(PrimFunc("empty", (a, out), frozenset([out]), body, (n,)))
     result = np.zeros(2, "float32")
     kernel(np.zeros(0, "float32"), result)
     assert list(result) == [1.0, 1.0]
@@ -169,7 +169,7 @@ def test_what_has_no_meaning_on_a_cpu_is_refused_in_one_line() -> None:
     out = buffer("out", "float32", 4)
     one = Const(1.0, "float32")
     i = Var("i")
-    knob = Knob("tile", 1, 4)
+    knob = KnobVar("tile", 1, 4)
     refused = {
         "bound to threadIdx.x": For(i, i32(4), LoopKind.THREAD, Store(out, i, one), "threadIdx.x"),
         "was to become vectors": For(i, i32(4), VECTORIZED, Store(out, i, one)),
@@ -181,7 +181,7 @@ def test_what_has_no_meaning_on_a_cpu_is_refused_in_one_line() -> None:
         "which holds float32": Store(out, i32(0), i32(0)),
     }
     for message, body in refused.items():
-        function = Function("refused", (out,), frozenset([out]), body)
+        function = PrimFunc("refused", (out,), frozenset([out]), body)
         with pytest.raises(CodegenError, match=message) as error:
             compile_function(function, cache=ObjectCache(None))
         assert "\n" not in str(error.value)
@@ -192,5 +192,5 @@ def test_names_that_llvm_would_not_take_are_changed() -> None:
     i = Var("i.%*")
     body = For(i, i32(3), PARALLEL, Store(out, i, i))
     result = np.zeros(3, "int32")
-    compiled(Function("a function!", (out,), frozenset([out]), body))(result)
+    compiled(PrimFunc("a function!", (out,), frozenset([out]), body))(result)
     assert list(result) == [0, 1, 2]

@@ -25,8 +25,8 @@ from support.llvm_kernels import (
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
 from autotune.ir.stmt import (
     Allocate,
-    Function,
     LoopKind,
+    PrimFunc,
     Produce,
     Stmt,
     Store,
@@ -58,7 +58,7 @@ def test_allocations_on_the_stack_and_on_the_heap(kind: LoopKind, n: int, scope:
         "r",
     )
     x = values("float32", 4 * n).reshape(4, n)
-    kernel = compiled(Function("reverse", (a, out), frozenset([out]), body))
+    kernel = compiled(PrimFunc("reverse", (a, out), frozenset([out]), body))
     result = poisoned("float32", 4, n)
     kernel(x, result)
     np.testing.assert_array_equal(result, x[:, ::-1] + 1)
@@ -75,7 +75,7 @@ def test_allocations_of_symbolic_size() -> None:
             loop(n, PARALLEL, lambda i: Store(out, i, Load(scratch, n - 1 - i))),
         ),
     )
-    function = Function("double", (a, out), frozenset([out]), body, (n,))
+    function = PrimFunc("double", (a, out), frozenset([out]), body, (n,))
     kernel = compiled(function)
     for size in (0, 1, 7, 100_000):
         x = np.arange(size, dtype="int64")
@@ -94,7 +94,7 @@ def test_memory_that_cannot_be_had_is_a_memory_error() -> None:
             scratch, seq(Store(scratch, r, r.astype("int64")), Store(a, r, Load(scratch, r)))
         ),
     )
-    kernel = compiled(Function("huge", (a,), frozenset([a]), body, (n,)))
+    kernel = compiled(PrimFunc("huge", (a,), frozenset([a]), body, (n,)))
     result = np.zeros(10, "int64")
     kernel(result)
     assert list(result[:2]) == [0, 1]
@@ -120,7 +120,7 @@ def test_parallel_loops_see_outer_variables_sizes_and_buffers() -> None:
         acc,
         loop(3, SERIAL, lambda r: seq(Store(acc, i32(0), (r + 1).astype("float32")), row(r)), "r"),
     )
-    function = Function("rows", (a, out), frozenset([out]), body, (n,))
+    function = PrimFunc("rows", (a, out), frozenset([out]), body, (n,))
     x = values("float32", 33).reshape(3, 11)
     check(function, [x], x * np.array([[1], [2], [3]], "float32") + np.arange(3)[:, None]
           .astype("float32"), 1e-6)  # fmt: skip
@@ -132,7 +132,7 @@ def test_more_threads_than_iterations_and_nested_parallel_loops() -> None:
         3, PARALLEL, lambda r: loop(5, PARALLEL, lambda i: Store(out, r * 5 + i, r * 10 + i))
     )
     kernel = compile_function(
-        Function("nested", (out,), frozenset([out]), body), "llvm -threads=16",
+        PrimFunc("nested", (out,), frozenset([out]), body), "llvm -threads=16",
         cache=ObjectCache(None),
     )  # fmt: skip
     result = poisoned("int32", 3, 5)
@@ -142,7 +142,7 @@ def test_more_threads_than_iterations_and_nested_parallel_loops() -> None:
 
 def packed_matmul(
     m: int, n: int, k: int, rows: int = 8, vectors: int = 2, lanes: int = 16
-) -> Function:
+) -> PrimFunc:
     """C = A @ B with B packed into panels and a register tile of rows x vectors x lanes."""
     width = vectors * lanes
     a, b, c = (
@@ -183,7 +183,7 @@ def packed_matmul(
         "jo",
     )
     body = Allocate(panels, seq(Produce("panels", loop(n // width, PARALLEL, pack, "jo")), main))
-    return Function("matmul", (a, b, c), frozenset([c]), body)
+    return PrimFunc("matmul", (a, b, c), frozenset([c]), body)
 
 
 def test_packed_matmul_keeps_its_tile_in_registers() -> None:

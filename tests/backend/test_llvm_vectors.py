@@ -11,7 +11,7 @@ from support.vector_kernels import DTYPES, agree, also, loop, serial_loops, valu
 
 from autotune.ir import ops
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
-from autotune.ir.stmt import Allocate, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, If, LoopKind, PrimFunc, Stmt, Store, seq
 
 SERIAL = LoopKind.SERIAL
 ZERO = Const(0.0, "float32")
@@ -24,7 +24,7 @@ def test_strided_loads_are_few_wide_loads_and_shuffles(stride: int, dtype: str) 
     a, out = buffer("A", dtype, n), buffer("out", dtype, lanes)
     start = 0 if stride > 0 else n - 1
     body = loop(lanes, lambda v: Store(out, v, Load(a, v * stride + start)))
-    function = Function("strided", (a, out), frozenset([out]), body)
+    function = PrimFunc("strided", (a, out), frozenset([out]), body)
     kernel = agree(function, [values(dtype, n)], values(dtype, lanes, 1))
     loads = [line for line in kernel.source.splitlines() if " load " in line]
     assert len(loads) == -(-n // lanes)
@@ -46,7 +46,7 @@ def test_lanes_within_a_short_range_share_loads(
 ) -> None:
     a, out = buffer("A", "float32", 20), buffer("out", "float32", 16)
     body = loop(16, lambda v: Store(out, v, Load(a, index(v))))
-    function = Function("near", (a, out), frozenset([out]), body)
+    function = PrimFunc("near", (a, out), frozenset([out]), body)
     kernel = agree(function, [values("float32", 20)], np.zeros(16, "float32"))
     assert sum(" load " in line for line in kernel.source.splitlines()) == loads, name
 
@@ -57,7 +57,7 @@ def test_lanes_far_apart_are_loaded_one_by_one(stride: int) -> None:
     a, out = buffer("A", "float32", n), buffer("out", "float32", 8)
     start = 0 if stride > 0 else n - 1
     body = loop(8, lambda v: Store(out, v, Load(a, v * stride + start)))
-    function = Function("far", (a, out), frozenset([out]), body)
+    function = PrimFunc("far", (a, out), frozenset([out]), body)
     kernel = agree(function, [values("float32", n)], np.zeros(8, "float32"))
     assert kernel.source.count("load float") == 8
 
@@ -81,7 +81,7 @@ def test_lanes_at_distances_of_a_size_are_loaded_and_stored_one_by_one() -> None
         SERIAL,
         "o",
     )
-    function = Function("panel", (a, out), frozenset([out]), body, (n,))
+    function = PrimFunc("panel", (a, out), frozenset([out]), body, (n,))
     x = values("float32", 18).reshape(6, 3)
     kernel = agree(function, [x], np.zeros((3, 6), "float32"))
     assert "masked" not in kernel.source
@@ -104,7 +104,7 @@ def test_padding_and_strides_touch_nothing_outside(stride: int, guarded: bool) -
             return If(inside, Store(out, v, Load(a, at)))
         return Store(out, v, ops.if_then_else(inside, Load(a, at), ZERO))
 
-    function = Function("padded", (a, out), frozenset([out]), loop(16, element))
+    function = PrimFunc("padded", (a, out), frozenset([out]), loop(16, element))
     kernel = agree(function, [values("float32", n)], np.ones(16, "float32"))
     assert serial_loops(kernel) == []
     assert ("masked.load" if stride == 1 else "masked.gather") in kernel.source
@@ -122,7 +122,7 @@ def test_stores_at_any_stride(stride: int, guarded: bool, dtype: str) -> None:
         store = Store(out, v * stride + start, Load(a, v))
         return If(v != 3, store) if guarded else store
 
-    function = Function("put", (a, out), frozenset([out]), loop(lanes, element))
+    function = PrimFunc("put", (a, out), frozenset([out]), loop(lanes, element))
     kernel = agree(function, [values(dtype, lanes)], values(dtype, n, 1))
     assert serial_loops(kernel) == []
     if abs(stride) == 1:
@@ -153,7 +153,7 @@ def test_gathers_read_what_the_index_says(case: str, guarded: bool, index_dtype:
         store = Store(out, v, Load(table, INDIRECT[case](Load(where, v))))
         return If(v < 11, store) if guarded else store
 
-    function = Function("take", (table, where, out), frozenset([out]), loop(16, element))
+    function = PrimFunc("take", (table, where, out), frozenset([out]), loop(16, element))
     w = np.random.default_rng(0).integers(0, 16, 16).astype(index_dtype)
     if guarded:
         w[11:] = 1_000_000_000  # what inactive lanes would read is far away
@@ -174,7 +174,7 @@ def test_a_gathered_index_is_computed_in_64_bits(guarded: bool) -> None:
         return If(v < 7, store) if guarded else store
 
     body = loop(8, element)
-    function = Function("far", (table, where, out), frozenset([out]), body)
+    function = PrimFunc("far", (table, where, out), frozenset([out]), body)
     agree(
         function,
         [values("float32", 8), np.array([0, 1, 2, 1, 0, 2, 2, 1], "int32")],
@@ -191,7 +191,7 @@ def test_rows_of_a_table_are_whole_vectors() -> None:
         SERIAL,
         "r",
     )
-    function = Function("rows", (table, where, out), frozenset([out]), body)
+    function = PrimFunc("rows", (table, where, out), frozenset([out]), body)
     w = np.array([3, 0, 4, 3], "int32")
     kernel = agree(function, [values("float32", 80), w], np.zeros(64, "float32"))
     assert "load <16 x float>" in kernel.source
@@ -207,7 +207,7 @@ def test_scatters_write_lanes_in_their_order(guarded: bool) -> None:
         store = Store(out, Load(where, v), Load(a, v))
         return If(v % 3 < 2, store) if guarded else store
 
-    function = Function("put", (a, where, out), frozenset([out]), loop(16, element))
+    function = PrimFunc("put", (a, where, out), frozenset([out]), loop(16, element))
     w = np.random.default_rng(0).integers(0, 9, 16).astype("int32")
     kernel = agree(function, [values("float32", 16), w], values("float32", 9, 1))
     assert ("masked.scatter" in kernel.source) == guarded
@@ -221,7 +221,7 @@ def test_scatters_write_lanes_in_their_order(guarded: bool) -> None:
 def test_loops_of_any_length_are_vectors(extent: int) -> None:
     a, out = buffer("A", "float32", extent), buffer("out", "float32", extent)
     body = loop(extent, lambda v: Store(out, v, Load(a, v) * Load(a, v)))
-    function = Function("square", (a, out), frozenset([out]), body)
+    function = PrimFunc("square", (a, out), frozenset([out]), body)
     kernel = agree(function, [values("float32", extent)], np.zeros(extent, "float32"))
     assert ("load float" in kernel.source) == (extent in (1, 65))
 
@@ -230,7 +230,7 @@ def test_loops_over_a_size_end_in_a_masked_vector() -> None:
     n = SizeVar("n")
     a, out = buffer("A", "float32", n), buffer("out", "float32", n)
     body = loop(n, lambda v: Store(out, v, Load(a, v) * Load(a, v)))
-    function = Function("square", (a, out), frozenset([out]), body, (n,))
+    function = PrimFunc("square", (a, out), frozenset([out]), body, (n,))
     for size in (0, 1, 15, 16, 17, 50):
         kernel = agree(function, [values("float32", size)], np.zeros(size, "float32"))
     assert "load float" not in kernel.source
@@ -248,7 +248,7 @@ def test_what_each_iteration_allocates_is_vectors_in_registers() -> None:
         body = seq(loop(3, fill, LoopKind.UNROLLED, "k"), Store(out, v, total))
         return Allocate(own, If(v < 13, body))
 
-    function = Function("each", (a, out), frozenset([out]), loop(16, element))
+    function = PrimFunc("each", (a, out), frozenset([out]), loop(16, element))
     kernel = agree(function, [values("float32", 48)], np.zeros(16, "float32"))
     assert "load float" not in kernel.source
     assert "alloca" not in kernel.optimised()

@@ -17,7 +17,7 @@ from autotune import te
 from autotune.errors import LoweringError, ScheduleError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.ops import const
-from autotune.ir.stmt import For, Function, LoopKind, Stmt, Store
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt, Store
 from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, accessed, walk
 from autotune.lowering.finalise import analyse, finalise
@@ -46,7 +46,7 @@ def streamed(
     return sums
 
 
-def final(schedule: Any, tensors: Any) -> Function:
+def final(schedule: Any, tensors: Any) -> PrimFunc:
     return verify(finalise(verify(analyse(lower_schedule(schedule, tensors)))))
 
 

@@ -4,11 +4,11 @@ import io
 import time
 
 from autotune.measure.local_measurer import LocalMeasurer
-from autotune.report.display.live_region import Block
+from autotune.report.display.live_region import LiveRegion
 from autotune.report.display.panel import UNICODE
 from autotune.report.display.run_display import LiveDisplay
-from autotune.report.job import Job
-from autotune.report.progress import Progress
+from autotune.report.job import WorkloadInfo
+from autotune.report.progress import RunProgress
 from autotune.report.units import Work
 from autotune.task.task import Task
 from autotune.tuner.run.events import Measured
@@ -32,7 +32,7 @@ class Clocked(io.StringIO):
 def test_nothing_is_drawn_while_a_kernel_is_built_or_timed(tmp_path):
     task = Task.from_reference("matmul", {"m": 32, "n": 32, "k": 32})
     stream, spans = Clocked(), []
-    display = LiveDisplay(Progress(), [].append, Block(stream, colour=False), UNICODE)
+    display = LiveDisplay(RunProgress(), [].append, LiveRegion(stream, colour=False), UNICODE)
 
     def watch(event):
         if isinstance(event, Measured):
@@ -40,7 +40,9 @@ def test_nothing_is_drawn_while_a_kernel_is_built_or_timed(tmp_path):
         display.on_event(event)
 
     with LocalMeasurer(task.template_ref, task.args, task.target) as measurer, display:
-        display.open_job(Job(task.workload, "llvm", "log.jsonl", 0, Work(task.flops, task.bytes)))
+        display.open_job(
+            WorkloadInfo(task.workload, "llvm", "log.jsonl", 0, Work(task.flops, task.bytes))
+        )
         store = RecordStore(tmp_path / "log.jsonl")
         tune(task, measurer, RandomTuner(task.space, 0), store, 10, seed=0, on_event=watch)
     assert len(spans) >= 10

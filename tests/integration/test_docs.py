@@ -15,9 +15,9 @@ from support.command_line import QUICK
 from support.cuda_compiler import needs_nvrtc
 
 from autotune.cli.options.job_files import run_options
-from autotune.schedule.annotation_primitives import Annotations
-from autotune.schedule.loop_primitives import LoopStructure
-from autotune.schedule.placement_primitives import Placement
+from autotune.schedule.annotation_primitives import AnnotationPrimitives
+from autotune.schedule.loop_primitives import LoopPrimitives
+from autotune.schedule.placement_primitives import PlacementPrimitives
 from autotune.tile import parse
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -113,7 +113,7 @@ def test_recorded_runs_show_what_they_are_recorded_for(
 
 def test_every_primitive_has_a_section() -> None:
     text = (DOCS / "schedule.md").read_text()
-    families = (LoopStructure, Annotations, Placement)
+    families = (LoopPrimitives, AnnotationPrimitives, PlacementPrimitives)
     methods = [name for family in families for name in vars(family) if not name.startswith("_")]
     primitives = {f"s[B].{name}" for name in methods}
     primitives |= {"s.cache_read", "s.cache_write", "s.rfactor"}

@@ -14,7 +14,7 @@ from support.logged import trials_in
 
 from autotune.builder import build_task
 from autotune.cli.doctor import software_checks
-from autotune.cli.doctor.probe import try_out
+from autotune.cli.doctor.probe import probe_libraries
 from autotune.errors import UsageError
 from autotune.measure.devices.cuda import device_properties
 from autotune.measure.local_measurer import LocalMeasurer
@@ -171,7 +171,7 @@ def test_arrays_that_are_too_large_are_one_line(machine, monkeypatch):
 
 def test_the_doctor_tells_of_driver_and_gpu(machine, monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)  # processes of the doctor find modules as this one does
-    outcomes = try_out(["driver", "import cupy", "nvrtc", "cupy"])
+    outcomes = probe_libraries(["driver", "import cupy", "nvrtc", "cupy"])
     check = software_checks.cuda(outcomes)
     assert check.findings == ()
     assert check.text == (

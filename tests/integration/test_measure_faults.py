@@ -15,7 +15,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.measure import scheduler
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool import worker_slot
-from autotune.measure.pool.worker_pool import Crew
+from autotune.measure.pool.worker_pool import WorkerPool
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
@@ -254,8 +254,8 @@ def test_a_template_that_nobody_finds_is_the_users_mistake():
 
 
 def test_a_reference_that_hangs_is_told_soon_and_given_up(monkeypatch, caplog):
-    monkeypatch.setattr(worker_slot, "SLOW_S", 0.3)
-    monkeypatch.setattr(scheduler, "LEAST_OPENING_S", 2.0)
+    monkeypatch.setattr(worker_slot, "SLOW_OPEN_S", 0.3)
+    monkeypatch.setattr(scheduler, "MIN_OPEN_TIMEOUT_S", 2.0)
     left_s = iter([600.0, 0.0])  # plenty for the builder, no more for the runner
     name = f"{FAULTY}:unending_reference"
     task = Task.from_reference(name, {})
@@ -264,8 +264,8 @@ def test_a_reference_that_hangs_is_told_soon_and_given_up(monkeypatch, caplog):
         pytest.raises(AutotuneError, match="computing its reference took longer than 2 s"),
     ):
         list(measurer.measure([MeasureInput(task.space.config(0))]))
-    told = f"the reference of template {name!r} takes long; it is given up after 2 s"
-    assert caplog.messages.count(told) == 1
+    response = f"the reference of template {name!r} takes long; it is given up after 2 s"
+    assert caplog.messages.count(response) == 1
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_reference_that_hangs_is_told_soon_and_given_up(monkeypatch, caplog):
 def test_opening_a_workload_may_take_as_long_as_a_few_candidates_and_as_the_run(
     timeout_s, left_s, expected
 ):
-    assert scheduler.opening_seconds(timeout_s, left_s) == expected
+    assert scheduler.open_timeout_s(timeout_s, left_s) == expected
 
 
 def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
@@ -304,7 +304,7 @@ def test_a_process_killed_between_candidates_is_replaced_and_nobody_is_blamed(ro
         assert second.ok
 
         def noticed():
-            measurer.foresee([])
+            measurer.prebuild([])
             return measurer.restarts == lost
 
         wait_for(noticed)  # another builder may have been faster than the news
@@ -337,7 +337,7 @@ def test_an_interrupted_request_does_not_answer_the_next_one(monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(Crew, "next_outcome", interrupted)
+            patch.setattr(WorkerPool, "next_outcome", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 list(measurer.measure([MeasureInput(task.space.config(2))]))
         assert not any(map(alive, processes))

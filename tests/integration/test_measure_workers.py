@@ -11,7 +11,7 @@ from support.footprint import wait_for
 from autotune.errors import UsageError
 from autotune.measure import scheduler
 from autotune.measure.local_measurer import LocalMeasurer
-from autotune.measure.pool.fork_server_client import NurseryProcess
+from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
@@ -102,7 +102,7 @@ def test_a_kernel_that_is_known_is_not_measured_again_but_compared():
 
 
 def test_builders_that_are_worn_out_are_replaced_and_none_counts_as_lost(monkeypatch):
-    monkeypatch.setattr(scheduler, "WORN_OUT", 2)
+    monkeypatch.setattr(scheduler, "MAX_CANDIDATES_PER_BUILDER", 2)
     args = {"naps": "0,0.01,0.02,0.03"}
     with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=1) as measurer:
         seen = []
@@ -125,8 +125,11 @@ def test_a_measurer_that_was_closed_can_be_used_again():
     measurer.close()
 
 
-def test_a_nursery_that_was_started_before_is_used_and_ended():
-    with NurseryProcess() as nursery, LocalMeasurer(NAPPING, {}, "llvm", nursery=nursery) as own:
+def test_a_fork_server_that_was_started_before_is_used_and_ended():
+    with (
+        ForkServerProcess() as fork_server,
+        LocalMeasurer(NAPPING, {}, "llvm", fork_server=fork_server) as own,
+    ):
         assert len(list(own.measure(inputs({})))) == 1
         assert len(pids("nurse")) == 1
         own.close()
@@ -159,10 +162,10 @@ def test_parallel_loops_are_timed_on_as_many_threads_as_the_target_says():
 def test_one_builder_describes_the_workload_and_another_one_if_that_is_lost():
     with LocalMeasurer(NAPPING, {}, "llvm", QUICK, builders=2) as measurer:
         measurer.start()
-        builders = measurer._workshop._builders
+        builders = measurer._scheduler._builders
         assert [builder.describes for builder in builders] == [True, False]
         for builder in builders:
-            builder.lose()
+            builder.discard()
         measurer.start()
         assert [builder.describes for builder in builders] == [True, False]
         ((_, result),) = measurer.measure(inputs({}))
@@ -180,7 +183,7 @@ def test_what_is_foreseen_is_built_while_others_run_and_not_again():
     first, second, third = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", policy, builders=1, overlap=True) as measurer:
         list(measurer.measure([first]))  # all workers are there
-        measurer.foresee([third])
+        measurer.prebuild([third])
         ((_, ran),) = measurer.measure([second])
         ((_, foreseen),) = measurer.measure([third])
     assert foreseen.ok
@@ -192,9 +195,9 @@ def test_what_is_foreseen_without_such_a_device_is_built_before_anything_runs():
     first, second, third = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", QUICK, builders=2) as measurer:
         list(measurer.measure([first]))
-        measurer.foresee([third])
+        measurer.prebuild([third])
         ((_, ran),) = measurer.measure([second])
-        measurer.foresee([third])  # it is not built again
+        measurer.prebuild([third])  # it is not built again
         ((_, foreseen),) = measurer.measure([third])
     assert foreseen.ok
     assert foreseen.build_span[0] < ran.build_span[1]
@@ -206,8 +209,8 @@ def test_what_was_asked_of_a_builder_that_is_still_opening_is_begun_without_bein
         (candidate,) = inputs({})
 
         def begun():
-            measurer.foresee([candidate])
-            return measurer._foreseen[0].taken
+            measurer.prebuild([candidate])
+            return measurer._prebuilt[0].assigned
 
         wait_for(begun)
         ((_, result),) = measurer.measure([candidate])
@@ -222,8 +225,8 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
         list(measurer.measure([first]))
 
         def built():
-            measurer.foresee(asked)
-            return all(job.told for job in measurer._foreseen.values())
+            measurer.prebuild(asked)
+            return all(job.response for job in measurer._prebuilt.values())
 
         wait_for(built)
         results = measurer.measure(asked)
@@ -241,7 +244,7 @@ def test_a_builder_that_somebody_stops_is_replaced_and_its_candidate_tried_again
     with LocalMeasurer(NAPPING, args, "llvm", QUICK, timeout_s=2.0, builders=1) as measurer:
         list(measurer.measure([first]))
         (builder,) = pids("build")
-        measurer.foresee([second])
+        measurer.prebuild([second])
         psutil.Process(builder).suspend()
         ((_, result),) = measurer.measure([second])
         assert builder not in pids("build")

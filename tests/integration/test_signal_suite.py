@@ -192,13 +192,15 @@ def test_a_tracing_child_that_is_killed_costs_nothing(tmp_path):
 
 
 def look_for_tracers(tuner, seen):
-    """Kill every third tracing child that comes along, or its keeper: the next one is let be."""
+    """Kill every third tracing child that comes along, or its supervisor, but not the next one."""
     with contextlib.suppress(psutil.NoSuchProcess):
         words = tuner.cmdline()
-        for keeper in tuner.children():
-            if keeper.cmdline() == words and keeper not in seen:
-                seen.append(keeper)
+        for supervisor in tuner.children():
+            if supervisor.cmdline() == words and supervisor not in seen:
+                seen.append(supervisor)
                 if len(seen) % 3 == 0:
-                    wait_for(lambda: keeper.children() or not keeper.is_running())  # noqa: B023
-                    victims = [keeper, *keeper.children()]
+                    wait_for(
+                        lambda: supervisor.children() or not supervisor.is_running()  # noqa: B023
+                    )
+                    victims = [supervisor, *supervisor.children()]
                     victims[len(seen) // 3 % len(victims)].kill()

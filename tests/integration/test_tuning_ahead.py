@@ -15,30 +15,30 @@ from autotune.tuner.search.grid import GridTuner
 from records import RecordStore
 
 
-class Foreseeing(FakeMeasurer):
+class Prebuilding(FakeMeasurer):
     """Notes what it is told may come next, and when."""
 
     def __init__(self, overlap=True):
         super().__init__()
         self.overlap = overlap
-        self.foreseen = []
+        self.prebuilt = []
 
-    def foresee(self, inputs):
+    def prebuild(self, inputs):
         indices = [candidate.config.index for candidate in inputs]
-        if indices not in [told for _, told in self.foreseen]:
-            self.foreseen.append((len(self.asked), indices))
+        if indices not in [told for _, told in self.prebuilt]:
+            self.prebuilt.append((len(self.asked), indices))
 
 
 def test_beside_a_device_of_its_own_the_next_batch_is_asked_for_ahead(task, store):
-    _, measurer = run(task, store, 12, Foreseeing(), batch=5)
+    _, measurer = run(task, store, 12, Prebuilding(), batch=5)
     tried = measurer.asked
     assert len(tried) == len(set(tried)) == 12
     # Batches of four (the default is proposed twice), five and three: half of each is left then.
-    assert measurer.foreseen == [(0, tried[:1]), (2, tried[4:9]), (7, tried[9:])]
+    assert measurer.prebuilt == [(0, tried[:1]), (2, tried[4:9]), (7, tried[9:])]
     assert len(store.load()) == 12
     store.path.unlink()
-    _, measurer = run(task, store, 12, Foreseeing(overlap=False), batch=5)
-    assert measurer.foreseen == [(0, tried[:1])]
+    _, measurer = run(task, store, 12, Prebuilding(overlap=False), batch=5)
+    assert measurer.prebuilt == [(0, tried[:1])]
 
 
 class Holding(GridTuner):
@@ -57,11 +57,11 @@ class Holding(GridTuner):
 
 def test_what_is_held_back_of_a_batch_is_built_first_of_the_next_and_none_is_left(task, store):
     tuner = Holding(task.space, 0)
-    _, measurer = run(task, store, 20, Foreseeing(overlap=False), tuner, batch=8)
+    _, measurer = run(task, store, 20, Prebuilding(overlap=False), tuner, batch=8)
     tried = measurer.asked[:20]
     assert tried == task.space.feasible_indices()[:20].tolist()
     # At first the default is proposed twice, and one is asked for in its place.
-    assert measurer.foreseen == [(0, tried[:1]), (8, tried[8:9]), (16, tried[16:17])]
+    assert measurer.prebuilt == [(0, tried[:1]), (8, tried[8:9]), (16, tried[16:17])]
     assert tuner.wanted == [8, 1, 8, 3]
     assert len(tuner.observations) == len(tuner.seen) == 20
 
@@ -70,8 +70,8 @@ def test_what_is_held_back_of_a_batch_is_built_first_of_the_next_and_none_is_lef
     ("measurer", "batch", "wanted"),
     [
         pytest.param(FakeMeasurer(), 8, [7, 8, 5], id="where nothing is built"),
-        pytest.param(Foreseeing(), 20, [19, 1], id="where the next batch is asked for ahead"),
-        pytest.param(Foreseeing(overlap=False), 7, [6, 7, 7], id="of few"),
+        pytest.param(Prebuilding(), 20, [19, 1], id="where the next batch is asked for ahead"),
+        pytest.param(Prebuilding(overlap=False), 7, [6, 7, 7], id="of few"),
     ],
 )
 def test_nothing_is_held_back(task, store, measurer, batch, wanted):
@@ -83,7 +83,7 @@ def test_nothing_is_held_back(task, store, measurer, batch, wanted):
 def test_what_was_held_back_is_measured_when_the_space_has_no_more(task, store):
     whole = len(task.space.feasible_indices())
     summary, measurer = run(
-        task, store, None, Foreseeing(overlap=False), Holding(task.space, 0), batch=8
+        task, store, None, Prebuilding(overlap=False), Holding(task.space, 0), batch=8
     )
     assert summary.ended is End.EXHAUSTED
     assert len(set(measurer.asked)) == summary.trials == whole
@@ -92,21 +92,21 @@ def test_what_was_held_back_is_measured_when_the_space_has_no_more(task, store):
 def test_what_is_held_back_is_built_as_soon_as_builders_wait_for_the_tuner(task, store):
     class Slow(Holding):
         def think(self):
-            wait_for(lambda: len(measurer.foreseen) > 1)
+            wait_for(lambda: len(measurer.prebuilt) > 1)
 
-    class Hasty(Foreseeing):
+    class Hasty(Prebuilding):
         def measure(self, inputs, still_wanted=None):
             return super().measure(list(inputs), still_wanted)  # all are built before any runs
 
     measurer = Hasty(overlap=False)
     run(task, store, 12, measurer, Slow(task.space, 0), batch=8)
-    assert measurer.foreseen[1] == (0, measurer.asked[8:9])
+    assert measurer.prebuilt[1] == (0, measurer.asked[8:9])
 
 
 def test_a_batch_measured_in_parts_asks_ahead_once_and_loses_no_proposal(task, store):
     tuner = GridTuner(task.space, 0)
-    _, measurer = run(task, store, 41, Foreseeing(), tuner, batch=20)
-    assert len(measurer.foreseen) == 2  # the default; the rest with 4 left, a part of their own
+    _, measurer = run(task, store, 41, Prebuilding(), tuner, batch=20)
+    assert len(measurer.prebuilt) == 2  # the default; the rest with 4 left, a part of their own
     proposed = list(dict.fromkeys(measurer.asked))
     assert proposed == [int(i) for i in task.space.feasible_indices()[:41]]
 
@@ -129,7 +129,7 @@ class Brooding(GridTuner):
 def test_what_others_have_logged_is_not_traced_beside_thinking(task, store, monkeypatch):
     tuner, looked = Brooding(task.space, 0), []
 
-    class Awake(Foreseeing):
+    class Awake(Prebuilding):
         def measure(self, inputs, still_wanted=None):
             for measured in super().measure(list(inputs), still_wanted):
                 if len(self.asked) == 3:
@@ -137,8 +137,10 @@ def test_what_others_have_logged_is_not_traced_beside_thinking(task, store, monk
                     tuner.done.set()
                 yield measured
 
-    news = Trials.news
-    monkeypatch.setattr(Trials, "news", lambda self: looked.append(tuner.thinks) or news(self))
+    news = Trials.new_records
+    monkeypatch.setattr(
+        Trials, "new_records", lambda self: looked.append(tuner.thinks) or news(self)
+    )
     run(task, store, 8, Awake(), tuner, batch=6)
     assert looked
     assert not any(looked)

@@ -95,7 +95,7 @@ def test_refused_proposals_are_told_but_neither_measured_nor_trials(tmp_path, st
 @pytest.mark.filterwarnings("ignore:template 'refusing'")
 def test_a_run_ends_when_nothing_but_refused_proposals_comes(tmp_path, store, monkeypatch):
     (tmp_path / "refusing.py").write_text(REFUSING)
-    monkeypatch.setattr("autotune.tuner.run.session.MOST_REFUSED", 50)
+    monkeypatch.setattr("autotune.tuner.run.session.MAX_REFUSED", 50)
     args = {"legal": 3, "size": 1000}
     own = Task.from_reference(f"{tmp_path}/refusing.py:refusing", args)
     summary, measurer = run(own, store, 8)

@@ -15,7 +15,7 @@ PLAIN = f"{Path(__file__).parent / 'faulty_templates' / 'faulty.py'}:plain"
 
 RUN = """
 import sys
-from autotune.cli.terminal.signals import lose_no_interrupt
+from autotune.cli.terminal.signals import redeliver_interrupts
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
@@ -23,7 +23,7 @@ from autotune.tuner.factory import make_tuner
 from autotune.tuner.run.tuning_loop import tune
 from records import RecordStore
 
-lose_no_interrupt()
+redeliver_interrupts()
 plain, log = sys.argv[1:]
 policy = TimingPolicy(repeats=3, min_repeat_ms=10)
 task = Task.from_reference(plain, {})

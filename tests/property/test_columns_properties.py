@@ -19,16 +19,16 @@ from autotune.ir.algebra.intervals import Intervals, interval
 from autotune.ir.evaluate.column_ops import LIMIT
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.evaluate.interpreter import evaluate
-from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Not, Select
 from autotune.ir.visitor import walk_expr
 from autotune.runtime.cpu.llvm_compiler import Options, compile_function
 from autotune.runtime.object_cache import ObjectCache
 
 KNOBS = (
-    Knob("small", 0, 4),
-    Knob("signed", -9, 9),
-    Knob("wide", 1, 4096),
-    Knob("huge", -(2**31) + 1, 2**31 - 1),
+    KnobVar("small", 0, 4),
+    KnobVar("signed", -9, 9),
+    KnobVar("wide", 1, 4096),
+    KnobVar("huge", -(2**31) + 1, 2**31 - 1),
 )
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -53,21 +53,21 @@ def by_hand(node: Expr, row: dict[Any, int]) -> int | bool | None:
     """Value of one row, written out once more; None where it is undefined."""
     if isinstance(node, Const):
         return node.value  # type: ignore[return-value]
-    if isinstance(node, Knob):
+    if isinstance(node, KnobVar):
         return row[node]
     values = [by_hand(child, row) for child in node.children]
     if isinstance(node, Select):
         if values[0] is None:
             return None
         return values[1] if values[0] else values[2]
-    if isinstance(node, Binary) and node.op in ("and", "or"):
+    if isinstance(node, BinaryOp) and node.op in ("and", "or"):
         decisive = node.op == "or"
         if any(value is decisive for value in values):
             return decisive
         return None if None in values else not decisive
     if None in values:
         return None
-    if isinstance(node, Binary):
+    if isinstance(node, BinaryOp):
         if node.op in ("//", "%") and values[1] == 0:
             return None
         return PYTHON[node.op](*values)
@@ -88,11 +88,11 @@ def draw_number(draw: st.DrawFn, depth: int) -> Expr:
         return draw(st.sampled_from(KNOBS))
     a = draw_number(draw, depth - 1)
     if shape <= 3:
-        return Binary(draw(st.sampled_from(ARITHMETIC)), a, draw_number(draw, depth - 1))
+        return BinaryOp(draw(st.sampled_from(ARITHMETIC)), a, draw_number(draw, depth - 1))
     if shape == 4:
         b = draw_number(draw, depth - 1)
-        divided = Binary(draw(st.sampled_from(("//", "%"))), a, b)
-        return Select(Binary("!=", b, ops.const(0)), divided, a)
+        divided = BinaryOp(draw(st.sampled_from(("//", "%"))), a, b)
+        return Select(BinaryOp("!=", b, ops.const(0)), divided, a)
     if shape == 5:
         return Select(draw_condition(draw, depth - 1), a, draw_number(draw, depth - 1))
     if shape == 6:
@@ -104,11 +104,11 @@ def draw_condition(draw: st.DrawFn, depth: int) -> Expr:
     shape = draw(st.integers(0, 3)) if depth else 0
     if shape <= 1:
         a, b = draw_number(draw, max(depth - 1, 0)), draw_number(draw, max(depth - 1, 0))
-        return Binary(draw(st.sampled_from(COMPARISONS)), a, b)
+        return BinaryOp(draw(st.sampled_from(COMPARISONS)), a, b)
     if shape == 2:
         return Not(draw_condition(draw, depth - 1))
     a, b = draw_condition(draw, depth - 1), draw_condition(draw, depth - 1)
-    return Binary(draw(st.sampled_from(("and", "or"))), a, b)
+    return BinaryOp(draw(st.sampled_from(("and", "or"))), a, b)
 
 
 @st.composite
@@ -211,9 +211,9 @@ INTEGERS = st.integers(-(2**52) + 1, 2**52 - 1)
 @settings(max_examples=500, deadline=None)
 @given(INTEGERS, INTEGERS.filter(bool), st.integers(-2, 2))
 def test_floor_division_is_exact_up_to_the_limit(a: int, b: int, offset: int) -> None:
-    x, y = Knob("x", -(2**52) + 1, 2**52 - 1), Knob("y", -(2**52) + 1, 2**52 - 1)
+    x, y = KnobVar("x", -(2**52) + 1, 2**52 - 1), KnobVar("y", -(2**52) + 1, 2**52 - 1)
     near = max(-(2**52) + 1, min(2**52 - 1, a // b * b + offset))  # around a multiple of b
     columns = {"x": np.array([a, near]), "y": np.array([b, b])}
-    quotient, remainder = ColumnProgram([Binary("//", x, y), Binary("%", x, y)])(columns)
+    quotient, remainder = ColumnProgram([BinaryOp("//", x, y), BinaryOp("%", x, y)])(columns)
     assert list(quotient) == [a // b, near // b]  # type: ignore[arg-type]
     assert list(remainder) == [a % b, near % b]  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from support.dtype_values import Array, assert_same, edges
 from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
-from autotune.ir.stmt import For, Function, LoopKind, Store
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -76,13 +76,13 @@ def expression(draw: Any, dtype: str, depth: int = DEPTH) -> Expr:
 
 
 @st.composite
-def functions(draw: Any) -> Function:
+def functions(draw: Any) -> PrimFunc:
     """A loop that stores a random expression."""
     dtype = draw(st.sampled_from(dtypes.ALL))
     out = Buffer("out", dtype, SIZE)
     kind = draw(st.sampled_from((LoopKind.SERIAL, LoopKind.VECTORIZED)))
     body = For(POSITION, ops.const(N), kind, Store(out, POSITION, expression(draw, dtype)))
-    return verify(Function("f", (*INPUTS.values(), out), frozenset([out]), body))
+    return verify(PrimFunc("f", (*INPUTS.values(), out), frozenset([out]), body))
 
 
 def inputs(seed: int) -> list[Array]:
@@ -94,11 +94,9 @@ def inputs(seed: int) -> list[Array]:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(
-    max_examples=EXAMPLES or 60, derandomize=not EXAMPLES, deadline=None, database=None
-)
+@settings(max_examples=EXAMPLES or 60, derandomize=not EXAMPLES, deadline=None, database=None)
 @given(functions(), st.integers(0, 99))
-def test_expressions_of_mixed_types_mean_the_same_everywhere(function: Function, seed: int) -> None:
+def test_expressions_of_mixed_types_mean_the_same_everywhere(function: PrimFunc, seed: int) -> None:
     analysed = verify(analyse(function))
     final = verify(finalise(analysed))
     kernel = compile_function(final, cache=ObjectCache(None))
@@ -106,7 +104,7 @@ def test_expressions_of_mixed_types_mean_the_same_everywhere(function: Function,
     results = []
     for run in (function, analysed, final, kernel):
         result = np.zeros(N, kind)
-        if isinstance(run, Function):
+        if isinstance(run, PrimFunc):
             interpret(run, [*inputs(seed), result])
         else:
             run(*inputs(seed), result)

@@ -21,7 +21,7 @@ from autotune.ir.expr import Const, Expr
 from autotune.ir.stmt import Allocate, For
 from autotune.ir.visitor import walk
 from autotune.lowering import feasibility
-from autotune.lowering.gpu.finalise_kernels import Kernel, finalise_kernels, split_kernels
+from autotune.lowering.gpu.finalise_kernels import DeviceKernel, finalise_kernels, split_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.storage_rewrite import elements
 from autotune.target import GpuLimits, Target
@@ -116,7 +116,7 @@ def some_of(task: Task) -> np.ndarray[Any, np.dtype[np.int64]]:
 def test_rules_on_columns_are_the_rules_on_each_candidate(
     name: str, args: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feasibility, "MOST_UNROLLED", 12)
+    monkeypatch.setattr(feasibility, "MAX_UNROLLED", 12)
     kind = "cuda" if "cuda" in name else "llvm"
     options = {} if kind == "cuda" else {"mcpu": "x86-64-v3"}
     task = Task.from_reference(name, args, SmallTarget(kind, options))
@@ -137,7 +137,6 @@ def test_rules_on_columns_are_the_rules_on_each_candidate(
         assert any(count for rule, count in rejected.items() if word in rule), (word, rejected)
 
 
-
 def amounts(kernel: For) -> tuple[int, int, int]:
     """Return threads, bytes of shared memory and of a thread's arrays, as the rules count them."""
     found = (
@@ -155,7 +154,7 @@ def number(expr: Expr) -> int:
     return int(simple.value)
 
 
-def taken(kernel: Kernel) -> tuple[int, int, int]:
+def taken(kernel: DeviceKernel) -> tuple[int, int, int]:
     """Return the same as it is in a kernel that is ready to be written out."""
     threads = math.prod(map(number, kernel.block))
     sizes = {"shared": 0, "local": 0}

@@ -17,8 +17,8 @@ from support.te_schedules import scheduled
 from autotune import te
 from autotune.errors import AutotuneError
 from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
-from autotune.ir.expr import Call, Knob, Select
-from autotune.ir.stmt import Function, Store
+from autotune.ir.expr import Call, KnobVar, Select
+from autotune.ir.stmt import PrimFunc, Store
 from autotune.ir.visitor import walk, walk_expr
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from features import LoopNest, candidate
@@ -27,7 +27,7 @@ EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 
 
-def has_branches(function: Function) -> bool:
+def has_branches(function: PrimFunc) -> bool:
     """Whether an expression chooses between others, which some knob values may decide."""
     return any(
         isinstance(node, Select) or (isinstance(node, Call) and node.name == "if_then_else")
@@ -84,7 +84,7 @@ def test_a_fused_loop_over_a_region_that_intervals_cannot_show_to_be_there() -> 
     i, j = s[X].op.axis
     s[cached].compute_at(s[X], i)
     s[cached].split(s[cached].fuse(*s[cached].op.axis), factor=1)
-    wide, long = Knob("wide", 1, 16), Knob("long", 1, 16)
+    wide, long = KnobVar("wide", 1, 16), KnobVar("long", 1, 16)
     outer, _ = s[X].split(j, factor=wide)
     s[X].split(outer, factor=long)
     function = lower_schedule(s, [A, X])
@@ -101,7 +101,7 @@ def test_a_clamped_index_less_where_its_buffer_begins_is_none_however_both_are_w
     X = te.compute((12, 10), lambda i, j: A[i] + 1, name="X")
     Y = te.compute((12, 10), lambda i, j: X[i, te.max(te.min(i, 9), 0)], name="Y")
     s = te.create_schedule(Y.op)
-    knob = Knob("factor", 1, 16)
+    knob = KnobVar("factor", 1, 16)
     s[Y].split(s[Y].op.axis[0], factor=knob)
     s[X].compute_at(s[Y], s[Y].op.axis[1])
     function = lower_schedule(s, [A, Y])

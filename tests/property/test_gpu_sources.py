@@ -17,7 +17,7 @@ from test_schedules_differential import examples
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import IRError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Barrier, Function, Seq, Stmt
+from autotune.ir.stmt import Barrier, PrimFunc, Seq, Stmt
 from autotune.ir.visitor import StmtRewriter, walk
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels
@@ -25,7 +25,7 @@ from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.te.tensor import PlaceholderOp, Tensor
 
 
-def final_of(plan: Scheduled) -> Function:
+def final_of(plan: Scheduled) -> PrimFunc:
     note(plan.describe())
     final = finalise_kernels(analyse(lower_schedule(plan.schedule, plan.tensors)))
     note(f"final:\n{final}")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from autotune.ir import ops
 from autotune.ir.algebra.polynomials import normal
 from autotune.ir.evaluate.interpreter import scalar_function
-from autotune.ir.expr import Expr, Knob, Var
+from autotune.ir.expr import Expr, KnobVar, Var
 from autotune.ir.visitor import free_vars
 from autotune.lowering.nest.regions import Interval, Relaxer, as_index, union
 
@@ -23,7 +23,7 @@ EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 #: Loops that range (with extents over knobs), loops that stay, and knobs.
 RI, RJ, RK = Var("ri"), Var("rj"), Var("rk")
 FI, FJ = Var("fi"), Var("fj")
-P, Q = Knob("p", 1, 4), Knob("q", 1, 3)
+P, Q = KnobVar("p", 1, 4), KnobVar("q", 1, 3)
 EXTENTS: dict[Var, Expr] = {RI: P, RJ: ops.binary("min", Q, 2), RK: ops.const(3)}
 STAYING = {FI: range(4), FJ: range(3)}
 

@@ -20,7 +20,7 @@ from support.te_schedules import Scheduled, scheduled
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import SizeVar
-from autotune.ir.stmt import For, Function, LoopKind
+from autotune.ir.stmt import For, LoopKind, PrimFunc
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalising
@@ -45,7 +45,7 @@ def examples(count: int) -> Any:
     )
 
 
-def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
+def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[PrimFunc, PrimFunc]:
     """Return the analysed and the finalised function, each form in between verified."""
     try:
         lowered = verify(lower_schedule(plan.schedule, tensors), allow_knobs=True)
@@ -62,7 +62,7 @@ def passes(plan: Scheduled, tensors: list[Tensor]) -> tuple[Function, Function]:
     return analysed, final
 
 
-def as_kernels(analysed: Function) -> Function | None:
+def as_kernels(analysed: PrimFunc) -> PrimFunc | None:
     """Return the form for GPUs, each form in between verified; None without threads, or refused."""
     if not any(isinstance(s, For) and s.kind is LoopKind.THREAD for s in walk(analysed.body)):
         return None

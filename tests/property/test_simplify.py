@@ -17,7 +17,7 @@ from support.random_expressions import assert_sound
 
 from autotune.ir import ops
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.expr import Binary, Buffer, Const, Expr, Knob, Load, SizeVar, Var
+from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.printer import expr_text, stmt_text
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store
 from autotune.ir.visitor import walk_expr
@@ -199,11 +199,11 @@ def test_a_guard_is_decided_only_where_the_bounds_decide_it() -> None:
 
 
 def test_sizes_and_knobs_have_the_bounds_they_are_declared_with() -> None:
-    n, k = SizeVar("n"), Knob("k", 2, 8)
+    n, k = SizeVar("n"), KnobVar("k", 2, 8)
     simplifier = Simplifier()
     assert simplifier.bounds(n) == (0, float("inf"))
     assert simplifier.bounds(k * 3 + 1) == (7, 25)
-    assert isinstance(simplifier.expr(ops.binary("<", n * k, 0)), Const | Binary)
+    assert isinstance(simplifier.expr(ops.binary("<", n * k, 0)), Const | BinaryOp)
     assert str(simplifier.expr(ops.binary(">=", k, 2))) == "True"
 
 
@@ -224,7 +224,7 @@ def test_bounds_are_exact_where_floats_are_not() -> None:
 
 
 def test_a_divisor_of_zeros_may_be_zero() -> None:
-    assert Simplifier().bounds(ops.gcd(Knob("a", 0, 4), Knob("b", 0, 6))) == (0, 6)
+    assert Simplifier().bounds(ops.gcd(KnobVar("a", 0, 4), KnobVar("b", 0, 6))) == (0, 6)
 
 
 @pytest.mark.parametrize(

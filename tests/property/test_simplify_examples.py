@@ -12,7 +12,7 @@ from autotune.ir.algebra import canonical, canonical_sums, division_rules, sum_b
 from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.expr import Expr, Knob, SizeVar, Var
+from autotune.ir.expr import Expr, KnobVar, SizeVar, Var
 from autotune.ir.printer import expr_text
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
@@ -159,7 +159,7 @@ def test_the_example_of_a_rule_keeps_every_value(name: str) -> None:
         (ops.gcd(Y, Z) <= 3, {Y: (0, 3), Z: (1, 2)}),
         (ops.gcd(Y, Z) >= 1, {Y: (0, 3), Z: (1, 2)}),
         (SizeVar("n") >= 0, {}),
-        (Knob("k", 2, 8) * 3 + 1 >= 7, {}),
+        (KnobVar("k", 2, 8) * 3 + 1 >= 7, {}),
         (Y % 4 + (X % 5) // 2 < 6, {}),
     ],
 )

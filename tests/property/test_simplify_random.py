@@ -20,15 +20,15 @@ from autotune.ir.algebra.polynomials import normal
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.evaluate.interpreter import interpret, scalar_function
-from autotune.ir.expr import Buffer, Expr, Knob, Load, Var
-from autotune.ir.stmt import For, Function, LoopKind, Store
+from autotune.ir.expr import Buffer, Expr, KnobVar, Load, Var
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_EXAMPLES", "0"))
 SPANS = ((0, 0), (0, 1), (0, 3), (0, 6), (1, 4), (2, 7), (-1, 1), (-4, 3), (-6, -2))
 INDICES = ("int32", "int64")
 EVERY = (*INDICES, *INDICES, *dtypes.INTEGERS)
 X, Y, Z = Var("x"), Var("y"), Var("z")
-KNOBS = {(name, span): Knob(name, *span) for name, span in itertools.product("xyz", SPANS)}
+KNOBS = {(name, span): KnobVar(name, *span) for name, span in itertools.product("xyz", SPANS)}
 
 
 def assert_same(before: Expr, after: Expr, grid: Grid, about: Any) -> None:
@@ -123,7 +123,7 @@ def test_direct_evaluation_of_stored_values_is_what_the_interpreter_does() -> No
         expr = Generator(rng, leaves, EVERY, lazy=False).number(rng.randrange(1, 6), "int32")
         body = For(X, ops.const(12), LoopKind.SERIAL, Store(out, X, expr))
         result = np.zeros(12, np.int32)
-        interpret(Function("f", (out,), (out,), body, (), {}), [result])
+        interpret(PrimFunc("f", (out,), (out,), body, (), {}), [result])
         values = Grid({X: np.arange(12)}, wraps=True)(expr)
         assert result.tolist() == np.broadcast_to(values, 12).tolist(), expr
 

@@ -32,7 +32,7 @@ from autotune.ir.algebra.canonical_sums import (
 from autotune.ir.algebra.polynomials import joined as joined_poly
 from autotune.ir.algebra.polynomials import to_expr, to_poly
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.algebra.sum_bounds import binary_bounds, verdict
+from autotune.ir.algebra.sum_bounds import binary_bounds, decide_comparison
 from autotune.ir.expr import Const, Expr, Var
 
 X = Var("x")
@@ -270,7 +270,7 @@ def test_a_verdict_is_right_for_every_difference_in_the_bounds() -> None:
     tests = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
     for op, (low, high) in itertools.product(tests, INTERVALS):
         truths = {tests[op](difference, 0) for difference in inside((low, high))}
-        decided = verdict(op, low, high)
+        decided = decide_comparison(op, low, high)
         if decided is not None:
             assert truths == {decided}
         else:

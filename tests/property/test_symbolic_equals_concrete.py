@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from autotune import te
 from autotune.errors import InstantiationError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Allocate, For, Function, If
+from autotune.ir.stmt import Allocate, For, If, PrimFunc
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -57,8 +57,10 @@ def _compute(recipe: Recipe, cfg: Knobs) -> tuple[list[Any], Any, Any]:
         a = te.placeholder((m, k), "float32", name="A")
         b = te.placeholder((k, n), "float32", name="B")
         r = te.reduce_axis((0, k), name="r")
-        return [a, b], None, te.compute(
-            (m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C"
+        return (
+            [a, b],
+            None,
+            te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C"),
         )
     if recipe.kind == "packed":
         a = te.placeholder((m, n), "float32", name="A")
@@ -167,12 +169,12 @@ recipes = st.builds(
 )
 
 
-def _concrete(recipe: Recipe, values: Any) -> Function:
+def _concrete(recipe: Recipe, values: Any) -> PrimFunc:
     cfg = Knobs(ConcreteValues(KnobTable("random"), values), TARGET)
     return analyse(lower_schedule(*_template(recipe, cfg), "random"))
 
 
-def _loops(function: Function) -> list[str]:
+def _loops(function: PrimFunc) -> list[str]:
     """Extents and allocation sizes, in order."""
     lines = []
     for stmt in walk(function.body):
@@ -184,11 +186,11 @@ def _loops(function: Function) -> list[str]:
     return lines
 
 
-def _guards(function: Function) -> list[str]:
+def _guards(function: PrimFunc) -> list[str]:
     return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
 
 
-def _run(function: Function, seed: int) -> list[Any]:
+def _run(function: PrimFunc, seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     arrays = []
     for param in function.params:

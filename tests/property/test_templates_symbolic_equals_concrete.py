@@ -16,7 +16,7 @@ import pytest
 
 from autotune.extract.to_loop_nest import LoopNestPlan
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Allocate, For, Function, If
+from autotune.ir.stmt import Allocate, For, If, PrimFunc
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
@@ -92,7 +92,7 @@ def indices(task: Task) -> list[int]:
     return [int(i) for i in task.space.sample(CONFIGS, np.random.default_rng(7))]
 
 
-def extents(function: Function) -> list[str]:
+def extents(function: PrimFunc) -> list[str]:
     """Extents of loops and sizes of allocations, in order."""
     found = []
     for stmt in walk(function.body):
@@ -103,7 +103,7 @@ def extents(function: Function) -> list[str]:
     return found
 
 
-def guards(function: Function) -> list[str]:
+def guards(function: PrimFunc) -> list[str]:
     return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Knob
-from autotune.ir.stmt import Function
+from autotune.ir.expr import KnobVar
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -24,8 +24,8 @@ from support.te_reference import Reference, random_array
 
 
 def lowered(
-    schedule: Schedule, tensors: Sequence[Tensor], knobs: Mapping[Knob, int] | None = None
-) -> tuple[Function, Function]:
+    schedule: Schedule, tensors: Sequence[Tensor], knobs: Mapping[KnobVar, int] | None = None
+) -> tuple[PrimFunc, PrimFunc]:
     """Return the analysed and the final function, verified."""
     function = verify(lower_schedule(schedule, tensors), allow_knobs=True)
     analysed = verify(analyse(function, knobs))
@@ -36,9 +36,9 @@ def assert_computes(
     schedule: Schedule,
     tensors: Sequence[Tensor],
     arrays: Mapping[Tensor, Any] | None = None,
-    knobs: Mapping[Knob, int] | None = None,
+    knobs: Mapping[KnobVar, int] | None = None,
     compiled: bool = True,
-) -> Function:
+) -> PrimFunc:
     """Run the schedule in every way and compare the outputs; return the final function."""
     analysed, final = lowered(schedule, tensors, knobs)
     rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def assert_computes(
 
 def assert_gives(
     schedule: Schedule, tensors: Sequence[Tensor], inputs: Sequence[Any], want: Any
-) -> Function:
+) -> PrimFunc:
     """Check the only output against `want`, in every way; return the analysed function."""
     analysed, final = lowered(schedule, tensors)
     compiled = compile_function(final, cache=ObjectCache(None))

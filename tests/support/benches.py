@@ -32,7 +32,7 @@ class Quiet:
 
     noise, noisy = 0.0, False
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Nothing changes."""
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotune.ir.evaluate.interpreter import scalar_function
-from autotune.ir.expr import Binary, Broadcast, Call, Expr, Load, Ramp, Select, Var
+from autotune.ir.expr import BinaryOp, Broadcast, Call, Expr, Load, Ramp, Select, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import For, Function, If, Stmt
+from autotune.ir.stmt import For, If, PrimFunc, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, stmt_exprs, walk_expr
 from autotune.lowering.guards.facts import conjuncts
 
@@ -25,7 +25,7 @@ class Guards:
         By condition: outcomes of each of its parts where the other parts hold.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         self.outcomes: dict[Expr, list[set[bool]]] = {}
         self._where: dict[Expr, str] = {}
         self._compiled: dict[Expr, Any] = {}
@@ -108,5 +108,5 @@ class _Lane(Rewriter):
     def visit_Broadcast(self, node: Broadcast) -> Expr:
         return node.value
 
-    def visit_Binary(self, node: Binary) -> Expr:
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         return binary(node.op, self.expr(node.a), self.expr(node.b))

@@ -307,7 +307,7 @@ def tree(node: ir.Expr, called: Callable[[str], str]) -> Any:
             return Name(id(node))
         case ir.Load():
             return Load(called(node.buffer.name), tree(node.index, called))
-        case ir.Binary():
+        case ir.BinaryOp():
             operands = (tree(node.a, called), tree(node.b, called))
             return Apply(node.op, operands, dtypes.is_float(node.dtype))
         case _:

@@ -13,8 +13,8 @@ from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.stmt import (
     For,
-    Function,
     LoopKind,
+    PrimFunc,
     Stmt,
     Store,
 )
@@ -44,7 +44,7 @@ def loop(extent: int | Expr, kind: LoopKind, body: Callable[[Var], Stmt], name: 
     return For(var, i32(extent) if isinstance(extent, int) else extent, kind, body(var))
 
 
-def compiled(function: Function, target: str = "llvm -threads=2") -> CompiledFunction:
+def compiled(function: PrimFunc, target: str = "llvm -threads=2") -> CompiledFunction:
     return compile_function(vectorize(function), target, cache=ObjectCache(None))
 
 
@@ -55,7 +55,7 @@ def poisoned(dtype: str, *shape: int) -> Array:
 
 
 def check(
-    function: Function, inputs: list[Array], expected: Array, tolerance: float = 0.0
+    function: PrimFunc, inputs: list[Array], expected: Array, tolerance: float = 0.0
 ) -> CompiledFunction:
     """Compiled, interpreted and expected results agree."""
     kernel = compiled(function)
@@ -74,7 +74,7 @@ def elementwise(
     out: str,
     kind: LoopKind,
     n: int = 2 * LANES,
-) -> Function:
+) -> PrimFunc:
     """out[i] = expr(in0[i], in1[i], ...)."""
     inputs = [buffer(f"in{k}", dtype, n) for k, dtype in enumerate(dtypes)]
     result = buffer("out", out, n)
@@ -88,7 +88,7 @@ def elementwise(
         ),
         "o",
     )
-    return Function("elementwise", (*inputs, result), frozenset([result]), body)
+    return PrimFunc("elementwise", (*inputs, result), frozenset([result]), body)
 
 
 def values(dtype: str, n: int = 2 * LANES, seed: int = 0) -> Array:

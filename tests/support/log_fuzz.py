@@ -65,7 +65,7 @@ ODD = [
 ]
 
 
-BYTES = [b"\0", b"\x1b[2J", b"\xff\xfe", b"\n", b"\r\n", b"\"", b"1" + b"0" * 400, b"NaN", b"{"]
+BYTES = [b"\0", b"\x1b[2J", b"\xff\xfe", b"\n", b"\r\n", b'"', b"1" + b"0" * 400, b"NaN", b"{"]
 
 
 def text_of(node: Any) -> str:
@@ -227,7 +227,7 @@ class Readers:
         streamed = self.told("stream", lambda: list(store.stream()))
         assert list(map(str, streamed)) == list(map(str, records))  # NaN is not itself
         self.told("read_any", lambda: read_any(path))
-        self.told("news", lambda: Journal(store).news())
+        self.told("news", lambda: Journal(store).new_records())
         self.told("best", lambda: best_config(self._task, records or []))
         self.told("resume", self._resume)
         self._use(records or [], [path])

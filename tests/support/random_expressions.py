@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from autotune.ir import dtypes, ops
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Not, Select, Var
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Not, Select, Var
 from support.numpy_operations import NUMPY
 
 Array = npt.NDArray[Any]
@@ -101,7 +101,7 @@ class Generator:
         b = self.number(depth - 2, dtype)
         if not self.lazy or isinstance(b, Const) or self.chance(0.5):
             return ops.binary(op, a, ops.binary("max", b, self.pick(range(1, 5), dtype)))
-        return ops.select(ops.binary("!=", b, ops.const(0, dtype)), Binary(op, a, b), a)
+        return ops.select(ops.binary("!=", b, ops.const(0, dtype)), BinaryOp(op, a, b), a)
 
     def pieces(self, depth: int, dtype: str) -> Expr:
         """Quotient and remainder of one index, put together again, rightly or nearly so."""
@@ -201,7 +201,7 @@ class Grid:
             return np.array(node.value, self._kind(node.dtype))
         values = [self(child) for child in node.children]
         match node:
-            case Binary(op=op):
+            case BinaryOp(op=op):
                 if self._is_exact(node.dtype) and op in ("+", "-", "*"):
                     self._check_size(op, *values)
                 return np.asarray(NUMPY[op](*values))

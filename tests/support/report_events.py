@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from autotune.measure.result import MeasureResult
-from autotune.report.job import Job
-from autotune.report.progress import Progress
+from autotune.report.job import WorkloadInfo
+from autotune.report.progress import RunProgress
 from autotune.report.units import Work
 from autotune.task.workload import Workload
 from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Started, TuneSummary
@@ -28,7 +28,7 @@ def record(index=0, cost_s=None, error="RUN_TIMEOUT", timestamp=0.0, costs_s=Non
 
 
 def job(label="", work=WORK, **more):
-    return Job(Workload("t", {"n": 4}), "llvm", "t.jsonl", 7, work, label, **more)
+    return WorkloadInfo(Workload("t", {"n": 4}), "llvm", "t.jsonl", 7, work, label, **more)
 
 
 def run_events(outcomes, recorded=0, trials=None, label="", gain=None, left_s=None):
@@ -69,14 +69,14 @@ def summary(best_costs_s=(0.49, 0.5, 0.52), **changes):
 
 def finished(work=WORK, label="", default_index=None, **changes):
     """Standing of a workload that was tuned to its end."""
-    progress = Progress()
+    progress = RunProgress()
     progress.open(job(label, work, default_index=default_index))
     return progress.take(Finished(summary(**changes), label))
 
 
 def followed(events, clock=lambda: 0.0, jobs=None):
     """Progress of a run after these events."""
-    progress = Progress(clock)
+    progress = RunProgress(clock)
     for one in jobs or [job()]:
         progress.open(one)
     for event in events:

@@ -15,7 +15,7 @@ import numpy as np
 from autotune.ir.axes import IterVar
 from autotune.ir.dtypes import numpy_dtype
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Call,
     Cast,
     Const,
@@ -91,11 +91,11 @@ class _Grid:
                 return np.asarray(node.value, dtype=numpy_dtype(node.dtype))
             case Var():
                 return np.asarray(self.variables[node]).astype(numpy_dtype(node.dtype))
-            case Binary(op="and"):
+            case BinaryOp(op="and"):
                 return self._either(self.value(node.a), node.b, Const(False, "bool"))
-            case Binary(op="or"):
+            case BinaryOp(op="or"):
                 return self._either(self.value(node.a), Const(True, "bool"), node.b)
-            case Binary():
+            case BinaryOp():
                 result = NUMPY[node.op](self.value(node.a), self.value(node.b))
                 return result.astype(numpy_dtype(node.dtype))
             case Not():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autotune import te
 from autotune.ir.axes import AxisKind, IterVar
-from autotune.ir.expr import Knob
+from autotune.ir.expr import KnobVar
 from autotune.ir.stmt import LoopKind
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Attach, Stage
@@ -35,7 +35,7 @@ class Scheduled:
     """A schedule, and values for the knobs in it."""
 
     schedule: Schedule
-    knobs: dict[Knob, int] = field(default_factory=dict)
+    knobs: dict[KnobVar, int] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Text of the steps."""
@@ -46,9 +46,7 @@ class Scheduled:
 class Scheduler:
     """Takes random steps that are legal."""
 
-    def __init__(
-        self, draw: Callable[[Any], Any], ops: Iterable[Operation], threads: bool
-    ) -> None:
+    def __init__(self, draw: Callable[[Any], Any], ops: Iterable[Operation], threads: bool) -> None:
         self.draw = draw
         self.kinds = KINDS + ("bind",) * (4 if threads else 0)
         self.schedule = te.create_schedule(list(ops))
@@ -64,7 +62,7 @@ class Scheduler:
         value = self.pick((1, 2, 2, 3, 4, 4, 5, 7, 8, 16))
         if not self.use_knobs or self.pick((True, False, False)):
             return value
-        knob = Knob(f"knob{len(self.result.knobs)}", 1, 16)
+        knob = KnobVar(f"knob{len(self.result.knobs)}", 1, 16)
         self.result.knobs[knob] = value
         return knob
 
@@ -192,7 +190,9 @@ class Scheduler:
 
     def holds_parallel(self, stage: Stage) -> bool:
         """Whether a stage that is computed inside this one is parallel."""
-        return any(self.is_parallel(guest) or self.holds_parallel(guest) for guest in stage.guests)
+        return any(
+            self.is_parallel(guest) or self.holds_parallel(guest) for guest in stage.attached
+        )
 
     def do_bind(self, stage: Stage) -> None:
         """Bind loops of stages at the root: threads then share no memory and run in any order."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune.ir import dtypes
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.rtc.raw_launches import raw_source
 from autotune.runtime.cuda.gpu_program import GpuSource
 from support.host_cuda import COMPILER, FOLDER
@@ -40,7 +40,7 @@ class TextOnHost:
 
     Parameters
     ----------
-    final : Function
+    final : PrimFunc
         As of `Task.final`.
     folder : Path
         For what is compiled; what is there is used again.
@@ -49,7 +49,7 @@ class TextOnHost:
     """
 
     def __init__(
-        self, final: Function, folder: Path, changes: Mapping[str, str] | None = None
+        self, final: PrimFunc, folder: Path, changes: Mapping[str, str] | None = None
     ) -> None:
         self.source: GpuSource = raw_source(final)
         self._library = ctypes.CDLL(str(_compiled(self.source, folder, changes or {})))

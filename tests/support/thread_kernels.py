@@ -16,9 +16,9 @@ from autotune.ir.stmt import (
     Allocate,
     Barrier,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Stmt,
     Store,
     WarpReduce,
@@ -27,7 +27,7 @@ from autotune.ir.stmt import (
 from support.llvm_kernels import i32
 
 Array = npt.NDArray[Any]
-Kernel = Callable[[], tuple[Function, Array, Array]]
+Kernel = Callable[[], tuple[PrimFunc, Array, Array]]
 BLOCKS, THREADS = 3, 8
 N = BLOCKS * THREADS
 
@@ -72,34 +72,34 @@ def allocated(body: Stmt, *buffers: Buffer) -> Stmt:
     return body
 
 
-def function(body: Stmt) -> Function:
-    return Function("f", (A, O), frozenset({O}), body)
+def function(body: Stmt) -> PrimFunc:
+    return PrimFunc("f", (A, O), frozenset({O}), body)
 
 
 def _input() -> Array:
     return np.arange(N, dtype=np.float32) ** 2
 
 
-def _of(body: Stmt, expected: Callable[[Array], Array]) -> tuple[Function, Array, Array]:
+def _of(body: Stmt, expected: Callable[[Array], Array]) -> tuple[PrimFunc, Array, Array]:
     values = _input()
     result = expected(values.reshape(BLOCKS, THREADS)).reshape(N).astype(np.float32)
     return function(body), values, result
 
 
-def reversed_by_blocks() -> tuple[Function, Array, Array]:
+def reversed_by_blocks() -> tuple[PrimFunc, Array, Array]:
     S = shared()
     body = seq(copied(S, thread, A, here), Barrier(), copied(O, here, S, THREADS - 1 - thread))
     return _of(blocks(threads(Allocate(S, body))), lambda a: a[:, ::-1])
 
 
-def two_nests_of_one_block() -> tuple[Function, Array, Array]:
+def two_nests_of_one_block() -> tuple[PrimFunc, Array, Array]:
     """Shared memory allocated outside the thread loops, which end between write and read."""
     S = shared()
     nests = seq(threads(copied(S, thread, A, here)), threads(copied(O, here, S, 7 - thread)))
     return _of(blocks(Allocate(S, nests)), lambda a: a[:, ::-1])
 
 
-def rotated_in_a_loop() -> tuple[Function, Array, Array]:
+def rotated_in_a_loop() -> tuple[PrimFunc, Array, Array]:
     """Each round every thread takes its neighbour's value; a value lives across both barriers."""
     S, kept, step = shared(), local("kept"), Var("step")
     once = seq(
@@ -112,7 +112,7 @@ def rotated_in_a_loop() -> tuple[Function, Array, Array]:
     return _of(blocks(threads(allocated(body, S, kept))), lambda a: np.roll(a, -3, axis=1))
 
 
-def sums_in_a_tree() -> tuple[Function, Array, Array]:
+def sums_in_a_tree() -> tuple[PrimFunc, Array, Array]:
     """Half of the threads work in each step; the barriers stand outside their conditions."""
     S, steps = shared(), []
     for width in (4, 2, 1):
@@ -125,7 +125,7 @@ def sums_in_a_tree() -> tuple[Function, Array, Array]:
     )
 
 
-def rows_and_columns() -> tuple[Function, Array, Array]:
+def rows_and_columns() -> tuple[PrimFunc, Array, Array]:
     """Blocks of 2 x 4 threads; a barrier in two thread loops, with a statement between them."""
     S, mine, column = shared("S", 2, 4), local("mine", 2), Var("threadIdx.x")
     at = block * THREADS + row * 4 + column
@@ -141,7 +141,7 @@ def rows_and_columns() -> tuple[Function, Array, Array]:
     return _of(blocks(Allocate(S, nest)), lambda a: a[:, ::-1] + 1)
 
 
-def under_uniform_conditions() -> tuple[Function, Array, Array]:
+def under_uniform_conditions() -> tuple[PrimFunc, Array, Array]:
     """Only even blocks reverse; the number of rounds differs between blocks."""
     S, turn = shared(), Var("turn")
     once = seq(
@@ -161,7 +161,7 @@ def under_uniform_conditions() -> tuple[Function, Array, Array]:
     )
 
 
-def deep_in_loops() -> tuple[Function, Array, Array]:
+def deep_in_loops() -> tuple[PrimFunc, Array, Array]:
     """A barrier inside more loops than one function of CPython may nest."""
     S = shared()
     body = seq(copied(S, thread, A, here), Barrier(), copied(O, here, S, THREADS - 1 - thread))
@@ -170,7 +170,7 @@ def deep_in_loops() -> tuple[Function, Array, Array]:
     return _of(blocks(threads(Allocate(S, body))), lambda a: a[:, ::-1])
 
 
-def two_kernels() -> tuple[Function, Array, Array]:
+def two_kernels() -> tuple[PrimFunc, Array, Array]:
     """The second kernel reads in every block what all blocks of the first wrote."""
     T = Buffer("T", "float32", (i32(N),))
     body = seq(
@@ -180,13 +180,11 @@ def two_kernels() -> tuple[Function, Array, Array]:
     return _of(Allocate(T, body), lambda a: a[::-1, ::-1])
 
 
-def virtual_threads() -> tuple[Function, Array, Array]:
+def virtual_threads() -> tuple[PrimFunc, Array, Array]:
     """Each thread does the work of two, one after the other; both use the same shared memory."""
     S, virtual, column = shared("S", 4), Var("vthread"), Var("threadIdx.x")
     at = block * THREADS + virtual * 4 + column
-    body = seq(
-        copied(S, column, A, at), Barrier(), copied(O, at, S, 3 - column), Barrier()
-    )
+    body = seq(copied(S, column, A, at), Barrier(), copied(O, at, S, 3 - column), Barrier())
     loop = For(virtual, i32(2), LoopKind.VTHREAD, body, "vthread")
     return _of(
         blocks(threads(Allocate(S, loop), column, 4)),
@@ -194,7 +192,7 @@ def virtual_threads() -> tuple[Function, Array, Array]:
     )
 
 
-def sums_of_warps() -> tuple[Function, Array, Array]:
+def sums_of_warps() -> tuple[PrimFunc, Array, Array]:
     """Four threads each combine their values, in two rows of a block; twice, in a loop."""
     row, column, step = Var("threadIdx.y"), Var("threadIdx.x"), Var("step")
     total, kept, at = local("total", 2), local("kept"), block * THREADS + row * 2 + column
@@ -215,16 +213,14 @@ def sums_of_warps() -> tuple[Function, Array, Array]:
     return _of(blocks(nest), expected)
 
 
-def largest_of_warps_and_where() -> tuple[Function, Array, Array]:
+def largest_of_warps_and_where() -> tuple[PrimFunc, Array, Array]:
     """Two values combine together, those of one result in those of the other."""
     total = [local("place"), local("value")]
     value = Load(A, (block + 1) * 5 * (thread + 1) % 23)
     combiner = te.comm_reducer(
         lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
         lambda place, value: (te.const(-1, place), te.min_value(value)),
-    )(
-        (A_TENSOR[0], A_TENSOR[0]), axis=te.reduce_axis((0, 1))
-    )[0].combiner
+    )((A_TENSOR[0], A_TENSOR[0]), axis=te.reduce_axis((0, 1)))[0].combiner
     operands = (cast("float32", thread), value)
     body = seq(
         WarpReduce(combiner, operands, tuple(total), i32(0), 8), copied(O, here, total[0], 0)

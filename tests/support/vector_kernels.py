@@ -16,7 +16,7 @@ import numpy.typing as npt
 from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Expr, Var
-from autotune.ir.stmt import For, Function, LoopKind, Stmt
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.vector.vectorize import vectorize
@@ -73,7 +73,7 @@ def loop(
     return For(var, i32(extent) if isinstance(extent, int) else extent, kind, body(var))
 
 
-def agree(function: Function, inputs: Sequence[Array], out: Array) -> CompiledFunction:
+def agree(function: PrimFunc, inputs: Sequence[Array], out: Array) -> CompiledFunction:
     """Run the loops, their vectors and the machine code; all write the same into copies of `out`.
 
     `out` is the last parameter. Returns the compiled function, whose texts tests look at.

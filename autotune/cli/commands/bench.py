@@ -1,4 +1,4 @@
-"""`autotune bench`: how fast ways to compute something are, over sizes or over two knobs."""
+"""`autotune bench`: compares the speed of schedules, over sizes or over two knobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from autotune.cli.numpy_threads import load_numpy_for_one_thread
 from autotune.cli.options.log_files import check_log, open_log
 from autotune.cli.options.run_plans import check_target, log_name
 from autotune.cli.options.task_arguments import parse_settings, task_with, template_of
-from autotune.cli.terminal.output import NOTHING_FOUND, StopError, say, width
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals, exit_code
 from autotune.errors import UsageError
 
@@ -95,10 +95,10 @@ def _tasks(options: BenchOptions) -> tuple[list[Task], list[str]]:
 
 
 def _show(found: Speeds | Grid, options: BenchOptions) -> None:
-    """Print and draw what was found; StopError if that is nothing."""
+    """Print and draw the results; raise StopError if there are none."""
     from autotune.report.bench_tables import as_json, as_text
 
-    say(json.dumps(as_json(found)) if options.as_json else as_text(found, width()))
+    print_line(json.dumps(as_json(found)) if options.as_json else as_text(found, width()))
     points = list(found.points())
     if all(point.cost_s is None for point in points):
         raise StopError(NOTHING_FOUND, f"nothing valid was measured: {points[0].why}")
@@ -108,7 +108,7 @@ def _show(found: Speeds | Grid, options: BenchOptions) -> None:
 
     draw_speeds(found, Path(options.plot))
     if not options.as_json:
-        say(f"drawn into {options.plot}")
+        print_line(f"drawn into {options.plot}")
 
 
 def _speeds(options: BenchOptions, tasks: Sequence[Task], runs: Measurements) -> Speeds:
@@ -165,7 +165,7 @@ def _ways(knob: Knob | None, fixed: Values) -> dict[str, Values]:
 
 
 def _label(knob: str, value: KnobValue) -> str:
-    """Return what a way is called: the value of its knob, if that is a word of its own."""
+    """Return the label of a configuration: the value of its knob, if that is clear by itself."""
     return value if isinstance(value, str) else f"{knob}={value_text(value)}"
 
 

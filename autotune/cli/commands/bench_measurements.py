@@ -7,18 +7,18 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from autotune.cli.terminal.output import complain, note
+from autotune.cli.terminal.output import note, print_error
 from autotune.errors import AutotuneError
 
 if TYPE_CHECKING:
     from autotune.cli.commands.bench_plan import BenchOptions
     from autotune.measure.local_measurer import LocalMeasurer
     from autotune.measure.timing_policy import TimingPolicy
-    from autotune.report.bench_speeds import Point, Setting, Subject
+    from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
     from autotune.report.units import Work
     from autotune.target import Target
     from autotune.task.task import Task
-    from autotune.tuner.run.fixed_configs import Chosen
+    from autotune.tuner.run.fixed_configs import MeasuredConfigs
     from records import Record, RecordStore
     from search_spaces import KnobValue
 
@@ -79,7 +79,7 @@ class Measurements:
         """
         from autotune.measure.local_measurer import LocalMeasurer
         from autotune.report.bench_speeds import Point, Setting
-        from autotune.tuner.run.fixed_configs import measure_chosen
+        from autotune.tuner.run.fixed_configs import measure_configs
 
         args = {name: task.args[name] for name in self._varied}
         size = ", ".join(f"{name}={value}" for name, value in args.items()) or str(task.workload)
@@ -87,8 +87,10 @@ class Measurements:
         with LocalMeasurer(*workload, self._policy, self._timeout_s, SEED) as measurer:
             measurer.start()  # it starts up while the template is traced here
             configs, missing = _configurations(task, wanted)
-            with _counting(size, len(set(configs.values()))) as tell:
-                chosen = measure_chosen(task, measurer, self._store, SEED, configs.values(), tell)
+            with _counting(size, len(set(configs.values()))) as notify:
+                chosen = measure_configs(
+                    task, measurer, self._store, SEED, configs.values(), notify
+                )
             baseline = _baseline(task, measurer)
         self._note(task, chosen)
         points = {}
@@ -104,25 +106,25 @@ class Measurements:
         fastest = None if best is None else Point(best.config["values"], best)
         return Setting(args, _work(task, bool(configs)), baseline), points, fastest
 
-    def _note(self, task: Task, chosen: Chosen) -> None:
+    def _note(self, task: Task, chosen: MeasuredConfigs) -> None:
         self._task = self._task or task
         self._record = next(iter(chosen.records.values()), self._record)
         self._foreign += chosen.foreign
 
-    def subject(self) -> Subject:
+    def subject(self) -> BenchmarkedTemplate:
         """Return what was measured, and where; say what of the log is from elsewhere."""
         from autotune.measure import environment
-        from autotune.report.bench_speeds import Subject
+        from autotune.report.bench_speeds import BenchmarkedTemplate
 
         assert self._task is not None
         task = self._task
         if self._foreign:
-            complain(
+            print_error(
                 f"{self._foreign} of the times are records of {self._store.path} from another "
                 "device or other versions, or taken otherwise: another --log has them measured anew"
             )
         device = environment.device(task.target) if self._record is None else self._record.device
-        return Subject(
+        return BenchmarkedTemplate(
             task.workload.template,
             {name: value for name, value in task.args.items() if name not in self._varied},
             str(task.target),
@@ -172,7 +174,7 @@ def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
     try:
         return measurer.baseline()
     except AutotuneError as error:
-        complain(f"{task.workload}: no baseline: {error}")
+        print_error(f"{task.workload}: no baseline: {error}")
         return None
 
 
@@ -196,7 +198,7 @@ def _counting(size: str, total: int) -> Iterator[Callable[[object], None]]:
     """Count on a terminal what is measured; the line is gone at the end."""
     done = 0
 
-    def tell(_: object) -> None:
+    def notify(_: object) -> None:
         nonlocal done
         done += 1
         show(f"{size}: {done} of {total} measured")
@@ -206,6 +208,6 @@ def _counting(size: str, total: int) -> Iterator[Callable[[object], None]]:
             note(f"\r\x1b[K{text}", end="")
 
     try:
-        yield tell
+        yield notify
     finally:
         show("")

@@ -1,4 +1,4 @@
-"""What `autotune bench` is asked for: sizes, lines and knobs, read from the command line."""
+"""Options of `autotune bench`: sizes, lines and knobs, read from the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autotune.template import Template
     from search_spaces import Knob, KnobValue, Space
 
-MOST_LINES = 8
+MAX_LINES = 8
 """A knob with more values makes no lines unless it is named."""
 
 _LARGEST_POWER = {"llvm": 11, "cuda": 13, "on cpu": 9}
@@ -142,7 +142,7 @@ def line_knob(space: Space, name: str | None, fixed: Mapping[str, KnobValue]) ->
             raise UsageError(f"--by and --knob both give {name}: leave one of them out")
         return find_knob(space, name, "--by")
     for knob in space.knobs:
-        if not knob.numeric and 1 < len(knob) <= MOST_LINES:
+        if not knob.numeric and 1 < len(knob) <= MAX_LINES:
             return None if knob.name in fixed else knob
     return None
 

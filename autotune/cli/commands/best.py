@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
-from autotune.cli.terminal.output import NOTHING_FOUND, StopError, say, width
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 
 BY_TRIALS = "no final comparison: the fastest of its trials"
-"""What a result rests on that no run has compared with the default at its end."""
+"""Note on a result without a final comparison: it is the fastest trial."""
 
 
 def best_command(
@@ -58,13 +58,13 @@ def best_command(
             "gflops": work.gflops(record.cost_s),
             "record": record.to_json(),
         }
-        say(json.dumps(found))
+        print_line(json.dumps(found))
         return
-    say(wrap(f"{task.workload} on {task.target}", width(), "    "))
+    print_line(wrap(f"{task.workload} on {task.target}", width(), "    "))
     said = [time_text(record.cost_s), work.speed_text(record.cost_s), f"config {config.index}"]
     if ratio := Ratio.of_final(record):
         said.insert(2, ratio.sentence("the default"))
-    say(wrap(f"  {', '.join(said)}", width(), "    "))
-    say(wrap(f"  {config.describe()}", width(), "    "))
+    print_line(wrap(f"  {', '.join(said)}", width(), "    "))
+    print_line(wrap(f"  {config.describe()}", width(), "    "))
     if record.is_trial:
-        say(wrap(f"  {BY_TRIALS}", width(), "    "))
+        print_line(wrap(f"  {BY_TRIALS}", width(), "    "))

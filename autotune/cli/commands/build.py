@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autotune.cli.commands.best import BY_TRIALS
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
-from autotune.cli.terminal.output import say
+from autotune.cli.terminal.output import print_line
 from autotune.cli.terminal.signals import ending_signals
 
 
@@ -52,4 +52,4 @@ def build_command(
         chosen += f", {time_text(cost_s)}, {work.speed_text(cost_s)} in {' and '.join(logs)}"
         if function.record.is_trial:
             chosen += f" ({BY_TRIALS})"
-    say(f"{path} and {path.with_suffix('.h')}: {task.workload} on {task.target}, {chosen}")
+    print_line(f"{path} and {path.with_suffix('.h')}: {task.workload} on {task.target}, {chosen}")

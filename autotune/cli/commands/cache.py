@@ -1,4 +1,4 @@
-"""`autotune cache`: what is kept of compiled code, and how to be rid of it."""
+"""`autotune cache`: shows and deletes the cache of compiled code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from autotune.cli.terminal.output import say
+from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError
 
 
@@ -28,11 +28,13 @@ def info_command(as_json: bool) -> None:
     except OSError as error:
         raise _unusable("read", folder, error) from error
     if as_json:
-        say(json.dumps({"folder": str(folder), **asdict(use), "limit_bytes": DISK_BYTES}))
+        print_line(json.dumps({"folder": str(folder), **asdict(use), "limit_bytes": DISK_BYTES}))
         return
-    say(f"{folder}\n  {_objects(use.entries)}, {size_text(use.bytes)} of {size_text(DISK_BYTES)}")
+    print_line(
+        f"{folder}\n  {_objects(use.entries)}, {size_text(use.bytes)} of {size_text(DISK_BYTES)}"
+    )
     if use.oldest_s is not None and use.newest_s is not None:
-        say(f"  written {_age(use.oldest_s)} to {_age(use.newest_s)} ago")
+        print_line(f"  written {_age(use.oldest_s)} to {_age(use.newest_s)} ago")
 
 
 def clear_command(as_json: bool) -> None:
@@ -53,9 +55,9 @@ def clear_command(as_json: bool) -> None:
         raise _unusable("clear", folder, error) from error
     if as_json:
         freed_json = {"entries": freed.entries, "bytes": freed.bytes}
-        say(json.dumps({"folder": str(folder), **freed_json}))
+        print_line(json.dumps({"folder": str(folder), **freed_json}))
         return
-    say(f"deleted {_objects(freed.entries)}, {size_text(freed.bytes)}, from {folder}")
+    print_line(f"deleted {_objects(freed.entries)}, {size_text(freed.bytes)}, from {folder}")
 
 
 def _unusable(what: str, folder: Path, error: OSError) -> UsageError:

@@ -9,9 +9,9 @@ from typing import Any
 
 from autotune.cli.doctor import machine_checks, software_checks
 from autotune.cli.doctor.finding import Check
-from autotune.cli.terminal.output import say, width
+from autotune.cli.terminal.output import print_line, width
 from autotune.cli.terminal.signals import ending_signals
-from autotune.system.interrupts import Aside
+from autotune.system.interrupts import ThreadedCall
 
 PROBLEMS_FOUND = 1
 """Exit code if something that should work does not."""
@@ -27,17 +27,17 @@ def doctor_command(command: Any, as_json: bool) -> int:
     as_json : bool
     """
     with ending_signals():  # so that nothing is left lying about
-        done = _look(command)
+        done = _run_checks(command)
     problems = [f for check in done for f in check.findings if f.problem]
-    say(json.dumps(_as_json(done)) if as_json else _as_text(done))
+    print_line(json.dumps(_as_json(done)) if as_json else _as_text(done))
     return PROBLEMS_FOUND if problems else 0
 
 
-def _look(command: Any) -> list[Check]:
-    """Do all checks; other processes try out libraries while the self-test runs."""
-    from autotune.cli.doctor.probe import try_out
+def _run_checks(command: Any) -> list[Check]:
+    """Do all checks; other processes probe libraries while the self-test runs."""
+    from autotune.cli.doctor.probe import probe_libraries
 
-    trying = Aside(partial(try_out, software_checks.STEPS))
+    trying = ThreadedCall(partial(probe_libraries, software_checks.STEPS))
     tested = machine_checks.self_test()
     outcomes = trying.result()
     return [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli.options.input_files import check_readable
 from autotune.cli.options.task_arguments import closest, make_task
-from autotune.cli.terminal.output import NOTHING_FOUND, StopError, say, width
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import UsageError
 
@@ -48,7 +48,7 @@ def export_command(
         except NothingToExportError as error:
             raise StopError(NOTHING_FOUND, str(error)) from error
     kinds = f"{_count(done.workloads, 'workload')}, {_count(done.features, 'feature')}"
-    say(f"{done.data}: {_count(done.rows, 'row')}, {kinds}; {done.schema}; {done.card}")
+    print_line(f"{done.data}: {_count(done.rows, 'row')}, {kinds}; {done.schema}; {done.card}")
 
 
 def describe_command(
@@ -77,9 +77,9 @@ def describe_command(
         task = None if template is None else make_task(template, settings, shapes, target)
         fields = explain_columns(layouts or FEATURE_LAYOUTS, task)
     if as_json:
-        say(json.dumps([field.to_json() for field in fields]))
+        print_line(json.dumps([field.to_json() for field in fields]))
     else:
-        say("\n".join(map(_text, fields)))
+        print_line("\n".join(map(_text, fields)))
 
 
 def _text(field: Field) -> str:

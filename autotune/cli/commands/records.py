@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from autotune.cli.options.input_files import check_readable
 from autotune.cli.options.task_arguments import load_log
-from autotune.cli.terminal.output import say, width
+from autotune.cli.terminal.output import print_line, width
 
 
 def summary_command(file: str, as_json: bool) -> None:
@@ -24,11 +24,11 @@ def summary_command(file: str, as_json: bool) -> None:
     foreign = foreign_format(check_readable(file)) is not None
     rows = summary(read_any(file) if foreign else load_log(file))
     if as_json:
-        say(json.dumps([asdict(row) for row in rows]))
+        print_line(json.dumps([asdict(row) for row in rows]))
         return
     if not rows:
-        say(f"{file} holds no records")
+        print_line(f"{file} holds no records")
         return
     from autotune.report.log_summary import log_summary_text
 
-    say("\n".join(log_summary_text(row, width()) for row in rows))
+    print_line("\n".join(log_summary_text(row, width()) for row in rows))

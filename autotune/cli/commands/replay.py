@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.options.input_files import check_readable
-from autotune.cli.terminal.output import NOTHING_FOUND, StopError, complain, say, width
+from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_error, print_line, width
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,17 +65,17 @@ def replay_run_command(file: str, options: ReplayOptions) -> None:
             tuner: [_trace_json(trace) for trace in spaces[name][1]]
             for tuner, spaces in traces.items()
         }
-        say(json.dumps({**_comparison(traces, options), "space": name, "runs": runs}))
+        print_line(json.dumps({**_comparison(traces, options), "space": name, "runs": runs}))
     else:
         from autotune.report.units import time_text
 
         optimum_s = traces[options.tuners[0]][name][0]
         optimum = f"optimum {time_text(optimum_s)}" if optimum_s else "none of which works"
-        say(f"{name}: {len(space.feasible_indices())} configurations, {optimum}")
+        print_line(f"{name}: {len(space.feasible_indices())} configurations, {optimum}")
         _say_table(traces, options)
         for tuner, spaces in traces.items():
             for number, trace in enumerate(spaces[name][1]):
-                say(f"{tuner}, seed {options.seed + number}: {_trace_text(trace)}")
+                print_line(f"{tuner}, seed {options.seed + number}: {_trace_text(trace)}")
     _plot(traces, options)
     if all(optimum == 0.0 for spaces in traces.values() for optimum, _ in spaces.values()):
         raise StopError(NOTHING_FOUND, f"{name}: every recorded measurement failed")
@@ -93,10 +93,10 @@ def replay_compare_command(folder: str, options: ReplayOptions) -> None:
     workloads = _workloads(folder)
     traces = _run(workloads, options)
     if options.as_json:
-        say(json.dumps(_comparison(traces, options)))
+        print_line(json.dumps(_comparison(traces, options)))
     else:
         runs = "1 run" if options.repeats == 1 else f"{options.repeats} runs"
-        say(f"{len(workloads)} spaces, {runs} each, {options.budget} measurements")
+        print_line(f"{len(workloads)} spaces, {runs} each, {options.budget} measurements")
         _say_table(traces, options)
     _plot(traces, options)
 
@@ -115,16 +115,16 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
         try:
             found = load_recordings(str(path))
         except (RecordError, UsageError) as error:
-            complain(f"left out: {error}")
+            print_error(f"left out: {error}")
             continue
         for recording in found:
             if recording.optimum_s is None:
-                complain(f"left out: {recording.name}: every recorded measurement failed")
+                print_error(f"left out: {recording.name}: every recorded measurement failed")
             else:
                 recorded.append((str(path), recording))
     kept, repeated = distinct(recorded)
     for line in repeated:
-        complain(f"left out: {line}")
+        print_error(f"left out: {line}")
     if not kept:
         raise UsageError(f"{folder} holds no file of measurements")
     return kept
@@ -161,8 +161,7 @@ def _scores(
 
     return {
         tuner: {
-            space: score(runs, optimum, options.budget)
-            for space, (optimum, runs) in spaces.items()
+            space: score(runs, optimum, options.budget) for space, (optimum, runs) in spaces.items()
         }
         for tuner, spaces in traces.items()
     }
@@ -178,11 +177,11 @@ def _say_table(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> N
     from autotune.report.replay_scores import comparison_table, score_table
 
     scores = _scores(traces, options)
-    say(comparison_table(scores, width()))
+    print_line(comparison_table(scores, width()))
     for tuner, spaces in scores.items():
         if len(spaces) > 1:
-            say("")
-            say(score_table(tuner, spaces, width()))
+            print_line("")
+            print_line(score_table(tuner, spaces, width()))
 
 
 def _trace_json(trace: Trace) -> dict[str, Any]:
@@ -235,4 +234,4 @@ def _plot(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> None:
         panels["simulated seconds of building and running"] = over_seconds
     draw_curves(panels, Path(options.plot))
     if not options.as_json:
-        say(f"curves in {options.plot}")
+        print_line(f"curves in {options.plot}")

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from autotune.cli.numpy_threads import load_numpy_for_one_thread
 from autotune.cli.options.task_arguments import work_of
-from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, say_as_it_is
+from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
 from autotune.cli.terminal.signals import ending_signals, exit_code
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.cli.options.job_files import RunOptions
     from autotune.cli.options.run_options import Values
-    from autotune.cli.options.run_plans import Plan
+    from autotune.cli.options.run_plans import WorkloadPlan
     from autotune.cost_model.base import CostModel
     from autotune.measure.local_measurer import LocalMeasurer
-    from autotune.measure.pool.fork_server_client import NurseryProcess
+    from autotune.measure.pool.fork_server_client import ForkServerProcess
     from autotune.report.display.run_display import Display
-    from autotune.report.job import Job
-    from autotune.report.progress import Progress, Standing
+    from autotune.report.job import WorkloadInfo
+    from autotune.report.progress import RunProgress, WorkloadStatus
     from autotune.task.task import Task
     from autotune.tuner.model.transfer import TransferPrior
     from autotune.tuner.run.events import TuneSummary
@@ -56,19 +56,22 @@ def run_command(words: Values, defaults: Values, view: str) -> None:
         If an option, a template or a log is not what it should be.
     """
     begin = time.monotonic()
-    from autotune.measure.pool.fork_server_client import NurseryProcess
+    from autotune.measure.pool.fork_server_client import ForkServerProcess
 
-    with ending_signals(), NurseryProcess() as nursery:  # it imports what this process does, too
+    with (
+        ending_signals(),
+        ForkServerProcess() as fork_server,
+    ):  # it imports what this process does, too
         load_numpy_for_one_thread()  # before anything else imports it
         from autotune.cli.options.job_files import run_options
 
-        _run(run_options(words, defaults, view), begin, nursery)
+        _run(run_options(words, defaults, view), begin, fork_server)
 
 
-def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
-    from autotune.cli.options.run_plans import make_plans, mistakes_of
+def _run(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
+    from autotune.cli.options.run_plans import make_plans, workload_errors
     from autotune.report.display.run_display import View, make_display
-    from autotune.report.progress import Progress
+    from autotune.report.progress import RunProgress
     from autotune.tuner.run.limits import Deadline
     from autotune.tuner.run.portfolio import Portfolio
 
@@ -77,23 +80,23 @@ def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
     chosen = secrets.randbelow(2**31) if options.seed is None else None
     seed = options.seed if chosen is None else chosen
     assert seed is not None
-    progress = Progress(begin=begin)
+    progress = RunProgress(begin=begin)
     try:
         with contextlib.ExitStack() as around:
-            display = make_display(View(options.view), progress, say_as_it_is)
-            nurseries = [nursery, *[None] * (len(plans) - 1)]
+            display = make_display(View(options.view), progress, print_raw)
+            fork_servers = [fork_server, *[None] * (len(plans) - 1)]
             measurers = [
                 around.enter_context(_measurer(plan, seed, deadline, own))
-                for plan, own in zip(plans, nurseries, strict=True)
+                for plan, own in zip(plans, fork_servers, strict=True)
             ]
             measurers[0].start()  # it starts up while the template is traced here
             for number, plan in enumerate(plans, 1):
-                with mistakes_of(options, number):  # a template may refuse its arguments
+                with workload_errors(options, number):  # a template may refuse its arguments
                     _require_feasible(plan.task)
             around.enter_context(display)
             sessions = []
             for number, (plan, measurer) in enumerate(zip(plans, measurers, strict=True), 1):
-                with mistakes_of(options, number):  # its operations may not be known
+                with workload_errors(options, number):  # its operations may not be known
                     display.open_job(_job(plan, seed, chosen is not None))
                     sessions.append(_session(plan, measurer, seed, display))
             summaries = Portfolio(sessions, display.on_event, deadline).run()
@@ -102,11 +105,11 @@ def _run(options: RunOptions, begin: float, nursery: NurseryProcess) -> None:
         if not progress.standings:  # it was not shown what there is to do
             raise
         raise _interrupted(progress, plans, exit_code(interrupt)) from None
-    _judge(plans, sessions, summaries)
+    _exit_code(plans, sessions, summaries)
 
 
 def _measurer(
-    plan: Plan, seed: int, deadline: Deadline, nursery: NurseryProcess | None
+    plan: WorkloadPlan, seed: int, deadline: Deadline, fork_server: ForkServerProcess | None
 ) -> LocalMeasurer:
     from autotune.measure.local_measurer import LocalMeasurer
     from autotune.operators.template_lookup import text_of
@@ -120,7 +123,7 @@ def _measurer(
         options.timeout_s,
         seed,
         left_s=lambda: deadline.left_s,
-        nursery=nursery,
+        fork_server=fork_server,
         text=text_of(task.template),  # it may be edited during the run
     )
 
@@ -135,12 +138,12 @@ def _require_feasible(task: Task) -> None:
         raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
 
 
-def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:
-    from autotune.report.job import Job
+def _job(plan: WorkloadPlan, seed: int, seed_chosen: bool) -> WorkloadInfo:
+    from autotune.report.job import WorkloadInfo
     from autotune.report.space_text import legal_lines
 
     task = plan.task
-    return Job(
+    return WorkloadInfo(
         task.workload,
         str(task.target),
         str(plan.store.path),
@@ -153,7 +156,7 @@ def _job(plan: Plan, seed: int, seed_chosen: bool) -> Job:
     )
 
 
-def _session(plan: Plan, measurer: LocalMeasurer, seed: int, display: Display) -> Session:
+def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Display) -> Session:
     from autotune.tuner.factory import make_tuner
     from autotune.tuner.model.lazy_features import LazyTaskFeatures
     from autotune.tuner.run.session import Session
@@ -174,7 +177,7 @@ def _session(plan: Plan, measurer: LocalMeasurer, seed: int, display: Display) -
 
 
 def _trees(seed: int) -> CostModel:
-    """Return trees for a tuner, in this process of ours."""
+    """Return a tree model for a tuner, with XGBoost loaded in this process."""
     from autotune.cost_model.xgboost_model import load_alone
     from autotune.tuner.model.model_tuner import default_model
 
@@ -195,36 +198,36 @@ def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior |
     return prior
 
 
-def _interrupted(progress: Progress, plans: Sequence[Plan], code: int) -> StopError:
+def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:
     """Return the line on what is in the logs, which may be more than was shown, or the best."""
     shown = progress.standings
-    standings = [_logged(shown[plan.label], plan) for plan in plans if plan.label in shown]
-    trials = sum(standing.trial for standing in standings)
+    statuses = [_logged(shown[plan.label], plan) for plan in plans if plan.label in shown]
+    trials = sum(status.trial for status in statuses)
     if not trials:
         return StopError(code, "interrupted before anything was measured")
     logs = ", ".join(dict.fromkeys(str(plan.store.path) for plan in plans))
     rest = f"they are in {logs}, and the same command goes on from there"
-    if len(standings) > 1:
-        done = f"{trials} trials of {len(standings)} workloads"
+    if len(statuses) > 1:
+        done = f"{trials} trials of {len(statuses)} workloads"
         return StopError(code, f"interrupted after {done}; {rest}")
-    (standing,) = standings
-    wanted = "" if standing.trials is None else f" of {standing.trials}"
-    best = f", {standing.parts()[0]}" if standing.best_s is not None else ""
+    (status,) = statuses
+    wanted = "" if status.trials is None else f" of {status.trials}"
+    best = f", {status.parts()[0]}" if status.best_s is not None else ""
     return StopError(code, f"interrupted after {trials}{wanted} trials{best}; {rest}")
 
 
-def _logged(standing: Standing, plan: Plan) -> Standing:
-    """Return where a workload stands by its log, whatever of it was shown."""
+def _logged(status: WorkloadStatus, plan: WorkloadPlan) -> WorkloadStatus:
+    """Return the status of a workload from its log."""
     from autotune.task.valid_records import valid_records
     from records import ranked
 
     records = [record for _, record in valid_records(plan.task, plan.store.load())]
     trials = sum(record.is_trial for record in records)
-    return replace(standing, trial=trials, best=next(iter(ranked(records)), None))
+    return replace(status, trial=trials, best=next(iter(ranked(records)), None))
 
 
-def _judge(
-    plans: Sequence[Plan], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
+def _exit_code(
+    plans: Sequence[WorkloadPlan], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
 ) -> None:
     """Raise StopError if a workload failed, or nothing valid was found for one."""
     failed = [f"{s.job}: {s.error}" for s in sessions if s.error is not None]
@@ -237,7 +240,7 @@ def _judge(
             raise StopError(NOTHING_FOUND, f"{name}{_nothing_valid(plan, summary)}")
 
 
-def _nothing_valid(plan: Plan, summary: TuneSummary) -> str:
+def _nothing_valid(plan: WorkloadPlan, summary: TuneSummary) -> str:
     """Return why nothing was found."""
     from autotune.report.progress import failures_text
     from autotune.report.units import trials_text

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from autotune.cli.options.task_arguments import make_task
-from autotune.cli.terminal.output import say, width
+from autotune.cli.terminal.output import print_line, width
 from autotune.errors import UsageError
 from autotune.report.text_tables import wrap_clauses
 
@@ -44,7 +44,7 @@ def show_command(
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target)
         text = _space(task, index, as_json) if view == "space" else _code(task, index, view)
-    say(text)
+    print_line(text)
 
 
 def _code(task: Task, index: int | None, view: str) -> str:
@@ -95,7 +95,7 @@ def _space(task: Task, index: int | None, as_json: bool) -> str:
         chosen = task.default_index if index is None else index
     except SpaceError as error:
         empty = str(error)
-    counts = task.tally()
+    counts = task.feasibility()
     if as_json:
         found = {
             "workload": task.workload.to_json(),

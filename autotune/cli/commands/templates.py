@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.terminal.output import complain, say, width
+from autotune.cli.terminal.output import print_error, print_line, width
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.operators.template_lookup import TemplateEntry
-    from autotune.template import Parameter, Template
+    from autotune.template import Template, TemplateParameter
 
 
 def templates_command(as_json: bool) -> None:
@@ -30,13 +30,13 @@ def templates_command(as_json: bool) -> None:
             }
             for entry, template in found
         ]
-        say(json.dumps(rows))
+        print_line(json.dumps(rows))
         return
     lines = [
         (entry.name, entry.target, f"{', '.join(map(_as_text, template.parameters))}")
         for entry, template in found
     ]
-    say(table(["template", "target", "arguments"], lines, width()))
+    print_line(table(["template", "target", "arguments"], lines, width()))
 
 
 def _loaded() -> Iterator[tuple[TemplateEntry, Template]]:
@@ -46,15 +46,15 @@ def _loaded() -> Iterator[tuple[TemplateEntry, Template]]:
         try:
             yield entry, entry.load()
         except UsageError as error:
-            complain(f"warning: {error}")
+            print_error(f"warning: {error}")
 
 
-def _as_json(parameter: Parameter) -> dict[str, Any]:
+def _as_json(parameter: TemplateParameter) -> dict[str, Any]:
     described: dict[str, Any] = {"name": parameter.name, "type": parameter.type.__name__}
     if not parameter.required:
         described["default"] = parameter.default
     return described
 
 
-def _as_text(parameter: Parameter) -> str:
+def _as_text(parameter: TemplateParameter) -> str:
     return parameter.name if parameter.required else f"{parameter.name}={parameter.default}"

@@ -1,4 +1,4 @@
-"""`autotune tile`: whether a Tile function is right, and what becomes of it."""
+"""`autotune tile`: checks Tile functions, and shows their loops, code and gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli.options.task_arguments import parse_settings
 from autotune.cli.options.tile_arguments import tile_arguments
-from autotune.cli.terminal.output import say
+from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check_command(file: str) -> None:
     symbols = check(function)
     inputs = ", ".join(map(input_code, function.inputs))
     outputs = ", ".join(_ranked(symbols[name.text]) for name in function.outputs)
-    say(f"{file}: ({inputs}) -> ({outputs})")
+    print_line(f"{file}: ({inputs}) -> ({outputs})")
 
 
 def show_command(
@@ -56,13 +56,13 @@ def show_command(
     view, wanted = views[0] if views else "ir", Target.of(target)
     program = _bound(file, settings, shapes)
     if view == "te":
-        say(_expressions(to_te(program)))
+        print_line(_expressions(to_te(program)))
         return
     schedule, parameters = default_schedule(program, wanted)
     if view == "ir":
-        say(str(lower(schedule, parameters, simple_mode=True, name="tile")).rstrip())
+        print_line(str(lower(schedule, parameters, simple_mode=True, name="tile")).rstrip())
     else:
-        say(build(schedule, parameters, wanted, name="tile").source.rstrip())
+        print_line(build(schedule, parameters, wanted, name="tile").source.rstrip())
 
 
 def grad_command(
@@ -83,7 +83,7 @@ def grad_command(
     for name, text in parse_settings(ranks, "--rank").items():
         if known.setdefault(name, _rank(name, text)) != _rank(name, text):
             raise UsageError(f"--shape gives {name} {known[name]} dimensions, --rank {text}")
-    say(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
+    print_line(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
 
 
 def _rank(name: str, text: str) -> int:

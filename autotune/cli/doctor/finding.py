@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 
 class Finding(NamedTuple):
-    """Something that is amiss, and what to do about it.
+    """A problem, and what to do about it.
 
     Attributes
     ----------
     what, remedy : str
     problem : bool
-        Whether something that should work does not; else it is only good to know.
+        Whether something that should work does not; otherwise this is a note.
     """
 
     what: str
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found out.
+    """The result of one check.
 
     Attributes
     ----------

@@ -19,13 +19,13 @@ from autotune.errors import AutotuneError
 from autotune.system.available_memory import available_memory
 from autotune.system.folders import CACHE_VARIABLE, CONFIG_VARIABLE
 
-LEAST_MEMORY = 512 * 2**20
-LEAST_DISK = 100 * 2**20
+MIN_MEMORY = 512 * 2**20
+MIN_DISK = 100 * 2**20
 """Bytes below which runs are expected to fail."""
 
 
 def processor() -> Check:
-    """Tell its name, the width of its vectors, and the threads that parallel loops use."""
+    """Report its name, the width of its vectors, and the threads that parallel loops use."""
     from autotune.measure.environment import device
     from autotune.system.available_cpus import quota_cpus
     from autotune.target import Target
@@ -42,14 +42,14 @@ def processor() -> Check:
 
 
 def memory() -> Check:
-    """Tell the main memory that is free, with the limits of control groups."""
+    """Report the free main memory, with the limits of control groups."""
     from autotune.report.units import size_text
 
     free = available_memory()
     if free is None:
         return Check("memory", "it is not known how much is free")
     findings = []
-    if free < LEAST_MEMORY:
+    if free < MIN_MEMORY:
         findings.append(
             Finding(
                 f"only {size_text(free)} of memory are free: measuring will fail",
@@ -60,7 +60,7 @@ def memory() -> Check:
 
 
 def folders() -> Check:
-    """Tell where compiled code is kept, how much there is, and what room is left for files."""
+    """Report where compiled code is cached, its size, and the free disk space."""
     from autotune.report.units import size_text
     from autotune.runtime.object_cache import object_folder, use_of
 
@@ -86,9 +86,9 @@ def folders() -> Check:
         ("temporary files", _temporary(), "set TMPDIR"),
         ("files here", _here(), "work in another folder"),
     ):
-        room = _room(place)
+        room = _free_bytes(place)
         rooms[what] = room
-        if room is None or room < LEAST_DISK:
+        if room is None or room < MIN_DISK:
             amiss = "no place" if room is None else f"only {size_text(room)} of room"
             findings.append(Finding(f"there is {amiss} for {what}", f"free some, or {other}"))
     text = f"{folder}: {entries} objects, {size_text(size)}"
@@ -112,7 +112,7 @@ def _here() -> Path | None:
         return None
 
 
-def _room(folder: Path | None) -> int | None:
+def _free_bytes(folder: Path | None) -> int | None:
     """Bytes that are free where a folder is, or will be."""
     if folder is None:
         return None
@@ -123,7 +123,7 @@ def _room(folder: Path | None) -> int | None:
 
 
 def settings(command: Any) -> Check:
-    """Read the user's config.toml, and find variables that mean nothing to us."""
+    """Read the user's config.toml, and find unknown environment variables."""
     from autotune.cli.options.config_file import config_file, load_defaults
 
     path, findings = config_file(), []
@@ -192,7 +192,7 @@ def _empty_cache() -> Iterator[None]:
 
 
 def program() -> Check:
-    """Tell our version, and where we run."""
+    """Report the version and the environment."""
     from autotune import __version__
 
     facts = {"version": __version__, "platform": platform.platform(), "python": sys.executable}

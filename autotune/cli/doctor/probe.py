@@ -1,4 +1,4 @@
-"""Tries out libraries and the GPU's driver in a child process, which may crash or hang at any.
+"""Probes libraries and the GPU's driver in a child process, because each may crash or hang.
 
 ``python -m autotune.cli.doctor.probe STEP ...`` takes the steps in their order and prints a line
 of JSON for each: what was found, or the error.
@@ -26,8 +26,8 @@ TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a step found, or why it failed.
+class ProbeResult:
+    """The result of a step, or why it failed.
 
     Attributes
     ----------
@@ -41,20 +41,20 @@ class Outcome:
     error: str | None = None
 
 
-def try_out(steps: Sequence[str], timeout_s: float = TIMEOUT_S) -> dict[str, Outcome]:
+def probe_libraries(steps: Sequence[str], timeout_s: float = TIMEOUT_S) -> dict[str, ProbeResult]:
     """Return the outcome of each step: "import MODULE", "llvm", "driver", "nvrtc" or "cupy".
 
-    A step that ends its process is the one to blame, and those after it are taken in another.
+    A step that ends its process counts as failed; another process does the steps after it.
     """
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, ProbeResult] = {}
     left = list(steps)
     while left:
         lines, end = _run(left, timeout_s)
         for step, line in zip(left, lines, strict=False):
-            outcomes[step] = Outcome(**json.loads(line))
+            outcomes[step] = ProbeResult(**json.loads(line))
         left = left[len(lines) :]
         if left:
-            outcomes[left[0]] = Outcome(error=end)
+            outcomes[left[0]] = ProbeResult(error=end)
             left = left[1:]
     return outcomes
 

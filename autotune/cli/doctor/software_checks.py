@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from autotune.cli.doctor.finding import Check, Finding
-from autotune.cli.doctor.probe import Outcome
+from autotune.cli.doctor.probe import ProbeResult
 from autotune.runtime.cuda.cuda_toolkit import REMEDY as NVRTC_REMEDY
 
 
@@ -45,13 +45,13 @@ STEPS = (
     *(f"import {library.module}" for library in LIBRARIES),
     *("llvm", "driver", "import cupy", "nvrtc", "cupy"),
 )
-"""What is tried out in another process, for the checks below."""
+"""Steps that another process probes, for the checks below."""
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[str, ProbeResult]
 
 
 def libraries(outcomes: Outcomes) -> Check:
-    """Tell the versions of what is installed, and what it costs that something is not."""
+    """Report the versions of libraries, and what does not work without the missing ones."""
     versions, findings = {"python": platform.python_version()}, []
     for library in LIBRARIES:
         found = outcomes[f"import {library.module}"]
@@ -89,7 +89,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def openmp() -> Check:
-    """Tell which runtime parallel loops launch through, and where it was found."""
+    """Report the OpenMP runtime of parallel loops, and where it was found."""
     from autotune.runtime.cpu.openmp import OpenMPWarning, find_openmp
 
     with warnings.catch_warnings():
@@ -105,7 +105,7 @@ def openmp() -> Check:
 
 
 def llvm(outcomes: Outcomes) -> Check:
-    """Tell whether code for CPUs can be generated, and for which one."""
+    """Report whether code for CPUs can be generated, and for which one."""
     found = outcomes["llvm"]
     if found.error is not None:
         finding = Finding(
@@ -122,7 +122,7 @@ _ABSENT = ("No module named", "No such file", "cannot open", "is not installed")
 
 
 def cuda(outcomes: Outcomes) -> Check:
-    """Tell what of a GPU's software is there; drivers and CuPy are for machines with one."""
+    """Report the installed GPU software; drivers and CuPy are needed with a GPU only."""
     driver, devices = outcomes["driver"], outcomes["driver"].found.get("devices", [])
     names = ", ".join(f"{device['name']} ({device['arch']})" for device in devices)
     parts = {
@@ -169,7 +169,7 @@ def cuda(outcomes: Outcomes) -> Check:
 
 
 def _no_compiler(error: str) -> Finding:
-    """Tell why kernels for GPUs cannot be compiled, which needs no GPU, and what to do."""
+    """Report why kernels for GPUs cannot be compiled (this needs no GPU), and what to do."""
     reason = error.removeprefix("TargetError: ").removesuffix(f": {NVRTC_REMEDY}")
     return Finding(
         f"kernels for GPUs cannot be compiled, not even on a machine without one: {reason}",

@@ -1,14 +1,14 @@
-"""What a command line says, apart from what it leaves open."""
+"""The options that a command line gives, without defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-_SAID = ("COMMANDLINE", "ENVIRONMENT")
+_GIVEN = ("COMMANDLINE", "ENVIRONMENT")
 
 
-def words_of(
+def given_options(
     context: Any, leave_out: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options that the command line gives, and those that the configuration file does.
@@ -33,7 +33,7 @@ def words_of(
         source = context.get_parameter_source(parameter.name)
         if source is None or name in leave_out:
             continue
-        if source.name in _SAID:
+        if source.name in _GIVEN:
             words[name] = context.params[parameter.name]
         elif source.name == "DEFAULT_MAP":
             defaults[name] = context.params[parameter.name]

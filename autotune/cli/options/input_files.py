@@ -1,4 +1,4 @@
-"""Files that the user names, to be read: what is missing or no file is told in one line."""
+"""Files that the user names, to be read: what is missing or no file is reported in one line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_readable(path: str | os.PathLike[str], what: str = "") -> Path:
     return found
 
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """The largest file of options that is read: a larger one is something else."""
 
 
@@ -52,14 +52,14 @@ def read_text(path: str | os.PathLike[str], what: str = "") -> str:
     Raises
     ------
     UsageError
-        As `check_readable`, or if it is not UTF-8, or larger than `MOST_BYTES`.
+        As `check_readable`, or if it is not UTF-8, or larger than `MAX_BYTES`.
     """
     found, label = check_readable(path, what), f"{what} {path}".strip()
     try:
-        if (size := found.stat().st_size) > MOST_BYTES:
+        if (size := found.stat().st_size) > MAX_BYTES:
             raise UsageError(
                 f"cannot read {label}: it has {size} bytes, more than any file of options "
-                f"({MOST_BYTES} at most); check the path"
+                f"({MAX_BYTES} at most); check the path"
             )
         return found.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

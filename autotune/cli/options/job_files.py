@@ -1,4 +1,4 @@
-"""Job files: the workloads of a run as TOML or YAML, and what holds for all of them."""
+"""Job files: the workloads of a run as TOML or YAML, and options of the whole run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _options(
     view: str,
     source: str,
 ) -> RunOptions:
-    """Put options together: `words` go before those of the file, and these before `defaults`."""
+    """Combine options: `words` override those of the file, and these override `defaults`."""
     of_run = {name: value for name, value in {**defaults, **top, **words}.items() if name in RUN}
     run = read(of_run, RUN, f"{source}: " if source else "--")
     found = []
@@ -180,7 +180,7 @@ def _yaml(text: str, path: str) -> Any:
 
     class Loader(yaml.SafeLoader):
         def construct_object(self, node: Any, deep: bool = False) -> Any:
-            """Refuse what looks like a date or a number, or is said to be one, but is none."""
+            """Raise an error for values that look like a date or a number and are none."""
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError) as error:
@@ -190,7 +190,7 @@ def _yaml(text: str, path: str) -> Any:
                 ) from error
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-            """Refuse what would be overwritten without a word."""
+            """Raise an error for keys that would be overwritten silently."""
             keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             for number, key in enumerate(keys):
                 if key.value in [earlier.value for earlier in keys[:number]]:

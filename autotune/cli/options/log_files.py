@@ -1,4 +1,4 @@
-"""The log that a run appends to: whether it can be one is known before anything else is done."""
+"""The log that a run appends to: it is checked before anything else is done."""
 
 from __future__ import annotations
 

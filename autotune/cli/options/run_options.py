@@ -20,8 +20,8 @@ from autotune.tuner.run.stop_rule import check_share
 TRIALS = 64
 """Trials of a workload where neither they nor the time are given."""
 
-MOST_TIMEOUT_S = 1e6
-"""The longest time-out, eleven days: what the system waits for is bounded, too."""
+MAX_TIMEOUT_S = 1e6
+"""The longest time-out, eleven days: the system limits it, too."""
 
 Values = Mapping[str, Any]
 """Options by name, without dashes before it; values as typed words or as a job file has them."""
@@ -108,8 +108,8 @@ def _positive(value: Any) -> float:
 
 def _timeout(value: Any) -> float:
     seconds = _positive(value)
-    if seconds > MOST_TIMEOUT_S:
-        raise UsageError(f"must be at most {MOST_TIMEOUT_S:.0f} seconds, not {value!r}")
+    if seconds > MAX_TIMEOUT_S:
+        raise UsageError(f"must be at most {MAX_TIMEOUT_S:.0f} seconds, not {value!r}")
     return seconds
 
 

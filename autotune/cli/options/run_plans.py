@@ -1,4 +1,4 @@
-"""From options to what a run needs of each workload; mistakes are found before anything starts."""
+"""From options to the plan of each workload; errors are found before anything starts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A workload of a run that is about to begin.
+class WorkloadPlan:
+    """The plan of one workload of a run.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Plan:
     label: str
 
 
-def make_plans(options: RunOptions, deadline: Deadline) -> list[Plan]:
+def make_plans(options: RunOptions, deadline: Deadline) -> list[WorkloadPlan]:
     """Return the workloads of a run; a log that is locked is waited for until the deadline.
 
     Raises
@@ -53,7 +53,7 @@ def make_plans(options: RunOptions, deadline: Deadline) -> list[Plan]:
     """
     found = []
     for number, workload in enumerate(options.workloads, 1):
-        with mistakes_of(options, number):
+        with workload_errors(options, number):
             found.append(_task_and_log(workload))
     tasks = [task for task, _ in found]
     _check_distinct(tasks, options.source)
@@ -61,14 +61,14 @@ def make_plans(options: RunOptions, deadline: Deadline) -> list[Plan]:
     paths = dict.fromkeys(path for _, path in found)
     stores = {path: open_log(path, lambda: deadline.left_s) for path in paths}
     return [
-        Plan(workload, task, stores[path], name)
+        WorkloadPlan(workload, task, stores[path], name)
         for workload, (task, path), name in zip(options.workloads, found, names, strict=True)
     ]
 
 
 @contextmanager
-def mistakes_of(options: RunOptions, number: int) -> Iterator[None]:
-    """Say which workload of a job file a mistake is in; the first one has the number 1."""
+def workload_errors(options: RunOptions, number: int) -> Iterator[None]:
+    """Add the workload of a job file to errors; the first one has the number 1."""
     try:
         yield
     except UsageError as error:
@@ -76,7 +76,7 @@ def mistakes_of(options: RunOptions, number: int) -> Iterator[None]:
             raise
         where = f"{options.source}, workload {number}: "
         if isinstance(error, TileError):
-            raise error.said_of(where) from error
+            raise error.with_context(where) from error
         raise UsageError(f"{where}{error}") from error
 
 
@@ -90,7 +90,7 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
 
 
 def check_target(target: Target) -> None:
-    """Raise an error of ours unless candidates for a target can be measured here."""
+    """Raise an error unless candidates for a target can be measured here."""
     if not target.on_cpu:
         from autotune.measure.devices.cuda.device_properties import gpu_facts
 
@@ -139,15 +139,15 @@ def labels(tasks: Sequence[Task], given: Sequence[str | None], source: str) -> l
 
 
 def _arguments(task: Task, tasks: Sequence[Task]) -> str:
-    """Return as many arguments as tell workloads of the same template apart: " m=512 n=64"."""
+    """Return the arguments that distinguish workloads of the same template: " m=512 n=64"."""
     alike = [other.args for other in tasks if other.workload.template == task.workload.template]
     telling: list[str] = []
     for name in task.args:
-        if _told_apart(alike, [*telling, name]) > _told_apart(alike, telling):
+        if _count_distinct(alike, [*telling, name]) > _count_distinct(alike, telling):
             telling.append(name)
     return "".join(f" {name}={task.args[name]}" for name in telling)
 
 
-def _told_apart(alike: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:
+def _count_distinct(alike: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:
     """Return how many there are that differ in these arguments."""
     return len({tuple(args.get(name) for name in names) for args in alike})

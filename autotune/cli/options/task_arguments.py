@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from records import Record
 
 
-_LEAST_IMPORT_S = 30.0
+_MIN_IMPORT_S = 30.0
 """Seconds that the file of a template gets to be imported, with all that it imports."""
 
-_LEAST_TRACE_S = 1.0
-"""Seconds that a template gets even where candidates get less: all of them hang on it."""
+_MIN_TRACE_S = 1.0
+"""Least seconds for a template, also if candidates get less: all candidates depend on it."""
 
 
 _EXAMPLES = {
@@ -107,11 +107,11 @@ def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Temp
         If there is none, or its file cannot be loaded.
     """
     from autotune.operators.template_lookup import find_template
-    from autotune.trace.user_code import contained
+    from autotune.trace.user_code import run_isolated
 
-    limit = max(_LEAST_IMPORT_S, timeout_s)
+    limit = max(_MIN_IMPORT_S, timeout_s)
     # Importing it runs it.
-    return contained(partial(find_template, reference, target, import_timeout_s=limit))
+    return run_isolated(partial(find_template, reference, target, import_timeout_s=limit))
 
 
 def task_with(
@@ -150,7 +150,7 @@ def task_with(
         target,
         reference,
         guarded=not own,
-        trace_timeout_s=max(_LEAST_TRACE_S, timeout_s),
+        trace_timeout_s=max(_MIN_TRACE_S, timeout_s),
     )
 
 

@@ -72,7 +72,9 @@ def tile_arguments(
     if missing:
         raise UsageError(f"{path} needs {' '.join(missing)}")
     found = {**settings, **read}
-    bound_program(read_function(path), template.parse_args(found))  # what does not fit is told here
+    bound_program(
+        read_function(path), template.parse_args(found)
+    )  # what does not fit is reported here
     return found
 
 

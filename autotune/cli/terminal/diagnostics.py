@@ -1,4 +1,4 @@
-"""What the library warns of and logs, as the command line shows it on the standard error.
+"""Shows warnings and log messages of the library on the standard error.
 
 Warnings are one line each; `--verbose` adds all the rest, with times.
 """
@@ -10,7 +10,7 @@ import logging
 import time
 import warnings
 
-from autotune.cli.terminal.output import complain, note, one_line
+from autotune.cli.terminal.output import note, one_line, print_error
 from autotune.report.display.terminal_escapes import printable
 
 LIBRARIES = ("autotune", "features", "search_spaces", "records")
@@ -28,7 +28,7 @@ class _Warnings(logging.Handler):
         message = record.getMessage()
         if message not in self._said:
             self._said.add(message)
-            complain(f"warning: {message}")
+            print_error(f"warning: {message}")
 
 
 class _Details(logging.Handler):
@@ -46,7 +46,7 @@ class _Details(logging.Handler):
 
 
 class Messages(contextlib.ExitStack):
-    """Shows warnings and logged warnings while it is entered, and more once it is told to."""
+    """Shows warnings and logged warnings inside its context, and details after `say_more`."""
 
     def __enter__(self) -> Messages:
         """Begin to show warnings."""
@@ -54,7 +54,7 @@ class Messages(contextlib.ExitStack):
 
         def show(message: Warning | str, category: type[Warning], *_: object) -> None:
             if issubclass(category, UserWarning):
-                complain(f"warning: {message}")  # others are for developers
+                print_error(f"warning: {message}")  # others are for developers
 
         super().__enter__()
         self._attach(_Warnings(), logging.getLogger())

@@ -1,4 +1,4 @@
-"""Writing to the terminal or the pipe: whole lines, one line per mistake, no fuss when cut off."""
+"""Writes to the terminal or the pipe: whole lines, one line per error."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def width() -> int:
     return max(20, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
-def say(text: str) -> None:
-    """Print to the standard output; what would steer a terminal is escaped. See `say_as_it_is`."""
-    say_as_it_is(printable(text))
+def print_line(text: str) -> None:
+    """Print to the standard output; control characters are escaped. See `print_raw`."""
+    print_raw(printable(text))
 
 
-def say_as_it_is(text: str) -> None:
-    """Print to the standard output at once; a reader that has gone away is no error.
+def print_raw(text: str) -> None:
+    """Print to the standard output at once; a closed pipe is no error.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def say_as_it_is(text: str) -> None:
 
 
 def output_failed(error: OSError) -> None:
-    """Write no more to the standard output, which failed; nothing else if its reader has gone.
+    """Stop writing to the standard output after an error; a closed pipe is no error.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def output_failed(error: OSError) -> None:
 
 
 def output_works() -> bool:
-    """Tell whether all that was printed could be written, and its reader is still there."""
+    """Return whether all output was written, and the pipe is still open."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -101,27 +101,27 @@ def output_works() -> bool:
     return not any(events & select.POLLERR for _, events in poller.poll(0))
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print one line to the standard error."""
     note(f"autotune: {one_line(text)}")
 
 
 def note(text: str, end: str = "\n") -> None:
-    """Print to the standard error; that it cannot be written is no error."""
+    """Print to the standard error; errors of writing are ignored."""
     try:
         sys.stderr.write(f"{text}{end}")
         sys.stderr.flush()
     except OSError:
-        _discard(sys.stderr)  # nobody is left to be told
+        _discard(sys.stderr)  # nobody can read it any more
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line; characters that steer a terminal are escaped."""
+    """Return a text as one line; control characters are escaped."""
     words = " ".join(text.split())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what is still written to a stream vanish."""
+    """Discard all further output to a stream."""
     with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())

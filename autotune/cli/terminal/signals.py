@@ -1,6 +1,6 @@
-"""Signals that ask a run to end are treated like Ctrl-C, so that it ends in good order.
+"""Treats signals that end a run like Ctrl-C, so that the run ends in order.
 
-And none of them is lost, wherever in the program it comes.
+No such signal is lost, wherever in the program it comes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autotune.system.interrupts import keep_interrupt, raise_interrupt, raise_ke
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 _SOON_S = 1e-3
-"""After so long an interrupt comes again that Python has dropped."""
+"""Seconds after which an interrupt that Python has dropped is raised again."""
 
 
 class EndedBySignal(KeyboardInterrupt):
@@ -59,8 +59,8 @@ def ending_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def lose_no_interrupt() -> None:
-    """Have interrupts come again that Python drops, from here on to the end of the process.
+def redeliver_interrupts() -> None:
+    """Raise interrupts again that Python drops, from here on to the end of the process.
 
     An interrupt is an exception that is raised wherever the main thread happens to be. In what is
     called as an object dies, or at the end of an import, nobody can catch it: Python prints it and
@@ -72,7 +72,7 @@ def lose_no_interrupt() -> None:
 
 
 class _Redelivery:
-    """What Python calls for exceptions that nobody can catch.
+    """The hook that Python calls for exceptions that cannot be caught.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class _Redelivery:
         self._at_it = False
 
     def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Set an alarm for an interrupt, as what is raised here is dropped, too."""
+        """Set an alarm for an interrupt, because exceptions raised here are dropped, too."""
         if not isinstance(unraisable.exc_value, KeyboardInterrupt):
             self._others(unraisable)
             return

@@ -11,7 +11,7 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import (
     COMPARISON,
-    Binary,
+    BinaryOp,
     Buffer,
     Call,
     Cast,
@@ -163,7 +163,7 @@ class Expressions:
             case Load():
                 element = self.element(expr.buffer, expr.index)
                 return Text(element.text, is_long=expr.dtype == "int64")
-            case Binary():
+            case BinaryOp():
                 return self._binary(expr, exact)
             case Not():
                 return Text(f"!{self._text(expr.a, exact).within(PREFIX)}", PREFIX)
@@ -203,7 +203,7 @@ class Expressions:
 
     # -- operations --------------------------------------------------------------------------------
 
-    def _binary(self, expr: Binary, exact: bool) -> Text:
+    def _binary(self, expr: BinaryOp, exact: bool) -> Text:
         op, dtype = expr.op, expr.a.dtype
         if op in ("and", "or") or op in COMPARISON:
             a, b = self._number(expr.a, exact), self._number(expr.b, exact)
@@ -214,7 +214,7 @@ class Expressions:
             return self._index(expr)
         return self._integer(expr, exact)
 
-    def _float(self, expr: Binary) -> Text:
+    def _float(self, expr: BinaryOp) -> Text:
         a, b = self._number(expr.a), self._number(expr.b)
         if expr.op in ("min", "max"):
             result = Text(f"{self.helper(expr.op + 'imum')}({a.text}, {b.text})")
@@ -224,7 +224,7 @@ class Expressions:
             return Text(self.narrowed(result.text, expr.dtype))
         return result
 
-    def _index(self, expr: Binary) -> Text:
+    def _index(self, expr: BinaryOp) -> Text:
         a, b = self.exact(expr.a), self.exact(expr.b)
         is_long = a.is_long or b.is_long
         if not is_long and not self.fits(expr):
@@ -241,7 +241,7 @@ class Expressions:
             return Text(f"{a.within(PRODUCT)} {op} {b.within(PREFIX)}", PRODUCT, is_long)
         return self._division(expr.op, "long long" if is_long else "int", a, b)
 
-    def _integer(self, expr: Binary, exact: bool) -> Text:
+    def _integer(self, expr: BinaryOp, exact: bool) -> Text:
         """Return arithmetic of integers that wraps to their type."""
         a, b, dtype = self._text(expr.a, exact), self._text(expr.b, exact), expr.dtype
         kind, is_long = C_TYPES[dtype], dtype == "int64"
@@ -262,7 +262,7 @@ class Expressions:
             a = Text(f"(unsigned int){a.within(PREFIX)}", PREFIX)
         return Text(f"({kind})({_infix(expr.op, a, b).text})", PREFIX)
 
-    def _extreme(self, expr: Binary, a: Text, b: Text) -> Text:
+    def _extreme(self, expr: BinaryOp, a: Text, b: Text) -> Text:
         """Return the smaller or larger of two integers, which C++ has only for operands alike."""
         dtype = expr.dtype
         kind = "int" if dtypes.bits(dtype) < 32 else C_TYPES[dtype]

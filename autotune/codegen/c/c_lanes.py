@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from autotune.ir import dtypes
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
@@ -25,7 +25,7 @@ from autotune.ir.visitor import Rewriter, walk_expr
 PACK_BYTES = 16
 
 
-class OneLane(Rewriter):
+class LaneExtractor(Rewriter):
     """Rewrites vector expressions to those of one lane.
 
     Parameters
@@ -47,7 +47,7 @@ class OneLane(Rewriter):
         return self.expr(node.value)
 
 
-class Straight(Rewriter):
+class RampRewriter(Rewriter):
     """Writes indices of vectors as ramps where their lanes have one distance.
 
     Parameters
@@ -84,7 +84,7 @@ def _progression(node: Expr) -> tuple[Expr, int] | None:
             return node.base, int(node.stride.value)
         case Broadcast():
             return node.value, 0
-        case Binary():
+        case BinaryOp():
             a, b = _progression(node.a), _progression(node.b)
             return None if a is None or b is None else _combined(node.op, a, b, node.lanes)
         case _:
@@ -125,7 +125,7 @@ def eager_loads(expr: Expr) -> Iterator[Load]:
         if isinstance(node, Load) and node.lanes > 1:
             yield node
         lazy = (isinstance(node, Call) and node.name == "if_then_else") or (
-            isinstance(node, Binary) and node.op in ("and", "or")
+            isinstance(node, BinaryOp) and node.op in ("and", "or")
         )
         stack.extend(node.children[:1] if lazy else reversed(node.children))
 
@@ -149,14 +149,14 @@ def divisor(expr: Expr) -> int:
     match expr:
         case Const():
             return abs(int(expr.value))
-        case Binary(op="+" | "-" | "min" | "max"):
+        case BinaryOp(op="+" | "-" | "min" | "max"):
             return math.gcd(divisor(expr.a), divisor(expr.b))
-        case Binary(op="*"):
+        case BinaryOp(op="*"):
             return divisor(expr.a) * divisor(expr.b)
-        case Binary(op="//") if isinstance(expr.b, Const) and expr.b.value > 0:
+        case BinaryOp(op="//") if isinstance(expr.b, Const) and expr.b.value > 0:
             whole, by = divisor(expr.a), int(expr.b.value)
             return whole // by if whole % by == 0 else 1
-        case Binary(op="%"):
+        case BinaryOp(op="%"):
             return math.gcd(divisor(expr.a), divisor(expr.b))
         case Select():
             return math.gcd(divisor(expr.true), divisor(expr.false))
@@ -174,5 +174,5 @@ def overlaps(store: Store) -> bool:
 
 def one_lane(store: Store, lane: Expr) -> Store:
     """Return what a store does in one lane."""
-    rewrite = OneLane(lane)
+    rewrite = LaneExtractor(lane)
     return Store(store.buffer, rewrite.expr(store.index), rewrite.expr(store.value))

@@ -50,7 +50,7 @@ def _identifier(words: list[str]) -> str:
     return plain if plain and not plain[0].isdigit() else f"_{plain}"
 
 
-class Names:
+class CNameSupply:
     """Names in sight, by nested blocks.
 
     Parameters

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 
 from autotune.codegen.c.c_expressions import AND, SUM, Expressions, Text
 from autotune.codegen.c.c_lanes import (
-    OneLane,
-    Straight,
+    LaneExtractor,
+    RampRewriter,
     eager_loads,
     one_lane,
     overlaps,
     packed_lanes,
 )
-from autotune.codegen.c.c_names import Names, whole
+from autotune.codegen.c.c_names import CNameSupply, whole
 from autotune.codegen.c.c_types import C_TYPES
 from autotune.codegen.c.common_subexpressions import repeated
 from autotune.errors import CodegenError
-from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Ramp, Var
+from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, Load, Ramp, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
@@ -42,7 +42,7 @@ from autotune.ir.visitor import free_vars, loads, walk, walk_expr
 
 #: Elements of the largest local array that is expected to stay in registers, and iterations of
 #: the longest loop over one that is unrolled for that.
-REGISTERS, MOST_UNROLLED = 256, 64
+REGISTERS, MAX_UNROLLED = 256, 64
 
 #: Longer lines are broken.
 LINE_LENGTH = 100
@@ -60,7 +60,7 @@ class Statements(Expressions):
 
     Parameters
     ----------
-    names : Names
+    names : CNameSupply
         Those that are taken.
 
     Attributes
@@ -69,7 +69,7 @@ class Statements(Expressions):
         The text so far.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: CNameSupply) -> None:
         super().__init__()
         self.names = names
         self.lines: list[str] = []
@@ -153,7 +153,7 @@ class Statements(Expressions):
         outer = {"threadIdx": "thread", "blockIdx": "block"}.get("".join(kinds), "at")
         noun = whole(inner[-1].name) if inner else outer
         sides = {"//": ".row", "%": ".column"}
-        return noun + (sides.get(expr.op, "") if isinstance(expr, Binary) else "")
+        return noun + (sides.get(expr.op, "") if isinstance(expr, BinaryOp) else "")
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Statements(Expressions):
 
     def _indexes_registers(self, loop: For) -> bool:
         """Whether a loop has to be unrolled for an array in it to stay in registers."""
-        if not isinstance(loop.extent, Const) or loop.extent.value > MOST_UNROLLED:
+        if not isinstance(loop.extent, Const) or loop.extent.value > MAX_UNROLLED:
             return False
         for stmt in walk(loop.body):
             for buffer, index in _accesses(stmt):
@@ -249,7 +249,7 @@ class Statements(Expressions):
         if store.index.lanes == 1:
             self.assign(store)
             return
-        straight = Straight(self.simplifier.expr)
+        straight = RampRewriter(self.simplifier.expr)
         store = Store(store.buffer, straight.index(store.index), straight.expr(store.value))
         width = 1 if self.masks else _width(store)
         if width == 1:
@@ -266,7 +266,7 @@ class Statements(Expressions):
         """Write the assignment of a scalar value to an element, or to what `place` names."""
         value, dtype = store.value, store.buffer.dtype
         element = place or self.element(store.buffer, store.index).text
-        if not place and isinstance(value, Binary) and dtype in _ASSIGNED.get(value.op, ()):
+        if not place and isinstance(value, BinaryOp) and dtype in _ASSIGNED.get(value.op, ()):
             own = value.a
             same = isinstance(own, Load) and own.buffer is store.buffer
             if same and own.children[0] is store.index:
@@ -335,7 +335,7 @@ class Statements(Expressions):
         self.line("#pragma unroll")
         with self._counting(lane, const(width)) as counter:
             for load, name in names.items():
-                self.texts[OneLane(number).expr(load)] = Text(f"{name}[{counter}]")
+                self.texts[LaneExtractor(number).expr(load)] = Text(f"{name}[{counter}]")
             self.assign(one_lane(store, number), f"{result}[{counter}]" if to_pack else "")
         if to_pack:
             self.write(store.buffer, target, result)
@@ -352,7 +352,7 @@ class Statements(Expressions):
         lane = Var("lane")
         self.line("#pragma unroll")
         with self._counting(lane, const(stmt.condition.lanes)) as number:
-            test = self._text(OneLane(lane).expr(stmt.condition), exact=True).within(AND)
+            test = self._text(LaneExtractor(lane).expr(stmt.condition), exact=True).within(AND)
             outer = "".join(f"{mask}[{number}] && " for mask in self.masks)
             self.line(f"{name}[{number}] = {outer}{test};")
         for side, mask in ((stmt.then, name), (stmt.orelse, f"!{name}")):

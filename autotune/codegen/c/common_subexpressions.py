@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Broadcast, Const, Expr, Load, Ramp, Var
+from autotune.ir.expr import BinaryOp, Broadcast, Const, Expr, Load, Ramp, Var
 from autotune.ir.stmt import Stmt
 from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 
 #: Operations from which on an index without divisions is worth a name.
-LEAST_OPERATIONS = 3
+MIN_OPERATIONS = 3
 
 
 def repeated(stmt: Stmt, variables: Set[Var]) -> Iterator[Expr]:
@@ -44,12 +44,12 @@ def _count(expr: Expr, uses: dict[Expr, int]) -> None:
 
 
 def _is_worth_it(expr: Expr) -> bool:
-    if not isinstance(expr, Binary) or not dtypes.is_index(expr.dtype) or expr.lanes > 1:
+    if not isinstance(expr, BinaryOp) or not dtypes.is_index(expr.dtype) or expr.lanes > 1:
         return False
     nodes = list(walk_expr(expr))
-    divisions = [n for n in nodes if isinstance(n, Binary) and n.op in ("//", "%")]
+    divisions = [n for n in nodes if isinstance(n, BinaryOp) and n.op in ("//", "%")]
     if any(isinstance(node, Load) for node in nodes):
         return False
     if not all(isinstance(node.b, Const) and node.b.value for node in divisions):
         return False
-    return bool(divisions) or sum(isinstance(n, Binary) for n in nodes) >= LEAST_OPERATIONS
+    return bool(divisions) or sum(isinstance(n, BinaryOp) for n in nodes) >= MIN_OPERATIONS

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 from autotune.codegen.c import Statements
 from autotune.codegen.c.c_expressions import Text
-from autotune.codegen.c.c_lanes import PACK_BYTES, Straight, packed_lanes
-from autotune.codegen.c.c_names import Names
+from autotune.codegen.c.c_lanes import PACK_BYTES, RampRewriter, packed_lanes
+from autotune.codegen.c.c_names import CNameSupply
 from autotune.codegen.c.c_statements import constant_elements
 from autotune.codegen.c.c_types import C_TYPES
 from autotune.codegen.cuda.cuda_helpers import HEADERS, HELPERS, NAMES, needed
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.axes import Combiner
-from autotune.ir.expr import Binary, Buffer, Const, Expr, Load, Var
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, WarpReduce
+from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, Load, Var
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, WarpReduce
 from autotune.ir.visitor import free_vars, recursive, stmt_exprs, walk
-from autotune.lowering.gpu.finalise_kernels import Kernel, split_kernels, workspace
+from autotune.lowering.gpu.finalise_kernels import DeviceKernel, split_kernels, workspace
 
 #: Most bytes of shared storage that a kernel declares; more is asked for at the launch.
 STATIC_SHARED_BYTES = 48 * 1024
@@ -41,7 +41,7 @@ class CUDAKernel:
     ----------
     entry : str
         Its symbol: `void entry(array pointers..., int64 sizes...)`.
-    kernel : Kernel
+    kernel : DeviceKernel
         Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
     dynamic_shared_bytes : int
         Shared storage to be asked for at the launch.
@@ -50,7 +50,7 @@ class CUDAKernel:
     """
 
     entry: str
-    kernel: Kernel
+    kernel: DeviceKernel
     dynamic_shared_bytes: int
     alignment: int = PACK_BYTES
 
@@ -75,7 +75,7 @@ class CUDASource:
 
 
 @recursive
-def emit(function: Function) -> CUDASource:
+def emit(function: PrimFunc) -> CUDASource:
     """Write a function in its final form for GPUs as CUDA C++.
 
     Arrays are promised not to overlap and to begin at multiples of 16 bytes.
@@ -104,8 +104,8 @@ def emit(function: Function) -> CUDASource:
 class _Body(Statements):
     """One kernel under construction."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(Names(frozenset(NAMES)))
+    def __init__(self, kernel: DeviceKernel) -> None:
+        super().__init__(CNameSupply(frozenset(NAMES)))
         self.kernel = kernel
         self.entry = f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.name)}_kernel"
         self.names.fresh(self.entry)
@@ -234,7 +234,7 @@ class _Body(Statements):
         if not self.copying:
             super()._store(store)
             return
-        straight = Straight(self.simplifier.expr)
+        straight = RampRewriter(self.simplifier.expr)
         if store.index.lanes > 1:
             index = straight.index(store.index)
             store = Store(store.buffer, index, straight.expr(store.value))
@@ -287,8 +287,10 @@ class _Body(Statements):
         if not symmetric:
             steps = f"int {name} = 1; {name} < {width}; {name} *= 2"
         with self.block(f"for ({steps})"):
-            how = f"xor_sync({_ALL}, {{}}, {name})" if symmetric else (
-                f"down_sync({_ALL}, {{}}, {name}, {width})"
+            how = (
+                f"xor_sync({_ALL}, {{}}, {name})"
+                if symmetric
+                else (f"down_sync({_ALL}, {{}}, {name}, {width})")
             )
             others: list[Expr] = []
             for load in own:
@@ -343,7 +345,7 @@ class _Body(Statements):
 def _is_symmetric(combiner: Combiner) -> bool:
     """Whether a reduction is one operation whose operands may change places."""
     (value, *more), pair = combiner.result, {combiner.lhs[0], combiner.rhs[0]}
-    symmetric = isinstance(value, Binary) and value.op in ("+", "*", "min", "max")
+    symmetric = isinstance(value, BinaryOp) and value.op in ("+", "*", "min", "max")
     return not more and symmetric and set(value.children) == pair
 
 

@@ -19,9 +19,9 @@ from autotune.codegen.elf.object_reader import (
     SECTION,
     SYMBOL,
     WRITE,
+    ElfSymbol,
     RelocatableObject,
     Relocation,
-    Symbol,
 )
 from autotune.errors import CodegenError
 
@@ -199,7 +199,7 @@ class _Linker:
         self._fill_dynamic()
         return self._bytes()
 
-    def _address(self, number: int, symbol: Symbol) -> int:
+    def _address(self, number: int, symbol: ElfSymbol) -> int:
         """Return where a symbol that an object refers to is."""
         if symbol.section is None:
             number, symbol = self.defined.get(symbol.name, (number, symbol))

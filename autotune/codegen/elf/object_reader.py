@@ -37,7 +37,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Symbol:
+class ElfSymbol:
     """A name for a place; `section` is the number of its section, None where it is elsewhere."""
 
     name: str
@@ -54,7 +54,7 @@ class Relocation:
     section: int
     offset: int
     kind: int
-    symbol: Symbol
+    symbol: ElfSymbol
     addend: int
 
 
@@ -63,7 +63,7 @@ class RelocatableObject:
     """What of an object file the linker needs; sections by their numbers."""
 
     sections: dict[int, Section]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[ElfSymbol, ...]
     relocations: tuple[Relocation, ...]
 
 
@@ -84,7 +84,7 @@ def read_object(data: bytes) -> RelocatableObject:
     start, count = header[6], header[12]
     table = [SECTION.unpack_from(data, start + i * SECTION.size) for i in range(count)]
     sections = {i: _section(data, row) for i, row in enumerate(table) if _is_loaded(row)}
-    symbols: tuple[Symbol, ...] = ()
+    symbols: tuple[ElfSymbol, ...] = ()
     for row in table:
         if row[1] == _SYMTAB:
             symbols = _symbols(data, row, table[row[6]])
@@ -122,17 +122,17 @@ def _section(data: bytes, row: tuple[int, ...]) -> Section:
     return Section(content, flags, max(1, align))
 
 
-def _symbols(data: bytes, row: tuple[int, ...], names: tuple[int, ...]) -> tuple[Symbol, ...]:
+def _symbols(data: bytes, row: tuple[int, ...], names: tuple[int, ...]) -> tuple[ElfSymbol, ...]:
     symbols = []
     for at in range(row[4], row[4] + row[5], SYMBOL.size):
         name, info, _, section, value, size = SYMBOL.unpack_from(data, at)
         text = data[names[4] + name : data.index(b"\0", names[4] + name)].decode()
         is_defined = 0 < section < 0xFF00
         place = section if is_defined else None
-        symbols.append(Symbol(text, place, value, size, is_global=info >> 4 != 0))
+        symbols.append(ElfSymbol(text, place, value, size, is_global=info >> 4 != 0))
     return tuple(symbols)
 
 
-def _relocation(data: bytes, at: int, section: int, symbols: tuple[Symbol, ...]) -> Relocation:
+def _relocation(data: bytes, at: int, section: int, symbols: tuple[ElfSymbol, ...]) -> Relocation:
     offset, info, addend = RELOCATION.unpack_from(data, at)
     return Relocation(section, offset, info & 0xFFFFFFFF, symbols[info >> 32], addend)

@@ -15,13 +15,13 @@ from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
     ARITHMETIC,
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Cast,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Ramp,
     Select,
@@ -62,14 +62,14 @@ class Indices(Writer):
             match expr:
                 case Const() | Var():
                     known = dtypes.is_index(expr.dtype)
-                case Binary(op=op):
+                case BinaryOp(op=op):
                     known = op in ARITHMETIC and all(map(self.is_index, expr.children))
                 case Cast():
                     lossless = dtypes.holds(expr.dtype, expr.a.dtype)
                     known = lossless and dtypes.is_index(expr.a.dtype) and self.is_index(expr.a)
                 case Ramp() | Broadcast():
                     known = all(map(self.is_index, expr.children))
-                case Select(condition=Binary(op=op) as test):
+                case Select(condition=BinaryOp(op=op) as test):
                     parts = (*test.children, expr.true, expr.false)
                     known = op in ("<", "<=") and all(map(self.is_index, parts))
                 case _:
@@ -112,7 +112,7 @@ class Indices(Writer):
                 return self._parts(expr.a)
             case Broadcast():
                 return self._parts(expr.value)
-            case Binary(op="+" | "-" | "*" as op):
+            case BinaryOp(op="+" | "-" | "*" as op):
                 (a, x), (b, y) = self._parts(expr.a), self._parts(expr.b)
                 if op != "*":
                     sign = 1 if op == "+" else -1
@@ -140,7 +140,7 @@ class Indices(Writer):
         match expr:
             case Ramp():
                 return self.form(expr.base) + self.form(expr.stride).scaled(lane)
-            case Binary() if expr.op in ARITHMETIC:
+            case BinaryOp() if expr.op in ARITHMETIC:
                 return self._arithmetic(expr.op, self.form(expr.a, lane), self.form(expr.b, lane))
             case Select() if self.is_index(expr):
                 return self._choice(expr, lane)
@@ -153,7 +153,7 @@ class Indices(Writer):
     def _variable(self, var: Var) -> Linear:
         found = self.env.get(var)
         if found is None:
-            what = "knob without a value" if isinstance(var, Knob) else "variable not in scope"
+            what = "knob without a value" if isinstance(var, KnobVar) else "variable not in scope"
             raise CodegenError(f"{what}: {var.name}")
         return found
 
@@ -218,7 +218,7 @@ class Indices(Writer):
     def _choice(self, expr: Select, lane: int) -> Linear:
         """Select by arithmetic, so that it is written as far out as its operands allow."""
         test = expr.condition
-        assert isinstance(test, Binary)
+        assert isinstance(test, BinaryOp)
         excess = self.form(test.a, lane) - self.form(test.b, lane)
         excess = excess if test.op == "<" else excess + constant(-1)
         true, false = self.form(expr.true, lane), self.form(expr.false, lane)

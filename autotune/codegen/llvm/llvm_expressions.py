@@ -14,7 +14,7 @@ from autotune.ir import dtypes
 from autotune.ir.expr import (
     COMPARISON,
     LOGIC,
-    Binary,
+    BinaryOp,
     Broadcast,
     Call,
     Cast,
@@ -31,9 +31,7 @@ from autotune.ir.ops import cast
 
 #: Float arithmetic: a product and a sum may be taken together, or whatever rounds differently.
 EXACT_OPS = {"+": "fadd contract", "-": "fsub contract", "*": "fmul contract", "/": "fdiv"}
-FAST_OPS = {
-    op: f"{name.split()[0]} reassoc nsz arcp contract" for op, name in EXACT_OPS.items()
-}
+FAST_OPS = {op: f"{name.split()[0]} reassoc nsz arcp contract" for op, name in EXACT_OPS.items()}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul"}
 _BOOL_OPS = {"and": "and", "or": "or", "+": "or", "*": "and", "min": "and", "max": "or"}
 _FLOAT_TESTS = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
@@ -83,7 +81,7 @@ class Values(Transfers):
         match expr:
             case Load():
                 return self.load(expr)
-            case Binary():
+            case BinaryOp():
                 return self._binary(expr)
             case Broadcast():
                 return self.splat(self.value(expr.value), expr.dtype, expr.lanes)
@@ -133,7 +131,7 @@ class Values(Transfers):
 
     # -- arithmetic ----------------------------------------------------------------------------
 
-    def _binary(self, expr: Binary) -> str:
+    def _binary(self, expr: BinaryOp) -> str:
         op, operand = expr.op, expr.a.dtype
         if op in COMPARISON:
             return self._compare(expr)
@@ -163,7 +161,7 @@ class Values(Transfers):
             return self._unsigned_division(expr, a, b)
         return self._floor_division(expr, a, b)
 
-    def _float_extreme(self, expr: Binary, a: str, b: str) -> str:
+    def _float_extreme(self, expr: BinaryOp, a: str, b: str) -> str:
         """Choose the smaller or larger of two floats; a NaN on either side wins, as in NumPy."""
         test = "olt" if expr.op == "min" else "ogt"
         kind = llvm_type(expr.dtype, expr.lanes)
@@ -183,7 +181,7 @@ class Values(Transfers):
             expr = expr.value
         return isinstance(expr, Const) and expr.value == expr.value
 
-    def _floor_division(self, expr: Binary, a: str, b: str) -> str:
+    def _floor_division(self, expr: BinaryOp, a: str, b: str) -> str:
         """`//` and `%` of integers rounded down; by 0 gives 0, as in NumPy, without a trap."""
         kind = llvm_type(expr.dtype, expr.lanes)
         mask = vector_of("i1", expr.lanes)
@@ -218,7 +216,7 @@ class Values(Transfers):
             return result
         return self.define(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
 
-    def _unsigned_division(self, expr: Binary, a: str, b: str) -> str:
+    def _unsigned_division(self, expr: BinaryOp, a: str, b: str) -> str:
         """`//` and `%` of unsigned integers; by 0 gives 0, without a trap."""
         kind, mask = llvm_type(expr.dtype, expr.lanes), vector_of("i1", expr.lanes)
         zero, one = (const_text(v, expr.dtype, expr.lanes) for v in (0, 1))
@@ -228,7 +226,7 @@ class Values(Transfers):
         result = self.define(f"{operation} {kind} {a}, {safe}")
         return self.define(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
 
-    def _compare(self, expr: Binary) -> str:
+    def _compare(self, expr: BinaryOp) -> str:
         a, b, op = expr.a, expr.b, expr.op
         if expr.lanes == 1 and self.is_index(a) and self.is_index(b):
             return self._compare_forms(op, self.form(a), self.form(b))
@@ -268,7 +266,7 @@ class Values(Transfers):
         mask = vector_of("i1", expr.condition.lanes)
         return self.define(f"select {mask} {condition}, {kind} {true}, {kind} {false}")
 
-    def _short_circuit(self, expr: Binary) -> str:
+    def _short_circuit(self, expr: BinaryOp) -> str:
         """Value of a logical operation whose second operand loads only where the first asks it."""
         kind = llvm_type(dtypes.BOOL, expr.lanes)
         decided = const_text(expr.op == "or", dtypes.BOOL, expr.lanes)

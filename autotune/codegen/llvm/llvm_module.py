@@ -11,7 +11,7 @@ from autotune.codegen.llvm.llvm_types import symbol
 from autotune.codegen.llvm.math import definitions
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import recursive
 
 
@@ -35,7 +35,7 @@ class LLVMSource:
 
 
 @recursive
-def emit(function: Function, fast_math: bool = False) -> LLVMSource:
+def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
     """Write a function in final form as LLVM assembly.
 
     Arrays are promised not to overlap (outputs with anything) and to be aligned to their elements

@@ -336,7 +336,7 @@ class Body(Values):
     ) -> None:
         """Emit a loop of `var` over [start, stop), tested at the end.
 
-        `unroll`: LLVM is told to write it out.
+        `unroll`: LLVM unrolls it.
         """
         name = symbol(var.name)
         label, done = self.fresh(f"loop.{name}"), self.fresh(f"end.{name}")

@@ -19,7 +19,7 @@ def launch(outer: Body, loop: For, extent: Linear) -> None:
     outer.parallel_loops += 1
     outer.module.uses_threads = True
     name = f"{outer.name}.parallel{outer.parallel_loops}"
-    captured = Captured(outer, loop)
+    captured = CapturedVariables(outer, loop)
     high = extent.bounds[1]
     captured.write_body(name, loop, None if high is None else high - 1)
     captured.write_launcher(name)
@@ -54,7 +54,7 @@ def launch(outer: Body, loop: For, extent: Linear) -> None:
     outer.epoch += 1
 
 
-class Captured:
+class CapturedVariables:
     """What the body of a parallel loop takes from the function around it.
 
     Attributes

@@ -10,7 +10,7 @@ from autotune.codegen.llvm.index_arithmetic import Indices
 from autotune.codegen.llvm.linear_forms import Linear, constant, within
 from autotune.codegen.llvm.llvm_types import llvm_type, vector_of
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Broadcast, Cast, Expr, Load, Ramp
+from autotune.ir.expr import BinaryOp, Broadcast, Cast, Expr, Load, Ramp
 from autotune.ir.visitor import walk_expr
 
 #: Comparisons of signed integers, by their name in LLVM.
@@ -125,7 +125,7 @@ class Vectors(Indices):
                 return first
             return self.define(f"add <{lanes} x i64> {first}, {constants('i64', offsets)}")
         match expr:
-            case Binary(op="+" | "-" | "*" as op):
+            case BinaryOp(op="+" | "-" | "*" as op):
                 a, b = self.wide(expr.a), self.wide(expr.b)
                 name = {"+": "add", "-": "sub", "*": "mul"}[op]
                 return self.define(f"{name} <{lanes} x i64> {a}, {b}")
@@ -160,9 +160,7 @@ class Vectors(Indices):
             return self.define(f"icmp {SIGNED_TESTS[op]} {kind} {self.wide(a)}, {self.wide(b)}")
         difference = known[0] - other[0]
         # The scalar part of a - b against, in each lane, what is left of the other side.
-        limits = [
-            y - x - difference.const for x, y in zip(known[1], other[1], strict=True)
-        ]
+        limits = [y - x - difference.const for x, y in zip(known[1], other[1], strict=True)]
         return self._compare_with(op, difference.variable(), limits)
 
     def _compare_with(self, op: str, form: Linear, limits: list[int]) -> str:

@@ -21,10 +21,10 @@ from autotune.ir.algebra.canonical_sums import (
     sum_expr,
     sum_of,
 )
-from autotune.ir.algebra.sum_bounds import ANYTHING, BoundedRewriter, Bounds, verdict
+from autotune.ir.algebra.sum_bounds import ANYTHING, BoundedRewriter, Bounds, decide_comparison
 from autotune.ir.expr import (
     COMPARISON,
-    Binary,
+    BinaryOp,
     Buffer,
     Call,
     Cast,
@@ -60,7 +60,7 @@ class Canonical(BoundedRewriter):
         self._buffers: dict[Buffer, Buffer] = {}
 
     def forget(self) -> None:
-        """Drop what was derived from the ranges known so far."""
+        """Clear results that were derived from the ranges known so far."""
         super().forget()
         self._forms.clear()
 
@@ -79,7 +79,7 @@ class Canonical(BoundedRewriter):
         if isinstance(node, Var):
             low, high = self.ranges.get(node, ANYTHING)
             return Sum((), int(low)) if low == high else Sum((Term(node),))
-        if isinstance(node, Binary):
+        if isinstance(node, BinaryOp):
             if node.op in ("+", "-"):
                 return add(self.form(node.a), self.form(node.b), 1 if node.op == "+" else -1)
             if node.op == "*":
@@ -94,21 +94,21 @@ class Canonical(BoundedRewriter):
     @staticmethod
     def _has_form(node: Expr) -> bool:
         return isinstance(node, (Const, Var)) or (
-            isinstance(node, Binary) and node.op in ("+", "-", "*", "//", "%", "min", "max")
+            isinstance(node, BinaryOp) and node.op in ("+", "-", "*", "//", "%", "min", "max")
         )
 
-    def _opaque(self, node: Binary) -> Sum:
+    def _opaque(self, node: BinaryOp) -> Sum:
         """Return the operation as one term, its operands simplified."""
         return sum_of(Term(fold(node.op, self.expr(node.a), self.expr(node.b))))
 
-    def _product(self, node: Binary) -> Sum:
+    def _product(self, node: BinaryOp) -> Sum:
         """Put a constant factor into every term; other products are one term."""
         a, b = self.form(node.a), self.form(node.b)
         if not a.terms:
             return scaled(b, a.base)
         return self._opaque(node) if b.terms else scaled(a, b.base)
 
-    def _extremum(self, node: Binary) -> Sum:
+    def _extremum(self, node: BinaryOp) -> Sum:
         """min(a, b) and max(a, b) are a or b where the bounds of a - b tell which."""
         if not self.may_wrap(node):
             low, high = self.sum_bounds(add(self.form(node.a), self.form(node.b), -1))
@@ -118,7 +118,7 @@ class Canonical(BoundedRewriter):
                 return self.form(node.b if node.op == "min" else node.a)
         return self._opaque(node)
 
-    def _division(self, node: Binary) -> Sum:
+    def _division(self, node: BinaryOp) -> Sum:
         """Only divisions by positive constants are looked into."""
         if self.may_wrap(node):
             return self._opaque(node)
@@ -159,7 +159,7 @@ class Canonical(BoundedRewriter):
         total = Sum((), form.base)
         for term in joined(form.terms):
             plain = term.lower == 1 and term.upper == INF
-            if plain and isinstance(term.atom, Binary) and term.atom.op in ("+", "-"):
+            if plain and isinstance(term.atom, BinaryOp) and term.atom.op in ("+", "-"):
                 total = add(total, self.form(term.atom), term.scale)
             else:
                 total = add(total, Sum((term,)))
@@ -171,7 +171,7 @@ class Canonical(BoundedRewriter):
         """Return the simplified expression."""
         if dtypes.is_index(node.dtype) and node.lanes == 1:
             return self._to_expr(self.form(node), node.dtype)
-        if isinstance(node, Binary):
+        if isinstance(node, BinaryOp):
             if node.op in COMPARISON and dtypes.is_index(node.a.dtype) and node.lanes == 1:
                 return self._comparison(node)
             return fold(node.op, self.expr(node.a), self.expr(node.b))
@@ -205,7 +205,7 @@ class Canonical(BoundedRewriter):
             return select(decided, self.expr(true), self.expr(false))
         return node.with_children((decided, self.expr(true), self.expr(false)))
 
-    def _comparison(self, node: Binary) -> Expr:
+    def _comparison(self, node: BinaryOp) -> Expr:
         """Decide a comparison by the bounds of the difference, or write it with < and <=.
 
         A constant beside terms goes to the side that has none.
@@ -216,11 +216,11 @@ class Canonical(BoundedRewriter):
         if op in (">", ">="):
             op, a, b = ("<" if op == ">" else "<="), b, a
         x, y = self.form(a), self.form(b)
-        decided = verdict(op, *self.sum_bounds(add(x, y, -1)))
+        decided = decide_comparison(op, *self.sum_bounds(add(x, y, -1)))
         if decided is not None:
             return const(decided)
         if not y.terms:
             x, y = Sum(x.terms), Sum((), y.base - x.base)
         elif not x.terms:
             x, y = Sum((), x.base - y.base), Sum(y.terms)
-        return Binary(op, self._to_expr(x, a.dtype), self._to_expr(y, a.dtype))
+        return BinaryOp(op, self._to_expr(x, a.dtype), self._to_expr(y, a.dtype))

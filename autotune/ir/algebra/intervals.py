@@ -13,17 +13,17 @@ from autotune.ir import dtypes
 from autotune.ir.expr import (
     COMPARISON,
     LOGIC,
-    Binary,
+    BinaryOp,
     Call,
     Cast,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Not,
     Select,
 )
 from autotune.ir.printer import excerpt
-from autotune.ir.visitor import operands_first
+from autotune.ir.visitor import post_order
 
 Bounds = tuple[int, int]
 _FLIP = {">": "<", ">=": "<="}
@@ -52,7 +52,7 @@ class Intervals:
         """Return the bounds of `node`, however deep it is."""
         found = self._memo.get(node)
         if found is None:
-            for part in operands_first(node, self._unknown) if self._unknown(node) else (node,):
+            for part in post_order(node, self._unknown) if self._unknown(node) else (node,):
                 found = self._memo[part] = _in_type(self._of(part), part.dtype)
         assert found is not None
         return found
@@ -66,9 +66,9 @@ class Intervals:
         match node:
             case Const():
                 return int(node.value), int(node.value)
-            case Knob():
+            case KnobVar():
                 return node.low, node.high
-            case Binary():
+            case BinaryOp():
                 if node.dtype == dtypes.BOOL and node.op in ("+", "-", "*"):
                     raise IRError(f"`{node.op}` has no meaning on conditions: `{excerpt(node)}`")
                 return _binary(node.op, self.bounds(node.a), self.bounds(node.b))

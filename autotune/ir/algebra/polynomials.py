@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Set
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Const, Expr, Var
+from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import const, fold
 from autotune.ir.visitor import free_vars
 
@@ -22,13 +22,11 @@ def to_poly(node: Expr) -> Poly:
     """Return the polynomial of an integer expression; zero terms are dropped."""
     if isinstance(node, Const):
         return {(): int(node.value)} if node.value else {}
-    if isinstance(node, Binary) and node.op in ("+", "-", "*"):
+    if isinstance(node, BinaryOp) and node.op in ("+", "-", "*"):
         a, b = to_poly(node.a), to_poly(node.b)
         return multiply(a, b) if node.op == "*" else add(a, b, 1 if node.op == "+" else -1)
-    children = tuple(
-        normal(c) if dtypes.is_index(c.dtype) else c for c in node.children
-    )
-    if isinstance(node, Binary):
+    children = tuple(normal(c) if dtypes.is_index(c.dtype) else c for c in node.children)
+    if isinstance(node, BinaryOp):
         rebuilt = fold(node.op, *children)
         if rebuilt is not node and not _is_atom(rebuilt):
             return to_poly(rebuilt)
@@ -38,7 +36,7 @@ def to_poly(node: Expr) -> Poly:
 
 def _is_atom(node: Expr) -> bool:
     return not isinstance(node, Const) and not (
-        isinstance(node, Binary) and node.op in ("+", "-", "*")
+        isinstance(node, BinaryOp) and node.op in ("+", "-", "*")
     )
 
 
@@ -102,13 +100,14 @@ def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     """
     poly = joined(
         to_poly(node),
-        lambda remainder: isinstance(remainder.b, Const)
-        and not ranging.isdisjoint(free_vars(remainder)),
+        lambda remainder: (
+            isinstance(remainder.b, Const) and not ranging.isdisjoint(free_vars(remainder))
+        ),
     )
     return to_expr(poly, node.dtype)
 
 
-def joined(poly: Poly, which: Callable[[Binary], bool] = lambda remainder: True) -> Poly:
+def joined(poly: Poly, which: Callable[[BinaryOp], bool] = lambda remainder: True) -> Poly:
     """Return a polynomial with d * (e // d) + e % d written as e, which holds for every d but 0.
 
     Parameters
@@ -125,11 +124,11 @@ def joined(poly: Poly, which: Callable[[Binary], bool] = lambda remainder: True)
 
 
 def _joined(
-    poly: Poly, monomial: Monomial, coefficient: int, which: Callable[[Binary], bool]
+    poly: Poly, monomial: Monomial, coefficient: int, which: Callable[[BinaryOp], bool]
 ) -> Poly | None:
     """Return the polynomial with one remainder and its quotient as a whole, if both are there."""
     for place, atom in enumerate(monomial):
-        if not (isinstance(atom, Binary) and atom.op == "%" and which(atom)):
+        if not (isinstance(atom, BinaryOp) and atom.op == "%" and which(atom)):
             continue
         rest, whole = (*monomial[:place], *monomial[place + 1 :]), fold("//", atom.a, atom.b)
         digit = multiply({rest: coefficient}, multiply(to_poly(atom.b), to_poly(whole)))

@@ -1,4 +1,4 @@
-"""Simplification of statements: loops tell ranges, and what the ranges decide goes."""
+"""Simplification of statements by the ranges of loop variables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Simplifier(Canonical):
         self._held: list[Expr] = []
 
     def forget(self) -> None:
-        """Drop what was derived from the ranges known so far."""
+        """Clear results that were derived from the ranges known so far."""
         super().forget()
         self._values.forget()
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF, Sum, add
-from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Load, Select, SizeVar, Var
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Load, Select, SizeVar, Var
 from autotune.ir.visitor import Rewriter
 
 #: An inclusive range of integer values; infinite where nothing is known.
@@ -52,7 +52,7 @@ class BoundedRewriter(Rewriter):
         self.ranges[var] = (low, high)
 
     def forget(self) -> None:
-        """Drop what was derived from the ranges known so far."""
+        """Clear results that were derived from the ranges known so far."""
         super().forget()
         self._bounds.clear()
         self._wraps.clear()
@@ -84,14 +84,14 @@ class BoundedRewriter(Rewriter):
         match node:
             case Const():
                 return node.value, node.value
-            case Knob():
+            case KnobVar():
                 return self.ranges.get(node, (node.low, node.high))
             case Var():
                 size = isinstance(node, SizeVar)
                 return self.ranges.get(node, (0, INF) if size else self._otherwise)
-            case Binary(op="+" | "-"):
+            case BinaryOp(op="+" | "-"):
                 return self.sum_bounds(self.form(node))
-            case Binary():
+            case BinaryOp():
                 bounds = binary_bounds(node.op, self.bounds(node.a), self.bounds(node.b))
                 return self._ceildiv_bounds(node, bounds) if node.op == "//" else bounds
             case Select():
@@ -123,7 +123,7 @@ class BoundedRewriter(Rewriter):
                 return low, high
         return least, most
 
-    def _ceildiv_bounds(self, node: Binary, bounds: Bounds) -> Bounds:
+    def _ceildiv_bounds(self, node: BinaryOp, bounds: Bounds) -> Bounds:
         """Tighten `bounds` of a quotient (b + rest) // b, which is 1 + rest // b."""
         divisor, dividend = self.form(node.b), self.form(node.a)
         positive = self.bounds(node.b)
@@ -164,7 +164,7 @@ def binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:
     return ANYTHING
 
 
-def verdict(op: str, low: float, high: float) -> bool | None:
+def decide_comparison(op: str, low: float, high: float) -> bool | None:
     """Truth of `difference op 0` where the difference lies in [low, high]; None if open."""
     if op == "<":
         return True if high < 0 else (False if low >= 0 else None)

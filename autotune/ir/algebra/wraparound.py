@@ -11,7 +11,7 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, sum_of
 from autotune.ir.algebra.sum_bounds import Bounds, type_bounds
-from autotune.ir.expr import Binary, Cast, Const, Expr, Load, Var
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Load, Var
 from autotune.ir.ops import cast, fold
 
 
@@ -49,7 +49,7 @@ class Wrapping(Canonical):
             return simple
         return cast(node.dtype, cast(f"u{node.dtype}", simple))
 
-    def _opaque(self, node: Binary) -> Sum:
+    def _opaque(self, node: BinaryOp) -> Sum:
         if node.op == "*":
             return super()._opaque(node)
         return sum_of(Term(fold(node.op, self._in_type(node.a), self._in_type(node.b))))
@@ -66,11 +66,11 @@ class Wrapping(Canonical):
             return True
         return dtypes.is_integer(node.dtype) and not _within(self.bounds(node), node.dtype)
 
-    def _division(self, node: Binary) -> Sum:
+    def _division(self, node: BinaryOp) -> Sum:
         form = super()._division(node)
         return self._opaque(node) if self.may_wrap(self._to_expr(form, node.dtype)) else form
 
-    def _comparison(self, node: Binary) -> Expr:
+    def _comparison(self, node: BinaryOp) -> Expr:
         if not self.may_wrap(node):
             result = super()._comparison(node)
             if isinstance(result, Const) or not self.may_wrap(result):

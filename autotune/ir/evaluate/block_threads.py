@@ -1,4 +1,4 @@
-"""Threads of a block while a function is interpreted: they run in step from barrier to barrier.
+"""Interpreted threads of a block: each runs to the next barrier in turn.
 
 Each iteration of a thread loop is a generator that yields the barriers it comes to; those of a loop
 are themselves one generator, so that loops of threads may stand in one another.
@@ -15,7 +15,7 @@ from autotune.errors import IRError
 Thread = Generator[str, None, None]
 
 
-class Block:
+class ThreadBlock:
     """Runs the thread loops of one interpreted function, and knows which thread runs now.
 
     Attributes
@@ -116,7 +116,7 @@ class _Access:
         return " ".join(f"{tag}={index}" for tag, index in who.items()) or "the block"
 
 
-class Watched(list[Any]):
+class RaceCheckedList(list[Any]):
     """Elements of a buffer that refuse to be touched by two threads at a time.
 
     Two accesses race if one of them writes, different threads make them, and no barrier that both
@@ -128,11 +128,11 @@ class Watched(list[Any]):
         The elements.
     name : str
         Name of the buffer, for messages.
-    block : Block
+    block : ThreadBlock
         Knows which thread runs.
     """
 
-    def __init__(self, values: list[Any], name: str, block: Block) -> None:
+    def __init__(self, values: list[Any], name: str, block: ThreadBlock) -> None:
         super().__init__(values)
         self._name = name
         self._block = block

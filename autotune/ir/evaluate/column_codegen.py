@@ -16,16 +16,16 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate import column_ops
 from autotune.ir.evaluate.column_ops import LIMIT
-from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Knob, Not, Select
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Not, Select
 from autotune.ir.ops import binary, logical_not
 from autotune.ir.printer import excerpt
-from autotune.ir.visitor import operands_first
+from autotune.ir.visitor import post_order
 
 
 class ColumnSource:
     """Operations of one program being written over columns of `knobs`, then given registers."""
 
-    def __init__(self, knobs: Sequence[Knob]) -> None:
+    def __init__(self, knobs: Sequence[KnobVar]) -> None:
         self.intervals = Intervals()
         self.names = {id(knob): f"c{k}" for k, knob in enumerate(knobs)}
         self.space: dict[str, Any] = {**column_ops.NAMES}
@@ -38,14 +38,14 @@ class ColumnSource:
         for knob in knobs:
             self._require_small(knob)
 
-    def _require_small(self, node: Knob | Const) -> None:
+    def _require_small(self, node: KnobVar | Const) -> None:
         low, high = self.intervals.bounds(node)
         if max(-low, high) >= LIMIT:
             raise IRError(f"`{node}` reaches {max(-low, high)}: columns hold values below 2^52")
 
     def root(self, expr: Expr) -> int | bool | None:
         """Write the evaluation of an expression; return its value if that is constant."""
-        for node in operands_first(expr, self._unseen):
+        for node in post_order(expr, self._unseen):
             self.intervals.bounds(node)
             self._undefined(node)
         value = self._constant(expr)
@@ -53,7 +53,7 @@ class ColumnSource:
             return bool(value) if expr.dtype == dtypes.BOOL else value
         if not self.names:
             raise IRError(f"`{excerpt(expr)}` divides by zero")
-        for node in operands_first(expr, self._unwritten):
+        for node in post_order(expr, self._unwritten):
             self._value(node)
         name = self._value(expr)
         target = f"o{self.targets}"
@@ -97,11 +97,11 @@ class ColumnSource:
                 decided = self._constant(node.children[0])
                 if decided is not None:
                     return self._undefined(node.children[1 if decided else 2])
-            case Binary(op="and" | "or"):
+            case BinaryOp(op="and" | "or"):
                 decisive = int(node.op == "or")
                 if any(self._constant(child) == decisive for child in node.children):
                     return False
-            case Binary(op="//" | "%"):
+            case BinaryOp(op="//" | "%"):
                 low, high = self.intervals.bounds(node.b)
                 if low <= 0 <= high:
                     return True
@@ -138,7 +138,7 @@ class ColumnSource:
             what = f"not {node.dtype}: `{excerpt(node)}`"
             raise IRError(f"columns hold indices and conditions, {what}")
         match node:
-            case Binary():
+            case BinaryOp():
                 name = self._binary(node)
                 self._check_size(node, name)
                 return name
@@ -153,7 +153,7 @@ class ColumnSource:
             case _:  # gcd: the intervals refuse all others
                 return self._step(node, "{r}[...] = gcd({0}, {1})", *node.children)
 
-    def _check_size(self, node: Binary, name: str) -> None:
+    def _check_size(self, node: BinaryOp, name: str) -> None:
         """Check for values too large, which other operations than these cannot create."""
         low, high = self.intervals.bounds(node)
         if node.op not in ("+", "-", "*") or max(-low, high) < LIMIT:
@@ -176,11 +176,11 @@ class ColumnSource:
             return self._step(node, f"{{r}}[...] = maybe_{ufunc}({places})", *operands)
         return self._step(node, f"{ufunc}({places}, out={{r}})", *operands, in_place=True)
 
-    def _binary(self, node: Binary) -> str:
+    def _binary(self, node: BinaryOp) -> str:
         if node.op in column_ops.UFUNCS:
             return self._apply(column_ops.UFUNCS[node.op], node, node.a, node.b)
         if node.op == "%":
-            quotient = Binary("//", node.a, node.b)
+            quotient = BinaryOp("//", node.a, node.b)
             line = "multiply({1}, {2}, out={r}); subtract({0}, {r}, out={r})"
             return self._step(node, line, node.a, quotient, node.b)
         if node.op != "//":
@@ -225,7 +225,7 @@ class ColumnSource:
 
     def _cast(self, node: Cast) -> str:
         if node.dtype == dtypes.BOOL:
-            return self._value(Binary("!=", node.a, Const(0, node.a.dtype)))
+            return self._value(BinaryOp("!=", node.a, Const(0, node.a.dtype)))
         if node.a.dtype == dtypes.BOOL and not self._undefined(node.a):
             return self._step(node, "copyto({r}, {0})", node.a)
         return self._value(node.a)

@@ -1,4 +1,4 @@
-"""What generated column programs call: NumPy's functions, and the checks and rarer operations.
+"""Functions that generated column programs call: NumPy's, checks and rarer operations.
 
 A number or condition that comes from a division by zero is NaN; the `maybe_` functions are logic
 and comparisons with such a third value, on float64.

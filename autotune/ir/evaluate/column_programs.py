@@ -20,7 +20,7 @@ from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.evaluate.column_codegen import ColumnSource
 from autotune.ir.evaluate.interpreter import scalar_function
-from autotune.ir.expr import Expr, Knob
+from autotune.ir.expr import Expr, KnobVar
 from autotune.ir.printer import excerpt
 from autotune.ir.visitor import walk_expr
 
@@ -33,7 +33,7 @@ class ColumnProgram:
     Parameters
     ----------
     exprs : sequence of Expr
-        Scalar integer or bool expressions over `Knob` variables.
+        Scalar integer or bool expressions over `KnobVar` variables.
     chunk : int
         Rows evaluated at a time; 8,192 float64 values of a few columns stay in cache.
 
@@ -53,7 +53,7 @@ class ColumnProgram:
     def __init__(self, exprs: Sequence[Expr], chunk: int = 8192) -> None:
         self.exprs = tuple(exprs)
         self.chunk = chunk
-        knobs = {k: None for e in self.exprs for k in walk_expr(e) if isinstance(k, Knob)}
+        knobs = {k: None for e in self.exprs for k in walk_expr(e) if isinstance(k, KnobVar)}
         self._knobs = tuple(knobs)
         self.knobs = tuple(dict.fromkeys(knob.name for knob in self._knobs))
         writer = ColumnSource(self._knobs)

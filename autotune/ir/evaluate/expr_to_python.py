@@ -16,7 +16,7 @@ from autotune.errors import IRError
 from autotune.ir import dtypes
 from autotune.ir.expr import (
     LOGIC,
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
@@ -33,7 +33,6 @@ from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.visitor import walk_expr
 
 _LONGEST_INLINE = 400
-
 
 
 def _wrap(text: str, dtype: str) -> str:
@@ -165,7 +164,7 @@ class PythonSource:
                 if id(node) not in self.names:
                     raise IRError(f"variable {node.name!r} is used where it has no value")
                 return self.names[id(node)]
-            case Binary():
+            case BinaryOp():
                 return self._binary(node, lane, exact)
             case Not():
                 return f"(not {self.expr(node.a, lane, exact)})"
@@ -195,7 +194,7 @@ class PythonSource:
             case _:
                 raise IRError(f"a {type(node).__name__} has no value after lowering: `{node}`")
 
-    def _binary(self, node: Binary, lane: int, exact: bool) -> str:
+    def _binary(self, node: BinaryOp, lane: int, exact: bool) -> str:
         if self.lazy and node.op in LOGIC:
             decided = Const(node.op == "or", dtypes.BOOL)
             sides = (node.b, decided) if node.op == "and" else (decided, node.b)

@@ -1,4 +1,4 @@
-"""What a program means: runs any function of the IR on NumPy arrays, every access checked.
+"""The interpreter: runs any function of the IR on NumPy arrays and checks every access.
 
 Backends and schedule primitives are tested against it. Meaning, where it could be doubted:
 
@@ -27,17 +27,17 @@ import numpy.typing as npt
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.evaluate.block_threads import Block, Watched
+from autotune.ir.evaluate.block_threads import RaceCheckedList, ThreadBlock
 from autotune.ir.evaluate.expr_to_python import PythonSource
 from autotune.ir.evaluate.stmt_to_python import FunctionSource
-from autotune.ir.evaluate.warp_reductions import without_warps
+from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import walk_expr
 
 
 def interpret(
-    function: Function,
+    function: PrimFunc,
     arrays: Sequence[npt.NDArray[Any]],
     sizes: Mapping[SizeVar, int] | None = None,
     races: bool = False,
@@ -46,7 +46,7 @@ def interpret(
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         Any lowered function: with loops of every kind, or with vectors. No knobs left in it.
     arrays : sequence of ndarray
         One array per parameter, of its dtype and shape; any strides. Outputs are written.
@@ -65,11 +65,11 @@ def interpret(
         has no meaning here.
     """
     known = _bind_sizes(function, arrays, sizes or {})
-    run, block = compile_function(function, races), Block()
+    run, block = compile_function(function, races), ThreadBlock()
     flat = [_to_list(array) for array in arrays]
     if races:
         flat = [
-            Watched(values, buffer.name, block) if buffer in function.outputs else values
+            RaceCheckedList(values, buffer.name, block) if buffer in function.outputs else values
             for buffer, values in zip(function.params, flat, strict=True)
         ]
     run(block, *flat, *(known[var.id] for var in (*function.sizes, *function.lines)))
@@ -123,7 +123,7 @@ def scalar_function(
     return source.compile([f"v{k}" for k in range(len(variables))])
 
 
-def compile_function(function: Function, races: bool = False) -> Callable[..., None]:
+def compile_function(function: PrimFunc, races: bool = False) -> Callable[..., None]:
     """Compile `function` to a Python function of a Block, flat lists, one per parameter, and sizes.
 
     What is allocated is watched for `races` if wanted; parameters are the caller's to watch.
@@ -132,13 +132,13 @@ def compile_function(function: Function, races: bool = False) -> Callable[..., N
     arguments = [source.bind(var) for var in (*function.sizes, *function.lines)]
     for buffer in function.params:
         source.add_buffer(buffer)
-    source.write(without_warps(function).body)
+    source.write(lower_warp_reductions(function).body)
     lists = [source.buffers[id(buffer)][0] for buffer in function.params]
     return source.compile(["block", *lists, *arguments])
 
 
 def _bind_sizes(
-    function: Function, arrays: Sequence[npt.NDArray[Any]], sizes: Mapping[SizeVar, int]
+    function: PrimFunc, arrays: Sequence[npt.NDArray[Any]], sizes: Mapping[SizeVar, int]
 ) -> dict[int, int]:
     if len(arrays) != len(function.params):
         raise IRError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.evaluate.block_threads import Watched
+from autotune.ir.evaluate.block_threads import RaceCheckedList
 from autotune.ir.evaluate.expr_to_python import PythonSource
 from autotune.ir.expr import Buffer, Expr
 from autotune.ir.stmt import (
@@ -51,7 +51,7 @@ class FunctionSource(PythonSource):
     Parameters
     ----------
     watched : bool
-        Whether allocations that threads may share are `Watched`.
+        Whether allocations that threads may share are `RaceCheckedList`.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class FunctionSource(PythonSource):
 
     def __init__(self, watched: bool = False) -> None:
         super().__init__(lazy=False)
-        self.values["Watched"] = Watched
+        self.values["Watched"] = RaceCheckedList
         self.watched = watched
         self.mask: list[str] = []
         self._nest: list[For] = []  # loops of blocks and threads around

@@ -1,17 +1,17 @@
-"""Reductions of warps written out with shared storage and barriers: what they mean."""
+"""Lowers warp reductions to shared memory and barriers, for the interpreter."""
 
 from __future__ import annotations
 
 from autotune.errors import IRError
-from autotune.ir.buffer_names import Names
+from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
     Barrier,
     For,
-    Function,
     LoopKind,
+    PrimFunc,
     Stmt,
     Store,
     WarpReduce,
@@ -21,7 +21,7 @@ from autotune.ir.uniformity import is_thread_loop
 from autotune.ir.visitor import StmtRewriter, walk
 
 
-def without_warps(function: Function) -> Function:
+def lower_warp_reductions(function: PrimFunc) -> PrimFunc:
     """Return a function in which no threads of a warp exchange values in step.
 
     ::
@@ -41,11 +41,11 @@ def without_warps(function: Function) -> Function:
 class _Written(StmtRewriter):
     """Writes out the reductions of one nest of threads after another."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         super().__init__()
         self.threads: list[For] = []
         self.shared: dict[str, Buffer] = {}
-        self.names = Names.of_buffers(function)
+        self.names = NameSupply.of_buffers(function)
 
     def visit_For(self, node: For) -> Stmt:
         if not is_thread_loop(node):

@@ -1,4 +1,4 @@
-"""Reads and writes of storage: what a statement does, and by which element of which step."""
+"""Accesses to storage: which elements, of which step, a statement reads and writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.ir.visitor import child_stmts, free_vars, loads, substitute
 
 @dataclass(frozen=True)
 class Access:
-    """One read or write of shared storage, by all threads that come to it.
+    """One read or write of shared storage, by all threads that execute it.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Access:
     writes : bool
         Whether it is written.
     conditions : tuple of Expr
-        What holds for a thread that comes there.
+        Conditions that hold for a thread that executes it.
     free : tuple of (Var, Expr)
         Loops around, with their extents, whose iterations it may be in at any time.
     """
@@ -56,7 +56,7 @@ class Access:
 
 
 def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | None:
-    """Return two accesses to an array with steps as if it had one; None if their steps differ.
+    """Return two accesses without their common step; None if their steps differ.
 
     An index is a step times the elements of a step, and a sum of terms that are not negative and
     together less than these.

@@ -1,8 +1,8 @@
-"""Which elements of arrays with steps are accessed by what runs side by side, whatever the step.
+"""The dependence test of scans: whether parallel iterations access different elements at any step.
 
-The state of a scan has its steps along the first dimension. What two blocks, or two iterations of
-a parallel loop, do to it cannot be ordered by barriers; so it must never be the same *column*, all
-steps of one element.
+The state of a scan has its steps along the first dimension. Barriers cannot order two blocks, or
+two iterations of a parallel loop. So they must never access the same *column*, which is one element
+at all steps.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from autotune.lowering.dependence.accesses import Access, accesses, in_one_step
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
 
 
-class Apart:
-    """Tells whether what runs side by side keeps to columns of its own.
+class DependenceTest:
+    """Tests whether parallel iterations access disjoint columns.
 
     Parameters
     ----------
     axes : mapping of Var to Expr
-        Variables and lengths of the loops whose iterations run side by side.
+        Variables and lengths of the loops whose iterations run in parallel.
     states : mapping of str to bool
         Names of the arrays with steps, and whether their columns can be told apart; of others,
         every element is a column.
@@ -39,7 +39,7 @@ class Apart:
         self.states = states
 
     def shared(self, found: Sequence[Access]) -> Access | None:
-        """Return an access to a column that may be written elsewhere too; None if there is none."""
+        """Return an access to a column that another iteration may write; None if there is none."""
         for number, first in enumerate(found):
             for second in found[number:]:
                 same = first.buffer is second.buffer and (first.writes or second.writes)
@@ -50,7 +50,7 @@ class Apart:
     def _are_apart(self, a: Access, b: Access) -> bool:
         """Whether two accesses by different iterations are never to one element.
 
-        They are not if the steps differ, nor if the columns do.
+        They never are if the steps differ, or if the columns differ.
         """
         if not self.axes:
             return True
@@ -69,7 +69,7 @@ class Apart:
         return len(axes) == len(self.axes) and not Conflicts(axes).between(a, b)
 
     def _far(self, a: Access, b: Access) -> bool:
-        """Whether one iteration more moves further than all else can.
+        """Whether one iteration moves a column further than all inner terms together can.
 
         Columns are sums of multiples of the axes, the same in both, and of a rest.
         """
@@ -110,7 +110,7 @@ class Apart:
 def refuse_sharing_blocks(
     loops: Sequence[For], body: Stmt, carried: Set[Buffer], states: Mapping[str, bool]
 ) -> None:
-    """Refuse scans of which a block needs what another one computes.
+    """Raise an error for scans in which a block needs results of another block.
 
     Parameters
     ----------
@@ -121,13 +121,13 @@ def refuse_sharing_blocks(
     carried : set of Buffer
         Arrays in global storage that the scan writes and reads.
     states : mapping of str to bool
-        As `Apart` takes them.
+        As `DependenceTest` takes them.
     """
     blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
     for loop in filter(is_thread_loop, loops):
         body = loop.with_body(body)
     found = [access for access in accesses(body) if access.buffer in carried]
-    shared = Apart(blocks, states).shared(found)
+    shared = DependenceTest(blocks, states).shared(found)
     if shared is None:
         return
     name, index = shared.buffer.name, excerpt(shared.index)

@@ -1,4 +1,4 @@
-"""Which accesses to shared storage conflict: one element, two threads, at least one of them writes.
+"""Finds conflicting accesses to shared storage: one element, two threads, at least one write.
 
 What conflicts is found by trying: the elements of all threads are computed, with everything that is
 the same for all of them left out or tried for each value. Where that would be too much, or numbers
@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from autotune.ir.expr import Binary, Const, Expr, Ramp, Var
+from autotune.ir.expr import BinaryOp, Const, Expr, Ramp, Var
 from autotune.ir.ops import const
 from autotune.ir.visitor import free_vars, walk_expr
 from autotune.lowering.dependence.accesses import Access, in_one_step
-from autotune.lowering.dependence.thread_indices import Array, Points, is_plain, meet
+from autotune.lowering.dependence.thread_indices import Array, IndexValues, collide, is_plain
 
 #: Most elements that all threads together are tried for, and most values of what they have in
 #: common.
-MOST_POINTS, MOST_CASES = 1 << 21, 64
+MAX_POINTS, MAX_CASES = 1 << 21, 64
 
 
 class Conflicts:
@@ -78,13 +78,13 @@ class Conflicts:
         return self._somewhere(first, second)
 
     def _somewhere(self, first: Access, second: Access) -> bool:
-        """Whether accesses meet for some value of what threads have in common."""
+        """Whether accesses conflict for some values of the variables of all threads."""
         cases = self._cases(first, second)
         if cases is None:
             return True
         for case in cases:
             points = self._points(first, case), self._points(second, case)
-            if points[0] is None or points[1] is None or meet(*points[0], *points[1]):
+            if points[0] is None or points[1] is None or collide(*points[0], *points[1]):
                 return True
         return False
 
@@ -126,7 +126,7 @@ class Conflicts:
                     if var in own or var in common:
                         continue
                     extent = self._length(var, (a, b))
-                    if extent is not None and extent * math.prod(common.values()) <= MOST_CASES:
+                    if extent is not None and extent * math.prod(common.values()) <= MAX_CASES:
                         common[var] = extent
                     elif expr is access.index:
                         return None
@@ -165,7 +165,7 @@ class Conflicts:
             if not isinstance(extent, Const):
                 conditions.append(var < extent)
         total = math.prod(length for _, length in axes) * access.index.lanes
-        if total > MOST_POINTS:
+        if total > MAX_POINTS:
             return None
         known: dict[Var, Array] = {var: np.full(1, value) for var, value in case.items()}
         for position, (var, length) in enumerate(axes):
@@ -176,7 +176,7 @@ class Conflicts:
         number: Array = np.zeros(1, np.int64)
         for var, length in self.threads:
             number = number * length + known[var]
-        points = Points(known)
+        points = IndexValues(known)
         index = np.broadcast_to(points.value(access.index), shape)
         thread = np.broadcast_to(number, shape)
         decided = [c for c in conditions if is_plain(c) and known.keys() >= set(free_vars(c))]
@@ -191,11 +191,11 @@ class Conflicts:
         lengths = {**dict(self.threads), **self.ranges}
         if not is_plain(extent) or not all(var in lengths for var in known):
             return None
-        if math.prod(lengths[var] for var in known) > MOST_POINTS:
+        if math.prod(lengths[var] for var in known) > MAX_POINTS:
             return None
         axes = np.ix_(*(np.arange(lengths[var]) for var in known))
         values = {var: axis[..., None] for var, axis in zip(known, axes, strict=True)}
-        return max(0, int(Points(values).value(extent).max()))
+        return max(0, int(IndexValues(values).value(extent).max()))
 
 
 def _only_about(access: Access, variables: set[Var]) -> Access:
@@ -215,10 +215,10 @@ def _key(access: Access) -> Iterator[object]:
 def _terms(node: Expr, scale: int) -> Iterator[tuple[int, Expr]]:
     """Yield the terms of a sum, each a whole number times an expression."""
     match node:
-        case Binary(op="+" | "-" as op):
+        case BinaryOp(op="+" | "-" as op):
             yield from _terms(node.a, scale)
             yield from _terms(node.b, scale if op == "+" else -scale)
-        case Binary(op="*") if isinstance(node.b, Const):
+        case BinaryOp(op="*") if isinstance(node.b, Const):
             yield from _terms(node.a, scale * int(node.b.value))
         case Ramp():
             yield from _terms(node.base, scale)
@@ -233,7 +233,7 @@ def _modulus(expr: Expr, var: Var) -> int | None:
         return None
     if not any(node is var for node in walk_expr(expr)):
         return 1
-    if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.b, Const):
+    if isinstance(expr, BinaryOp) and expr.op == "%" and isinstance(expr.b, Const):
         if all(_is_linear(atom, var) for _, atom in _terms(expr.a, 1)):
             return abs(int(expr.b.value)) or None
         return None

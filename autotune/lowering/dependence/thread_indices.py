@@ -1,4 +1,4 @@
-"""Values of index expressions for all threads at once, as arrays: where two accesses meet."""
+"""Values of index expressions for all threads at once, as arrays, to find conflicting accesses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from autotune.ir import dtypes
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Call,
     Cast,
@@ -33,7 +33,7 @@ _OPERATIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Points:
+class IndexValues:
     """Evaluates index expressions at many points; the last axis of arrays is that of lanes."""
 
     def __init__(self, known: Mapping[Var, Array]) -> None:
@@ -63,11 +63,11 @@ class Points:
                 return np.full(1, node.value)
             case Var():
                 return self.known[node]
-            case Binary(op="//" | "%" as op):
+            case BinaryOp(op="//" | "%" as op):
                 a, b = self.value(node.a), self.value(node.b)
                 safe = np.where(b == 0, 1, b)
                 return a // safe if op == "//" else a % safe
-            case Binary():
+            case BinaryOp():
                 return np.asarray(_OPERATIONS[node.op](self.value(node.a), self.value(node.b)))
             case Not():
                 return ~self.value(node.a)
@@ -95,8 +95,8 @@ def is_plain(expr: Expr) -> bool:
     )
 
 
-def meet(index: Array, thread: Array, other: Array, by: Array) -> bool:
-    """Whether some element is among both, by different threads."""
+def collide(index: Array, thread: Array, other: Array, by: Array) -> bool:
+    """Whether different threads access one element."""
     if not len(index) or not len(other):
         return False
     start = min(index.min(), other.min())

@@ -1,4 +1,4 @@
-"""Whether the barriers of a statement suffice: what it does before its first and after its last.
+"""Barrier analysis: accesses of a statement before its first and after its last barrier.
 
 A statement is summarised by its accesses to storage that threads share. Where two that may be to
 one element, at least one of which writes, have no barrier between them, it has too few.
@@ -31,48 +31,48 @@ from autotune.lowering.dependence.sharing_conflicts import Conflicts
 
 
 @dataclass(frozen=True)
-class Summary:
+class AccessSummary:
     """What a statement does to shared storage.
 
     Attributes
     ----------
     first, last : tuple of Access
         Accesses that may come before its first barrier, and after its last.
-    waits : bool
+    synchronizes : bool
         Whether threads come to a barrier in any case.
     """
 
     first: tuple[Access, ...] = ()
     last: tuple[Access, ...] = ()
-    waits: bool = False
+    synchronizes: bool = False
 
-    def then(self, other: Summary) -> Summary:
+    def then(self, other: AccessSummary) -> AccessSummary:
         """Return the summary of this and then of another statement."""
-        return Summary(
-            self.first if self.waits else (*self.first, *other.first),
-            other.last if other.waits else (*self.last, *other.last),
-            self.waits or other.waits,
+        return AccessSummary(
+            self.first if self.synchronizes else (*self.first, *other.first),
+            other.last if other.synchronizes else (*self.last, *other.last),
+            self.synchronizes or other.synchronizes,
         )
 
 
-WAIT = Summary(waits=True)
+SYNC = AccessSummary(synchronizes=True)
 
 
-def either(condition: Expr, a: Summary, b: Summary) -> Summary:
+def either(condition: Expr, a: AccessSummary, b: AccessSummary) -> AccessSummary:
     """Return the summary of a choice between two statements."""
     no = logical_not(condition)
-    return Summary(
+    return AccessSummary(
         (*(x.where(condition) for x in a.first), *(x.where(no) for x in b.first)),
         (*(x.where(condition) for x in a.last), *(x.where(no) for x in b.last)),
-        a.waits and b.waits,
+        a.synchronizes and b.synchronizes,
     )
 
 
-class NotSeparated(Exception):
+class MissingBarrierError(Exception):
     """Two accesses that no barrier separates."""
 
 
-class Waits:
+class BarrierAnalysis:
     """Summarises statements that have the barriers that they need, and finds those that have not.
 
     Parameters
@@ -89,7 +89,7 @@ class Waits:
         self._simplifier = Simplifier()
         self._earlier: dict[Var, Var] = {}
 
-    def check(self, stmt: Stmt, alone: bool = False) -> Summary:
+    def check(self, stmt: Stmt, alone: bool = False) -> AccessSummary:
         """Return the summary of a statement that has the barriers that it needs.
 
         Parameters
@@ -101,16 +101,16 @@ class Waits:
 
         Raises
         ------
-        NotSeparated
+        MissingBarrierError
             If it has not, or holds what all threads must come to while some may come alone.
         """
         match stmt:
             case Seq(stmts):
-                total = Summary()
+                total = AccessSummary()
                 for inner in stmts:
                     summary = self.check(inner, alone)
-                    if self.clash(total, summary):
-                        raise NotSeparated
+                    if self.conflict(total, summary):
+                        raise MissingBarrierError
                     total = total.then(summary)
                 return total
             case Allocate(_, body) | CopyAhead(body) | Arrive(body):
@@ -118,20 +118,20 @@ class Waits:
             case For(_, _, _, body):
                 with self.inside(stmt):
                     summary = self.check(body, alone)
-                    if self.clash(self.before(stmt, summary), summary):
-                        raise NotSeparated
+                    if self.conflict(self.before(stmt, summary), summary):
+                        raise MissingBarrierError
                 return self.outside(stmt, summary)
             case If(condition, then, orelse):
-                other = Summary() if orelse is None else self.check(orelse, alone)
+                other = AccessSummary() if orelse is None else self.check(orelse, alone)
                 return either(condition, self.check(then, alone), other)
             case Barrier() | WarpReduce() if alone:
-                raise NotSeparated
+                raise MissingBarrierError
             case Barrier():
-                return WAIT
+                return SYNC
             case _:
                 return self.single(stmt)
 
-    def clash(self, before: Summary, after: Summary) -> bool:
+    def conflict(self, before: AccessSummary, after: AccessSummary) -> bool:
         """Whether a barrier is needed between two statements."""
         return any(self.conflicts.between(a, b) for a in before.last for b in after.first)
 
@@ -146,32 +146,32 @@ class Waits:
         finally:
             self.conflicts.ranges.pop(loop.var, None)
 
-    def before(self, loop: For, summary: Summary) -> Summary:
+    def before(self, loop: For, summary: AccessSummary) -> AccessSummary:
         """Return what came before an iteration in earlier ones, given the summary of one."""
-        if summary.waits:
+        if summary.synchronizes:
             previous = fold("-", loop.var, const(1, loop.var.dtype))
             is_later = binary("<=", 1, loop.var)
             last = [a.at(loop.var, previous).where(is_later) for a in summary.last]
         else:
             other = self._earlier.setdefault(loop.var, Var(loop.var.name, loop.var.dtype))
             last = [a.at(loop.var, other).anywhere_in(other, loop.extent) for a in summary.last]
-        return Summary(last=tuple(last))
+        return AccessSummary(last=tuple(last))
 
-    def outside(self, loop: For, summary: Summary) -> Summary:
+    def outside(self, loop: For, summary: AccessSummary) -> AccessSummary:
         """Return the summary of a whole loop, given that of one iteration."""
         var, extent = loop.var, loop.extent
-        if not summary.waits:
+        if not summary.synchronizes:
             first = tuple(a.anywhere_in(var, extent) for a in summary.first)
-            return Summary(first, tuple(a.anywhere_in(var, extent) for a in summary.last))
+            return AccessSummary(first, tuple(a.anywhere_in(var, extent) for a in summary.last))
         runs = self._simplifier.bounds(extent)[0] >= 1
         final = fold("-", extent, const(1, extent.dtype))
-        return Summary(
+        return AccessSummary(
             tuple(a.at(var, const(0, var.dtype)) for a in summary.first),
             tuple(a.at(var, final) for a in summary.last),
             runs,
         )
 
-    def single(self, stmt: Stmt) -> Summary:
+    def single(self, stmt: Stmt) -> AccessSummary:
         """Return what a single statement does to shared storage, and to what scans carry."""
         found = [
             Access(load.buffer, load.index, False)
@@ -180,7 +180,7 @@ class Waits:
         ]
         if isinstance(stmt, Store) and self._is_shared(stmt.buffer):
             found.append(Access(stmt.buffer, stmt.index, True))
-        return Summary(tuple(found), tuple(found))
+        return AccessSummary(tuple(found), tuple(found))
 
     def _is_shared(self, buffer: Buffer) -> bool:
         return buffer.scope == "shared" or buffer in self.carried

@@ -1,4 +1,4 @@
-"""Brings the loops over blocks and threads of a kernel together, around everything else.
+"""Merges the loops over blocks and threads of a kernel into one nest around everything else.
 
     for blockIdx.x in 8:                   for blockIdx.x in 8:
       for threadIdx.x in 32:                 allocate shared X
@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import LoweringError
-from autotune.ir.buffer_names import Names
+from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Call, Const, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Produce,
     Seq,
     Stmt,
@@ -44,7 +44,7 @@ from autotune.ir.visitor import (
     walk,
     written,
 )
-from autotune.lowering.gpu.cross_thread_reduction import write_out
+from autotune.lowering.gpu.cross_thread_reduction import lower_thread_reduction
 from autotune.lowering.storage_rewrite import Moved
 
 #: Axes of blocks and threads, outermost loops first.
@@ -52,12 +52,12 @@ BLOCKS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 
 
-def gather_threads(function: Function) -> Function:
+def merge_thread_loops(function: PrimFunc) -> PrimFunc:
     """Return a function with one nest per stage at its root, loops over blocks and threads first.
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         Analysed, with the marks of its stages.
 
     Raises
@@ -66,7 +66,7 @@ def gather_threads(function: Function) -> Function:
         If blocks would need what other blocks compute in the same kernel, threads what others
         keep in local storage, or numbers of threads differ while a kernel runs.
     """
-    names = Names.of_buffers(function)
+    names = NameSupply.of_buffers(function)
     return function.with_body(_kernels(function.body, function, names))
 
 
@@ -75,7 +75,7 @@ def is_kernel_loop(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.THREAD
 
 
-def _kernels(stmt: Stmt, function: Function, names: Names) -> Stmt:
+def _kernels(stmt: Stmt, function: PrimFunc, names: NameSupply) -> Stmt:
     match stmt:
         case Seq(stmts):
             return seq(*(_kernels(inner, function, names) for inner in stmts))
@@ -93,7 +93,7 @@ def _kernels(stmt: Stmt, function: Function, names: Names) -> Stmt:
             return _nest(function.name, stmt, names)
 
 
-def _nest(name: str, body: Stmt, names: Names) -> Stmt:
+def _nest(name: str, body: Stmt, names: NameSupply) -> Stmt:
     """Return the loops of a kernel over its blocks and threads, around what each thread does."""
     axes = _Axes(name, body)
     body = _Gathered(name, axes, names).stmt(body)
@@ -146,9 +146,9 @@ class _Axes:
 
 
 class _Gathered(Rewriter):
-    """Takes away the loops over blocks and threads, guards what only some of them do."""
+    """Removes the loops over blocks and threads, and adds guards for work of only some of them."""
 
-    def __init__(self, name: str, axes: _Axes, names: Names) -> None:
+    def __init__(self, name: str, axes: _Axes, names: NameSupply) -> None:
         super().__init__()
         self.name = name
         self.axes = axes
@@ -174,7 +174,7 @@ class _Gathered(Rewriter):
         return body if node.extent is longest else If(binary("<", var, node.extent), body)
 
     def visit_If(self, node: If) -> Stmt:
-        """Note what a condition tests; a guard of a loop's end chooses no thread for others."""
+        """Collect what a condition tests; a guard of a loop's end selects no threads."""
         is_guard = isinstance(node.condition, Call) and node.condition.name == "likely"
         added = set() if is_guard else set(free_vars(self.expr(node.condition))) - self.tested
         self.tested |= added
@@ -183,7 +183,7 @@ class _Gathered(Rewriter):
         return result
 
     def visit_Store(self, node: Store) -> Stmt:
-        """Let one thread, or the threads of one block, write what does not depend on them."""
+        """Let one thread, or one block, write values that do not depend on the thread or block."""
         store = self.rebuild_stmt(node)
         assert isinstance(store, Store)
         tags = {"local": (), "shared": THREADS}.get(store.buffer.scope, (*BLOCKS, *THREADS))
@@ -198,7 +198,9 @@ class _Gathered(Rewriter):
         reduction = self.rebuild_stmt(node)
         assert isinstance(reduction, ThreadReduce)
         axes = self.axes
-        return write_out(reduction, axes.vars, axes.extents, self.open, self.virtual, self.names)
+        return lower_thread_reduction(
+            reduction, axes.vars, axes.extents, self.open, self.virtual, self.names
+        )
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         buffer = node.buffer
@@ -217,7 +219,7 @@ class _Gathered(Rewriter):
         return {tag for tag in self.axes.several(tags) if tag in inside} - set(self.open)
 
     def _global(self, node: Allocate) -> Stmt:
-        """Give what is computed inside a kernel the storage that it has there."""
+        """Give temporaries inside a kernel their storage scope."""
         if self._later(node, BLOCKS):
             self._refuse_across_blocks(node.buffer)
         old = node.buffer
@@ -233,11 +235,13 @@ class _Gathered(Rewriter):
         )
 
     def _check_own_blocks(self, node: Allocate) -> None:
-        """Refuse a stage whose parts are computed by blocks that each keep their own part."""
+        """Raise an error for a stage whose parts are private to the blocks that compute them."""
         missing = self._later(node, BLOCKS)
         for loop in walk(node.body):
-            if isinstance(loop, For) and loop.thread_tag in missing and any(
-                node.buffer in written(stmt) for stmt in walk(loop)
+            if (
+                isinstance(loop, For)
+                and loop.thread_tag in missing
+                and any(node.buffer in written(stmt) for stmt in walk(loop))
             ):
                 raise LoweringError(
                     f"stage {node.buffer.name!r} is computed inside the kernel of {self.name!r}, "
@@ -247,7 +251,7 @@ class _Gathered(Rewriter):
                 )
 
     def _check_private(self, node: Allocate) -> None:
-        """Refuse local storage that threads would have to share."""
+        """Raise an error for local storage that threads would have to share."""
         later = self._later(node, THREADS)
         if not later:
             return
@@ -270,7 +274,7 @@ def _thread_loops_using(stmt: Stmt, buffer: Buffer, around: Stmt | None = None) 
         yield from _thread_loops_using(child, buffer, around)
 
 
-def lift_shared(function: Function) -> Function:
+def lift_shared(function: PrimFunc) -> PrimFunc:
     """Return the function with shared storage allocated between loops over blocks and threads."""
     return function.with_body(_Lift().stmt(function.body))
 

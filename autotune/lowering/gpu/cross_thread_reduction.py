@@ -1,4 +1,4 @@
-"""Reductions across threads as GPUs do them: within warps first, then by way of shared storage.
+"""Lowers reductions across threads: within warps first, then through shared memory.
 
 Of 256 threads along x, groups of 32 combine their values in step; each group's first thread shares
 what came out, and the 8 parts are combined in step again. Threads that do not follow one another
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.errors import LoweringError
-from autotune.ir.buffer_names import Names
+from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
@@ -43,15 +43,15 @@ class _Axis:
     own: int
 
 
-def write_out(
+def lower_thread_reduction(
     reduction: ThreadReduce,
     variables: Mapping[str, Var],
     extents: Mapping[str, Expr],
     own: Mapping[str, Expr],
     virtual: Mapping[Var, Expr],
-    names: Names,
+    names: NameSupply,
 ) -> Stmt:
-    """Return what a reduction across threads of a kernel does.
+    """Return the statements of a reduction across threads of a kernel.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def write_out(
         Lengths of the loops around the reduction; fewer threads than the kernel has may take part.
     virtual : mapping of Var to Expr
         Variables and lengths of the loops over virtual threads around the reduction.
-    names : Names
+    names : NameSupply
         Of buffers, to which those of new ones are added.
 
     Raises
@@ -91,9 +91,9 @@ def _number(tag: str, extent: Expr) -> int:
 
 
 class _Written:
-    """Writes out one reduction."""
+    """Lowers one reduction."""
 
-    def __init__(self, reduction: ThreadReduce, axes: list[_Axis], names: Names) -> None:
+    def __init__(self, reduction: ThreadReduce, axes: list[_Axis], names: NameSupply) -> None:
         self.reduction = reduction
         self.names = names
         across = set(reduction.threads)
@@ -128,7 +128,7 @@ class _Written:
         return self._by_way_of_parts(in_step, tuple(Load(result, zero) for result in results))
 
     def _by_way_of_parts(self, before: Stmt | None, values: tuple[Expr, ...]) -> Stmt:
-        """Share one value of each `width` threads, and combine those of the group."""
+        """Share one value per `width` threads, and combine the values of the group."""
         count = self.count // self.width
         member, group = _place(self.over), _place(self.others)
         start = binary("*", group, count)

@@ -1,4 +1,4 @@
-"""Kernels: the final form of functions for GPUs, and the parts that are launched one by one."""
+"""Kernels: the final form of functions for GPUs, and its split into single kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Seq, Stmt, split_allocations
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Seq, Stmt, split_allocations
 from autotune.ir.visitor import (
     free_vars,
     is_raw,
@@ -19,11 +19,11 @@ from autotune.ir.visitor import (
 )
 from autotune.lowering.finalise import drop_marks, finalise, listing
 from autotune.lowering.fused_indices import rejoin
-from autotune.lowering.gpu.block_thread_nest import gather_threads, lift_shared
+from autotune.lowering.gpu.block_thread_nest import lift_shared, merge_thread_loops
 from autotune.lowering.gpu.insert_barriers import insert_barriers
-from autotune.lowering.gpu.software_pipelining import load_early
+from autotune.lowering.gpu.software_pipelining import pipeline_loads
 from autotune.lowering.gpu.unify_thread_axes import unify_threads
-from autotune.lowering.gpu.virtual_threads import spread_virtual_threads
+from autotune.lowering.gpu.virtual_threads import inject_virtual_threads
 from autotune.lowering.guards.facts import has_conditions
 from autotune.lowering.guards.hoist_guards import hoist_guards
 from autotune.lowering.guards.loop_partition import partition, shorten
@@ -36,7 +36,7 @@ Extents = tuple[Expr, Expr, Expr]
 
 
 @recursive
-def finalise_kernels(function: Function) -> Function:
+def finalise_kernels(function: PrimFunc) -> PrimFunc:
     """Turn an analysed function into the final form for GPUs.
 
     It is what `finalise` gives, but for the threads: each stage at the root is one kernel, a nest
@@ -53,7 +53,7 @@ def finalise_kernels(function: Function) -> Function:
     return final
 
 
-def final_form(function: Function, target: Target) -> Function:
+def final_form(function: PrimFunc, target: Target) -> PrimFunc:
     """Return an analysed function in the form that backends of `target` take.
 
     A kernel as text is left as it is: its compiler does the rest.
@@ -68,33 +68,33 @@ def final_form(function: Function, target: Target) -> Function:
     return function if is_raw(function) else finalise_kernels(function)
 
 
-def finalising_kernels(function: Function) -> Iterator[Function]:
+def finalising_kernels(function: PrimFunc) -> Iterator[PrimFunc]:
     """Yield an analysed function after each pass of `finalise_kernels`."""
-    yield (result := gather_threads(listing(mark_unrolled(unify_threads(rejoin(function))))))
-    yield (result := drop_marks(spread_virtual_threads(result)))
+    yield (result := merge_thread_loops(listing(mark_unrolled(unify_threads(rejoin(function))))))
+    yield (result := drop_marks(inject_virtual_threads(result)))
     yield (result := share_storage(result))
     if has_conditions(result.body):
         for step in (hoist_guards, partition, hoist_guards, shorten):
             yield (result := step(result))
     yield (result := lift_shared(vectorize(result)))
-    yield (result := load_early(result))
+    yield (result := pipeline_loads(result))
     yield insert_barriers(result)
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class DeviceKernel:
     """One kernel of a function.
 
     Attributes
     ----------
-    function : Function
+    function : PrimFunc
         Its name, what it reads and writes (parameters of the whole function and temporaries, in
         the order in which these are declared), the sizes that it depends on, and its nest.
     grid, block : tuple of Expr
         Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
     """
 
-    function: Function
+    function: PrimFunc
     grid: Extents
     block: Extents
 
@@ -104,12 +104,12 @@ class Kernel:
         return self.function.name
 
 
-def split_kernels(function: Function) -> list[Kernel]:
+def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
     """Return the kernels of a function in final form, in the order in which they run.
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         As `finalise_kernels` returns it.
 
     Returns
@@ -126,7 +126,7 @@ def split_kernels(function: Function) -> list[Kernel]:
     ]
 
 
-def workspace(function: Function) -> tuple[Buffer, ...]:
+def workspace(function: PrimFunc) -> tuple[Buffer, ...]:
     """Return the temporaries that kernels hand on; who launches them provides the memory."""
     buffers, _ = split_allocations(function.body)
     return tuple(buffers)
@@ -143,7 +143,7 @@ def _nests(stmt: Stmt) -> Iterator[Stmt]:
             yield stmt
 
 
-def _kernel(function: Function, name: str, nest: Stmt, buffers: list[Buffer]) -> Kernel:
+def _kernel(function: PrimFunc, name: str, nest: Stmt, buffers: list[Buffer]) -> DeviceKernel:
     used: dict[Buffer, bool] = {}
     variables: set[Var] = set()
     for stmt in walk(nest):
@@ -161,8 +161,8 @@ def _kernel(function: Function, name: str, nest: Stmt, buffers: list[Buffer]) ->
         x, y, z = (extents.get(f"{axes}.{axis}", const(1)) for axis in "xyz")
         return x, y, z
 
-    own = Function(name, params, outputs, nest, own_sizes, function.attrs)
-    return Kernel(own, along("blockIdx"), along("threadIdx"))
+    own = PrimFunc(name, params, outputs, nest, own_sizes, function.attrs)
+    return DeviceKernel(own, along("blockIdx"), along("threadIdx"))
 
 
 def _extents(stmt: Stmt) -> Iterator[tuple[str, Expr]]:

@@ -1,4 +1,4 @@
-"""Barriers: where threads wait for what other threads of their block do in shared storage.
+"""Inserts barriers where threads of a block exchange data through shared storage.
 
     for k in 8:                           for k in 8:
       X[threadIdx.x] = f(k)                 X[threadIdx.x] = f(k)
@@ -26,8 +26,8 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    Function,
     If,
+    PrimFunc,
     Seq,
     Stmt,
     Store,
@@ -39,17 +39,23 @@ from autotune.ir.uniformity import is_thread_loop, is_uniform
 from autotune.ir.visitor import StmtRewriter, all_loads, walk
 from autotune.lowering.dependence.dependence_test import refuse_sharing_blocks
 from autotune.lowering.dependence.sharing_conflicts import Conflicts
-from autotune.lowering.gpu.barrier_analysis import WAIT, NotSeparated, Summary, Waits, either
+from autotune.lowering.gpu.barrier_analysis import (
+    SYNC,
+    AccessSummary,
+    BarrierAnalysis,
+    MissingBarrierError,
+    either,
+)
 from autotune.lowering.gpu.block_thread_nest import is_kernel_loop
-from autotune.lowering.guards.sink_guards import sunk
+from autotune.lowering.guards.sink_guards import sink_conditions
 
 
-def insert_barriers(function: Function) -> Function:
+def insert_barriers(function: PrimFunc) -> PrimFunc:
     """Return the function with the barriers that its kernels need.
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         Nests of loops over blocks and threads, each around what one thread does.
 
     Raises
@@ -61,7 +67,7 @@ def insert_barriers(function: Function) -> Function:
 
 
 class _Kernels(StmtRewriter):
-    """Finds what the threads of each kernel do."""
+    """Finds the thread code of each kernel."""
 
     def __init__(self, states: Mapping[str, bool]) -> None:
         super().__init__()
@@ -110,8 +116,8 @@ def _length(loop: For) -> int:
     return int(loop.extent.value)
 
 
-class _Sync(Waits):
-    """Puts barriers in, and summarises statements that have those that they need.
+class _Sync(BarrierAnalysis):
+    """Inserts barriers, and summarises the accesses of statements.
 
     Parameters
     ----------
@@ -127,7 +133,7 @@ class _Sync(Waits):
         super().__init__(conflicts, carried)
         self.threads = threads
 
-    def visit(self, stmt: Stmt) -> tuple[Stmt, Summary]:
+    def visit(self, stmt: Stmt) -> tuple[Stmt, AccessSummary]:
         """Return a statement with the barriers that it needs inside, and its summary."""
         match stmt:
             case Seq(stmts):
@@ -140,17 +146,17 @@ class _Sync(Waits):
             case If():
                 return self._branch(stmt)
             case Barrier():
-                return stmt, WAIT
+                return stmt, SYNC
             case CopyAhead(body) | Arrive(body):
                 return stmt, self._copied(body)
             case _:
                 return stmt, self.single(stmt)
 
-    def _copied(self, body: Stmt) -> Summary:
-        """Return the summary of copies, which write where they start and where they arrive."""
+    def _copied(self, body: Stmt) -> AccessSummary:
+        """Return the summary of asynchronous copies: they write at their start and end."""
         try:
             return self.check(body)
-        except NotSeparated:
+        except MissingBarrierError:
             raise LoweringError(
                 f"threads copy to elements of {_written(body)} that others copy to; give each "
                 "element to one thread"
@@ -158,15 +164,15 @@ class _Sync(Waits):
 
     # -- sequences ---------------------------------------------------------------------------------
 
-    def _sequence(self, stmts: Sequence[Stmt]) -> tuple[Stmt, Summary]:
-        """Put a barrier before each statement that conflicts with what came since the last one."""
+    def _sequence(self, stmts: Sequence[Stmt]) -> tuple[Stmt, AccessSummary]:
+        """Insert a barrier before each statement that conflicts with earlier statements."""
         result: list[Stmt] = []
-        total = Summary()
+        total = AccessSummary()
         for stmt in stmts:
             inner, summary = self.visit(stmt)
-            if self.clash(total, summary):
+            if self.conflict(total, summary):
                 result.append(Barrier())
-                total = total.then(WAIT)
+                total = total.then(SYNC)
             result.append(inner)
             total = total.then(summary)
         unchanged = len(result) == len(stmts) and all(map(operator.is_, result, stmts))
@@ -174,41 +180,41 @@ class _Sync(Waits):
 
     # -- loops -------------------------------------------------------------------------------------
 
-    def _loop(self, loop: For) -> tuple[Stmt, Summary]:
+    def _loop(self, loop: For) -> tuple[Stmt, AccessSummary]:
         if not is_uniform(loop.extent, self.threads):
             return self._uneven(loop)
         with self.inside(loop):
             body, summary = self.visit(loop.body)
-            if self.clash(self.before(loop, summary), summary):
+            if self.conflict(self.before(loop, summary), summary):
                 body, summary = self._carried(loop, body, summary)
         return loop.with_body(body), self.outside(loop, summary)
 
-    def _carried(self, loop: For, body: Stmt, summary: Summary) -> tuple[Stmt, Summary]:
-        """Put a barrier where iterations conflict, before the first statement that does."""
+    def _carried(self, loop: For, body: Stmt, summary: AccessSummary) -> tuple[Stmt, AccessSummary]:
+        """Insert a barrier before the first statement that conflicts across iterations."""
         buffers, inner = split_allocations(body)
         stmts = list(inner.stmts) if isinstance(inner, Seq) else [inner]
         earlier = self.before(loop, summary)
-        total = Summary()
+        total = AccessSummary()
         place = 0
         while place < len(stmts):
             own = self.check(stmts[place])
-            if not total.waits and self.clash(earlier, own):
+            if not total.synchronizes and self.conflict(earlier, own):
                 break
             total = total.then(own)
             place += 1
         body, summary = self._sequence([*stmts[:place], Barrier(), *stmts[place:]])
         body = allocated(buffers, body)
-        if self.clash(self.before(loop, summary), summary):
+        if self.conflict(self.before(loop, summary), summary):
             return self._carried(loop, body, summary)
         return body, summary
 
     # -- what differs between threads --------------------------------------------------------------
 
-    def _uneven(self, loop: For) -> tuple[Stmt, Summary]:
-        """Give a loop whose length differs between threads one length, if they wait inside."""
+    def _uneven(self, loop: For) -> tuple[Stmt, AccessSummary]:
+        """Give a loop with barriers one length for all threads."""
         try:
             summary = self.check(loop, True)
-        except NotSeparated:
+        except MissingBarrierError:
             longest = self._longest(loop)
             guard = binary("<", loop.var, loop.extent)
             return self.visit(For(loop.var, longest, loop.kind, If(guard, loop.body)))
@@ -223,10 +229,10 @@ class _Sync(Waits):
             )
         return const(longest, loop.extent.dtype)
 
-    def _branch(self, stmt: If) -> tuple[Stmt, Summary]:
+    def _branch(self, stmt: If) -> tuple[Stmt, AccessSummary]:
         if stmt.condition.lanes == 1 and is_uniform(stmt.condition, self.threads):
             then, summary = self.visit(stmt.then)
-            orelse, other = (None, Summary())
+            orelse, other = (None, AccessSummary())
             if stmt.orelse is not None:
                 orelse, other = self.visit(stmt.orelse)
             same = then is stmt.then and orelse is stmt.orelse
@@ -234,8 +240,8 @@ class _Sync(Waits):
             return result, either(stmt.condition, summary, other)
         try:
             return stmt, self.check(stmt, True)
-        except NotSeparated:
-            inner = sunk(stmt)
+        except MissingBarrierError:
+            inner = sink_conditions(stmt)
             if inner is None:
                 raise LoweringError(
                     f"threads write elements of {_written(stmt)} that others write or read in the "
@@ -245,7 +251,7 @@ class _Sync(Waits):
 
 
 class _Pruned(StmtRewriter):
-    """Takes out barriers, from the first on, as long as the others suffice.
+    """Removes barriers, from the first on, as long as the others suffice.
 
     Attributes
     ----------
@@ -262,7 +268,7 @@ class _Pruned(StmtRewriter):
             fewer = self.stmt(self.result)
             try:
                 sync.check(fewer)
-            except NotSeparated:
+            except MissingBarrierError:
                 continue
             self.result = fewer
 

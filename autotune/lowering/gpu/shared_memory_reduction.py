@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.errors import LoweringError
-from autotune.ir.buffer_names import Names
+from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
     Allocate,
     For,
-    Function,
     LoopKind,
+    PrimFunc,
     Stmt,
     Store,
     ThreadReduce,
@@ -22,8 +22,8 @@ from autotune.ir.visitor import StmtRewriter, substitute, walk
 from autotune.lowering.nest.tuple_stores import store_together
 
 
-def share_reductions(function: Function) -> Function:
-    """Write out the reductions across threads: each thread shares its value and combines all.
+def share_reductions(function: PrimFunc) -> PrimFunc:
+    """Lower reductions across threads: each thread shares its value and combines all values.
 
     The threads have to meet between the store and the loop.
 
@@ -41,10 +41,10 @@ def share_reductions(function: Function) -> Function:
 
 
 class _Share(StmtRewriter):
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         super().__init__()
         self._threads: dict[Var, Expr] = {}
-        self._names = Names.of_buffers(function)
+        self._names = NameSupply.of_buffers(function)
 
     def visit_For(self, node: For) -> Stmt:
         if node.kind is not LoopKind.THREAD or not node.thread_tag.startswith("threadIdx"):

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator
 
 from autotune.errors import CodegenError
-from autotune.ir.evaluate.warp_reductions import without_warps
+from autotune.ir.evaluate.warp_reductions import lower_warp_reductions
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
 from autotune.ir.ops import binary, const
 from autotune.ir.printer import excerpt
@@ -30,9 +30,9 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Produce,
     Seq,
     Stmt,
@@ -49,7 +49,7 @@ UNROLLED = 32
 _BOUND = (LoopKind.THREAD, LoopKind.VTHREAD)
 
 
-def simt_on_cpu(function: Function) -> Function:
+def simt_on_cpu(function: PrimFunc) -> PrimFunc:
     """Return a function in final form without axes of blocks and threads, and without barriers.
 
     The outermost loop of blocks that has more than one runs in parallel.
@@ -57,9 +57,9 @@ def simt_on_cpu(function: Function) -> Function:
     Raises
     ------
     CodegenError
-        If not all threads of a block come to a barrier, as far as can be told without running it.
+        If not all threads of a block come to a barrier, as far as is known without running it.
     """
-    body = _Arrived().stmt(without_warps(function).body)
+    body = _Arrived().stmt(lower_warp_reductions(function).body)
     return function.with_body(_Blocks().stmt(body))
 
 

@@ -1,4 +1,4 @@
-"""Loads for the next iteration early, stores them late: what is double-buffered through registers.
+"""Software pipelining: loads data of the next iteration into registers early and stores it late.
 
     for k in 8:                              for k in 8:
       if k + 1 < 8:                            if k + 1 < 8:
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from autotune.ir.buffer_names import Names
+from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, Load, Ramp
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import (
@@ -26,9 +26,9 @@ from autotune.ir.stmt import (
     Arrive,
     CopyAhead,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Seq,
     Stmt,
     Store,
@@ -42,7 +42,7 @@ from autotune.lowering.nest.double_buffering import together
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 
 
-def load_early(function: Function) -> Function:
+def pipeline_loads(function: PrimFunc) -> PrimFunc:
     """Return the function with what is fetched for the next iteration under way during this one.
 
     "through_registers" buffers are stored after the use, the copies to "through_copies" buffers are
@@ -50,7 +50,7 @@ def load_early(function: Function) -> Function:
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         Nests of loops over blocks and threads; vectors are explicit. What is not a copy of whole
         extents that are known, from memory that the function does not write, stays where it is.
     """
@@ -62,11 +62,11 @@ def load_early(function: Function) -> Function:
 class _Loops(StmtRewriter):
     """Finds the loops in which marked buffers are filled for the next iteration."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PrimFunc) -> None:
         super().__init__()
         self.copied = set(function.attrs.get("through_copies", ()))
         self.marked = self.copied.union(function.attrs.get("through_registers", ()))
-        self.names = Names.of_buffers(function)
+        self.names = NameSupply.of_buffers(function)
         self.given = set(function.params) - function.outputs
 
     def visit_For(self, node: For) -> Stmt:
@@ -130,7 +130,7 @@ def _same_place(a: Store, b: Store) -> bool:
 
 
 class _Cut:
-    """A statement that fills buffers, cut in two: loads into registers, and stores from there.
+    """A statement that fills buffers, split into loads into registers and stores from them.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class _Cut:
     loads, stores : Stmt
     """
 
-    def __init__(self, names: Names, part: Stmt) -> None:
+    def __init__(self, names: NameSupply, part: Stmt) -> None:
         self.names = names
         self.registers: list[Buffer] = []
         self.loads, self.stores = self._cut(part, ())

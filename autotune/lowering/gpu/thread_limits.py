@@ -1,4 +1,4 @@
-"""Which axes of a schedule ask for more blocks or threads than there are, by their names.
+"""Names the axes of a schedule that exceed the limits of blocks or threads.
 
 `feasibility` has the same limits as rules over knobs, under which rejections are counted; here
 they are told to somebody who wrote a schedule by hand.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autotune.ir.expr import Const, Var
 from autotune.ir.ops import const
-from autotune.ir.stmt import For, Function, LoopKind, Stmt
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt
 from autotune.ir.visitor import child_stmts
 from autotune.lowering.feasibility import Rule, launches
 from autotune.target import GpuLimits
@@ -28,7 +28,7 @@ class _Bound:
     length: int
 
 
-def thread_limit_rules(function: Function, gpu: GpuLimits) -> list[Rule]:
+def thread_limit_rules(function: PrimFunc, gpu: GpuLimits) -> list[Rule]:
     """Return what the axes of a function without knobs break of a GPU's limits, as rules."""
     names: Mapping[Var, tuple[str, str]] = function.attrs.get("bound", {})
     kernels = [list(_longest(kernel, names).values()) for kernel in launches(function.body)]
@@ -61,8 +61,10 @@ def _broken(axes: list[_Bound], gpu: GpuLimits) -> Iterator[str]:
         limit = (gpu.block if of_block else gpu.grid)["xyz".index(along)]
         if bound.length > limit:
             what = "a block has at most {} threads" if of_block else "a grid has at most {} blocks"
-            remedy = "bind the outer part to blocks" if of_block else (
-                "bind it to blockIdx.x" if along != "x" else "give each block more to do"
+            remedy = (
+                "bind the outer part to blocks"
+                if of_block
+                else ("bind it to blockIdx.x" if along != "x" else "give each block more to do")
             )
             yield (
                 f"stage {bound.stage!r}, axis {bound.axis!r}: {bound.length} iterations are bound "

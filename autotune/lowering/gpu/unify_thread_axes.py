@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary, likely
-from autotune.ir.stmt import For, Function, If, LoopKind, Stmt
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
 from autotune.ir.visitor import Rewriter
 
 
-def unify_threads(function: Function) -> Function:
+def unify_threads(function: PrimFunc) -> PrimFunc:
     """Let a thread loop inside another one of its tag use the outer one's index.
 
     ::

@@ -1,4 +1,4 @@
-"""Spreads loops over virtual threads over the statements that differ between them.
+"""Lowers virtual threads: moves their loops inwards to the statements that differ between them.
 
     for vthread in 2:                       for k in 8:
       for k in 8:                             S = f(k)
@@ -19,9 +19,9 @@ from autotune.ir.stmt import (
     Allocate,
     Barrier,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Produce,
     Seq,
     Stmt,
@@ -38,11 +38,11 @@ from autotune.ir.visitor import (
     walk_expr,
     written,
 )
-from autotune.lowering.guards.sink_guards import sunk
+from autotune.lowering.guards.sink_guards import sink_conditions
 from autotune.lowering.storage_rewrite import elements
 
 
-def spread_virtual_threads(function: Function) -> Function:
+def inject_virtual_threads(function: PrimFunc) -> PrimFunc:
     """Return the function with virtual threads as unrolled loops around single statements."""
     return function.with_body(_Outermost().stmt(function.body))
 
@@ -117,7 +117,7 @@ class _Spread(Rewriter):
             case If(condition, then, orelse) if not _mentions(condition, var):
                 no = None if orelse is None else self._spread(orelse)
                 return If(condition, self._spread(then), no)
-            case If() if not _is_simple(stmt) and (inner := sunk(stmt)) is not None:
+            case If() if not _is_simple(stmt) and (inner := sink_conditions(stmt)) is not None:
                 return self._spread(inner)
             case For() if not _is_simple(stmt):
                 raise LoweringError(

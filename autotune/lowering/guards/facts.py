@@ -1,4 +1,4 @@
-"""Conditions taken apart into comparisons, and programs rewritten where some of these are known."""
+"""Splits conditions into comparisons, and simplifies programs where some of these are known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Call, Cast, Const, Expr, Load, Not, Read, Select
+from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Load, Not, Read, Select
 from autotune.ir.ops import binary, const, fold, if_then_else, likely, logical_not, select
 from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, child_stmts, walk, walk_expr
@@ -15,8 +15,8 @@ NOTHING = Seq(())
 
 
 def operands(node: Expr, op: str) -> Iterator[Expr]:
-    """Yield what a chain of one operation connects; the expression itself if it is no chain."""
-    if isinstance(node, Binary) and node.op == op:
+    """Yield the operands of a chain of one operation; the expression itself if it is no chain."""
+    if isinstance(node, BinaryOp) and node.op == op:
         yield from operands(node.a, op)
         yield from operands(node.b, op)
     else:
@@ -24,7 +24,7 @@ def operands(node: Expr, op: str) -> Iterator[Expr]:
 
 
 def extremum(node: Expr, at_most_zero: Callable[[Expr], bool]) -> Expr:
-    """Return a smallest or largest of integers without those that others make superfluous.
+    """Return a minimum or maximum of integers without redundant operands.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def extremum(node: Expr, at_most_zero: Callable[[Expr], bool]) -> Expr:
     at_most_zero : callable
         Whether an integer is known to be at most 0.
     """
-    if not isinstance(node, Binary) or node.op not in ("min", "max"):
+    if not isinstance(node, BinaryOp) or node.op not in ("min", "max"):
         return node
     op = node.op
 
@@ -63,7 +63,7 @@ def excess(condition: Expr) -> Expr | None:
 
     None for conditions of another kind, for those that read memory and those that may wrap.
     """
-    if not isinstance(condition, Binary) or condition.op not in ("<", "<=", ">", ">="):
+    if not isinstance(condition, BinaryOp) or condition.op not in ("<", "<=", ">", ">="):
         return None
     if not all(map(is_exact, condition.children)):
         return None
@@ -88,8 +88,8 @@ def _is_exact(node: Expr) -> bool:
     return node.dtype == dtypes.BOOL or dtypes.is_index(node.dtype)
 
 
-class Choices:
-    """Finds the conditions that statements test, each expression looked at once."""
+class ConditionFinder:
+    """Finds the conditions that statements test; each expression is visited once."""
 
     def __init__(self) -> None:
         self._found: dict[Expr, tuple[Expr, ...]] = {}
@@ -142,7 +142,7 @@ class Choices:
 
 def has_conditions(stmt: Stmt) -> bool:
     """Whether a statement tests anything."""
-    choices = Choices()
+    choices = ConditionFinder()
     return any(choices.of(inner) for inner in walk(stmt))
 
 
@@ -151,23 +151,23 @@ def is_empty(stmt: Stmt | None) -> bool:
     return stmt is None or (isinstance(stmt, Seq) and not stmt.stmts)
 
 
-class Assuming(Rewriter):
-    """Rewrites a program for where some conditions are known to hold, or not to.
+class ConditionRewriter(Rewriter):
+    """Simplifies a program where some conditions are known to be true or false.
 
     Parameters
     ----------
     known : mapping of Expr to Expr
-        What conditions are, wherever they stand: constants, or others that mean the same there.
-    choices : Choices
-        Finds the statements that have conditions; others are not looked into.
+        The known value of each condition: a constant, or an equivalent condition.
+    choices : ConditionFinder
+        Finds the statements that have conditions; others are not visited.
     """
 
-    def __init__(self, known: Mapping[Expr, Expr], choices: Choices) -> None:
+    def __init__(self, known: Mapping[Expr, Expr], choices: ConditionFinder) -> None:
         super().__init__()
         self._choices = choices
         self._memo.update(known)
 
-    def visit_Binary(self, node: Binary) -> Expr:
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         """Fold what has become constant."""
         a, b = self.expr(node.a), self.expr(node.b)
         return node if a is node.a and b is node.b else fold(node.op, a, b)

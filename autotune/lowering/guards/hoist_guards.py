@@ -1,4 +1,4 @@
-"""Moves guards out of the loops they do not depend on, so that inner loops run unguarded."""
+"""Moves guards out of loops that they do not depend on, so that inner loops run without guards."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from autotune.ir.expr import Const, Expr, Load
 from autotune.ir.stmt import (
     Allocate,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Produce,
     Seq,
     Stmt,
@@ -19,7 +19,7 @@ from autotune.ir.stmt import (
 from autotune.ir.visitor import StmtRewriter, all_written, walk_expr
 
 
-def hoist_guards(function: Function) -> Function:
+def hoist_guards(function: PrimFunc) -> PrimFunc:
     """Return the function with every guard as far out as its variables allow."""
     return function.with_body(_Hoist().stmt(function.body))
 
@@ -30,7 +30,7 @@ def _movable(guard: Expr) -> bool:
 
 
 def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
-    """Return the guards of a loop's whole body that mean the same before the loop.
+    """Return the guards of a loop's whole body that can be tested before the loop.
 
     One that reads memory does if the loop runs, writes nothing that it reads, and no guard that
     stays inside keeps it from reading where it must not.

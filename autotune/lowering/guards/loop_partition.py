@@ -1,4 +1,4 @@
-"""Splits loops where guards change their truth, so that most iterations run without them.
+"""Splits loops where the truth of guards changes, so that most iterations run without guards.
 
     for x in 3:                          for x in 2:
       for y in vectorized(16):             for y in vectorized(16):
@@ -26,10 +26,10 @@ from functools import cached_property
 
 from autotune.ir.expr import Const, Expr
 from autotune.ir.ops import binary, const, likely
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, seq
 from autotune.ir.visitor import StmtRewriter, child_stmts, stmt_exprs, walk, walk_expr
 from autotune.lowering.guards.facts import is_empty
-from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, Part, Splitter
+from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
 
 #: Nodes that all copies may have together: so many times the function's (five are what guards
 #: on three axes of an unrolled tile take), but some tens of statements in any case, and not so many
@@ -40,18 +40,18 @@ _UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 
-def partition(function: Function) -> Function:
+def partition(function: PrimFunc) -> PrimFunc:
     """Return the function with loops split where guards change, as far as copies are allowed."""
     return function.with_body(_Partition(function.body).stmt(function.body))
 
 
-def shorten(function: Function) -> Function:
+def shorten(function: PrimFunc) -> PrimFunc:
     """Return the function with loops of constant length ended where a guard ends them."""
     return function.with_body(_Shorten(function.body).stmt(function.body))
 
 
 class Sizes:
-    """Counts the nodes of statements, each as often as unrolling writes it out."""
+    """Counts the nodes of statements after unrolling."""
 
     def __init__(self) -> None:
         self._exprs: dict[Expr, int] = {}
@@ -71,7 +71,7 @@ class Sizes:
 
 
 class _Partition(Splitter):
-    """Splits serial loops, and tests before inner loops what cannot be split."""
+    """Splits serial loops; guards that no split removes are tested before inner loops."""
 
     def __init__(self, body: Stmt) -> None:
         super().__init__(body)
@@ -87,7 +87,7 @@ class _Partition(Splitter):
     def split(self, loop: For) -> Stmt:
         if loop.kind in (LoopKind.VECTORIZED, *THREADS) or _has_threads(loop.body):
             return loop
-        main = Part(const(0), loop.extent, loop.body)
+        main = LoopSegment(const(0), loop.extent, loop.body)
         before: list[Stmt] = []
         after: list[Stmt] = []
         for guards in self.guards(loop):
@@ -115,7 +115,7 @@ class _Partition(Splitter):
             return loop
         return seq(*before, self.loop_over(loop, main), *after)
 
-    def _may_split(self, loop: For, main: Part, rest: Part) -> bool:
+    def _may_split(self, loop: For, main: LoopSegment, rest: LoopSegment) -> bool:
         unrolled = loop.kind is LoopKind.UNROLLED
         if unrolled and not (main.is_constant and rest.is_constant):
             return False
@@ -158,7 +158,7 @@ class _Shorten(Splitter):
     def split(self, loop: For) -> Stmt:
         if loop.kind not in FIXED:
             return loop
-        part = Part(const(0), loop.extent, loop.body)
+        part = LoopSegment(const(0), loop.extent, loop.body)
         for guards in self.guards(loop):
             pair = self.cut(loop.var, part, guards) if guards.is_exact else None
             if pair is not None and is_empty(pair[1].body) and pair[0].is_constant:

@@ -1,4 +1,4 @@
-"""The guards that one loop decides, and the loop over some of its iterations: what splitting takes.
+"""The base of loop splitting: the guards that a loop decides, and loops over part of it.
 
 Loops are visited innermost first; a subclass of `Splitter` says what becomes of each.
 """
@@ -14,7 +14,7 @@ from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt
 from autotune.ir.visitor import Rewriter, child_stmts, free_vars, substitute, walk, walk_expr
-from autotune.lowering.guards.facts import NOTHING, Assuming, extremum, is_empty
+from autotune.lowering.guards.facts import NOTHING, ConditionRewriter, extremum, is_empty
 from autotune.lowering.guards.prove_guards import Prover
 
 #: Loops whose length has to be constant.
@@ -47,7 +47,7 @@ class Guards:
 
 
 @dataclass(frozen=True)
-class Part:
+class LoopSegment:
     """The iterations low, ..., high - 1 of a loop."""
 
     low: Expr
@@ -61,7 +61,7 @@ class Part:
 
 
 class Splitter(Prover):
-    """Finds the guards of a loop and splits it, innermost loops first.
+    """Finds the guards of loops and splits these, innermost loops first.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Splitter(Prover):
         return self.split(loop) if isinstance(loop, For) and loop.var in self.tested else loop
 
     def split(self, loop: For) -> Stmt:
-        """Return what becomes of a loop whose inner loops have been dealt with."""
+        """Return the result for a loop whose inner loops are done."""
         raise NotImplementedError
 
     # -- guards ----------------------------------------------------------------------------
@@ -171,19 +171,25 @@ class Splitter(Prover):
 
     def within(self, guards: Guards, stmt: Stmt) -> Stmt:
         """Return a statement for where some guards hold, whatever the loops further in do."""
-        return Assuming(dict.fromkeys(guards.conditions, const(True)), self.choices).stmt(stmt)
+        return ConditionRewriter(dict.fromkeys(guards.conditions, const(True)), self.choices).stmt(
+            stmt
+        )
 
     def without(self, guards: Guards, stmt: Stmt) -> Stmt:
         """Return a statement for where some guards do not hold throughout."""
         if guards.is_exact:
-            stmt = Assuming(dict.fromkeys(guards.conditions, const(False)), self.choices).stmt(stmt)
+            stmt = ConditionRewriter(
+                dict.fromkeys(guards.conditions, const(False)), self.choices
+            ).stmt(stmt)
         prover = Prover(self)
         prover.facts.append(binary("-", const(1), guards.excess))
         return prover.stmt(stmt)
 
     # -- parts -----------------------------------------------------------------------------
 
-    def cut(self, var: Var, part: Part, guards: Guards) -> tuple[Part, Part] | None:
+    def cut(
+        self, var: Var, part: LoopSegment, guards: Guards
+    ) -> tuple[LoopSegment, LoopSegment] | None:
         """Return the iterations in which guards hold and, before or after, those where not all do.
 
         None where the guards are not linear in the loop's variable.
@@ -197,18 +203,18 @@ class Splitter(Prover):
         if factor > 0:  # factor * var + at_zero <= 0
             last = binary("//", binary("-", const(0), at_zero), const(factor))
             end = self._within(binary("+", last, const(1)), part)
-            return Part(part.low, end, body), Part(end, part.high, rest)
+            return LoopSegment(part.low, end, body), LoopSegment(end, part.high, rest)
         first = binary("//", binary("+", at_zero, const(-factor - 1)), const(-factor))
         begin = self._within(first, part)
-        return Part(begin, part.high, body), Part(part.low, begin, rest)
+        return LoopSegment(begin, part.high, body), LoopSegment(part.low, begin, rest)
 
-    def _within(self, bound: Expr, part: Part) -> Expr:
+    def _within(self, bound: Expr, part: LoopSegment) -> Expr:
         """Return a bound as it is among the iterations of a part."""
         within = binary("max", part.low, binary("min", bound, part.high))
         simple = self.simplifier.expr(within)
         return extremum(simple, self.at_most_zero)
 
-    def loop_over(self, loop: For, part: Part) -> Stmt:
+    def loop_over(self, loop: For, part: LoopSegment) -> Stmt:
         """Return the loop over some of its iterations."""
         extent = self.simplifier.expr(binary("-", part.high, part.low))
         if is_empty(part.body) or (isinstance(extent, Const) and extent.value <= 0):

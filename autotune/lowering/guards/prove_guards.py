@@ -1,4 +1,4 @@
-"""Proves guards away: by the ranges of loops, and by the guards and loop ends around them."""
+"""Removes guards that are proved by the ranges of loops and by the guards around them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial, reduce
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.expr import Binary, Call, Const, Expr, SizeVar
+from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import For, If, Stmt, Store
 from autotune.ir.visitor import StmtRewriter
 from autotune.lowering.guards.facts import (
     NOTHING,
-    Assuming,
-    Choices,
+    ConditionFinder,
+    ConditionRewriter,
     extremum,
     is_empty,
     is_exact,
@@ -27,7 +27,7 @@ STEPS = 2
 
 
 class Prover(StmtRewriter):
-    """Rewrites statements without the conditions that the loops and guards around them decide.
+    """Removes conditions from statements where the loops and guards around them decide these.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Prover(StmtRewriter):
     ----------
     simplifier : Simplifier
         Knows the ranges of the loops' variables.
-    choices : Choices
+    choices : ConditionFinder
         Finds the conditions.
     facts : list of Expr
         Integers known to be at most 0.
@@ -47,7 +47,7 @@ class Prover(StmtRewriter):
     def __init__(self, around: Prover | None = None) -> None:
         super().__init__()
         self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
-        self.choices: Choices = Choices() if around is None else around.choices
+        self.choices: ConditionFinder = ConditionFinder() if around is None else around.choices
         self.facts: list[Expr] = [] if around is None else list(around.facts)
 
     # -- proofs ----------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Prover(StmtRewriter):
     # -- statements ------------------------------------------------------------------------
 
     def visit_For(self, node: For) -> Stmt:
-        """Know in the body that the variable is below each of the extent's bounds."""
+        """In the body, assume that the variable is less than each of the extent's bounds."""
         if self.choices.is_plain(node):
             return node
         extent = extremum(node.extent, self.at_most_zero)
@@ -133,7 +133,7 @@ class Prover(StmtRewriter):
         return For(node.var, extent, node.kind, body, node.thread_tag)
 
     def visit_If(self, node: If) -> Stmt:
-        """Decide the condition's parts one by one; know in each branch what led there."""
+        """Decide the parts of the condition; in each branch, assume its condition."""
         parts = self._open(node.condition)
         if parts is None:
             return NOTHING if node.orelse is None else self.stmt(node.orelse)
@@ -195,7 +195,7 @@ class Prover(StmtRewriter):
                 known[condition] = const(False)
             elif len(parts) < len(self.choices.parts(condition)):
                 known[condition] = _all(parts)
-        return Assuming(known, self.choices).stmt(node) if known else node
+        return ConditionRewriter(known, self.choices).stmt(node) if known else node
 
 
 def _all(parts: Iterable[Expr]) -> Expr:
@@ -206,7 +206,7 @@ def _all(parts: Iterable[Expr]) -> Expr:
 
 def _ends(extent: Expr) -> Iterator[Expr]:
     """Yield what the variable of a loop is below, if the loop runs at all."""
-    if isinstance(extent, Binary) and extent.op == "max":
+    if isinstance(extent, BinaryOp) and extent.op == "max":
         if isinstance(extent.a, Const) and extent.a.value <= 0:
             return _ends(extent.b)
         if isinstance(extent.b, Const) and extent.b.value <= 0:

@@ -1,4 +1,4 @@
-"""Moves conditions inwards, so that what stands between guarded statements is not guarded."""
+"""Moves conditions inwards, so that statements between guarded statements run without guards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autotune.ir.stmt import Allocate, For, If, Produce, Seq, Stmt, WarpReduce, 
 from autotune.ir.visitor import all_written, walk_expr
 
 
-def sunk(stmt: If) -> Stmt | None:
+def sink_conditions(stmt: If) -> Stmt | None:
     """Return what a condition guards with the condition one statement further in.
 
     ::

@@ -1,4 +1,4 @@
-"""Guards around a stage's stores: which iterations of its loops stand for points of its axes.
+"""Guards around a stage's stores: which iterations of its loops are points of its axes.
 
 Every guard is emitted; which of them are needed is decided when the knobs have values.
 """
@@ -19,7 +19,7 @@ from autotune.schedule.stage import Stage
 def stage_guards(
     stage: Stage, bounds: Bounds, values: Mapping[Var, Expr], skip_reduce: bool = False
 ) -> list[Expr]:
-    """Return the conditions under which an iteration is one that the stage needs."""
+    """Return the conditions for an iteration that the stage needs."""
     guards = []
     for axis, value, exact in _split_values(stage, bounds):
         if skip_reduce and axis.kind is AxisKind.REDUCE:

@@ -1,4 +1,4 @@
-"""The loop of each axis: serial, parallel or over threads, and what must hold of its length.
+"""The loop of each axis: serial, parallel or over threads, and conditions on its length.
 
 Loops of several stages that are bound to one thread axis share its variable: the outermost is the
 loop, those inside are guards.
@@ -43,19 +43,19 @@ class OpenThreads:
     opened: frozenset[IterVar] = frozenset()
 
     def at(self, stage: Stage, leaf: IterVar) -> Threads:
-        """Return what is open inside a loop of the stage: not what loops further in open."""
+        """Return the threads that are open at a loop of the stage, not those of inner loops."""
         further_in = stage.leaf_axes[stage.leaf_axes.index(leaf) + 1 :]
         later = {stage.bindings[axis] for axis in further_in if axis in self.opened}
         return {axis: var for axis, var in self.variables.items() if axis not in later}
 
 
 class AxisLoops:
-    """Makes loops, and notes what the function is to know of them.
+    """Makes loops, and collects facts about them for the function.
 
     Attributes
     ----------
     requirements : list of (Expr, str)
-        Conditions on knobs without which the loops mean nothing, and what to say then.
+        Conditions on knobs that the loops require, each with an error message.
     unrolling : dict of Var to mapping of str to Expr
         Pragmas of loops, by the variables of these.
     bound : dict of Var to (str, str)
@@ -98,7 +98,7 @@ class AxisLoops:
     def _require_shared(self, stage: Stage, leaf: IterVar, around: Expr) -> None:
         """Require that the threads of a loop around can share the iterations of an axis.
 
-        There have to be enough of them, and each has to see what the others compute.
+        There must be enough of them, and each must see the results of the others.
         """
         tag = stage.bindings[leaf].thread_tag
         where = f"stage {stage.name!r}: axis {leaf.name!r} is"
@@ -109,8 +109,10 @@ class AxisLoops:
         )
         level = tag.partition("Idx")[0]
         if not seen_by_all(stage, level):
-            remedy = "leave it unbound" if level == "block" else (
-                "leave it unbound, or give the stage shared storage with set_scope"
+            remedy = (
+                "leave it unbound"
+                if level == "block"
+                else ("leave it unbound, or give the stage shared storage with set_scope")
             )
             self._require(
                 binary("<=", around, 1),
@@ -119,7 +121,7 @@ class AxisLoops:
             )
 
     def _require(self, condition: Expr, message: str) -> None:
-        """Note what must hold of knobs; refuse what sizes of a call may break."""
+        """Add a condition on knobs; raise an error if sizes of a call may break it."""
         if is_sized(condition):
             condition = self._simplifier.expr(condition)
             if is_sized(condition):

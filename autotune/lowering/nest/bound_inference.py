@@ -1,7 +1,7 @@
 """Bound inference: the range of every axis, from what the readers of each stage need.
 
-Nothing is decided on a knob's value: extents are expressions over knobs and sizes, inner ones
-min(factor, extent), and what may overshoot is left to guards.
+No decision depends on a knob's value: extents are expressions over knobs and sizes, inner ones
+are min(factor, extent), and guards exclude iterations beyond the end.
 """
 
 from __future__ import annotations

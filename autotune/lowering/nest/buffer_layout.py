@@ -9,8 +9,8 @@ from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import Poly, add, joined, to_expr, to_poly
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.axes import IterVar, Range
-from autotune.ir.buffer_names import Names
-from autotune.ir.expr import Buffer, Const, Expr, Knob, Load, Read, SizeVar, Var
+from autotune.ir.buffer_names import NameSupply
+from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, Read, SizeVar, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.visitor import Rewriter, free_vars, substitute
 from autotune.lowering.nest.bound_inference import Bounds, is_sized
@@ -21,7 +21,7 @@ from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
-class Layout:
+class StorageLayout:
     """Buffers of a schedule's tensors: parameters whole, temporaries as far as they are needed.
 
     Parameters
@@ -65,7 +65,7 @@ class Layout:
         self.rings: dict[Tensor, Buffer] = {}
         self._starts: dict[Tensor, list[Expr]] = {}
         self._strides: dict[Tensor, list[Expr]] = {}
-        self._names = Names()
+        self._names = NameSupply()
         self._signs = Simplifier(otherwise=(0, INF))
         self._flatten = _Flatten(self)
         self._declare_parameters(parameters)
@@ -250,7 +250,7 @@ class Layout:
         moved = to_expr(add(to_poly(there), to_poly(here), -1))
         if isinstance(moved, Const) and not moved.value:
             return None
-        fixed = all(isinstance(var, (SizeVar, Knob)) for var in free_vars(moved))
+        fixed = all(isinstance(var, (SizeVar, KnobVar)) for var in free_vars(moved))
         return moved if fixed else None
 
     def _is_plain(self, places: Sequence[Expr], shape: Sequence[Expr]) -> bool:
@@ -283,7 +283,7 @@ def _is_one(extent: Expr) -> bool:
 class _Flatten(Rewriter):
     """Replaces reads of tensors by loads of flat buffers."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: StorageLayout) -> None:
         super().__init__()
         self.layout = layout
 

@@ -1,4 +1,4 @@
-"""Double buffering: a temporary gets two halves, and is computed one iteration ahead.
+"""Double buffering: a temporary gets two halves, and the next iteration's half is computed early.
 
 for (i, 0, n)                    allocate A[2 * size]
 allocate A[size]               A[0:size] = f(0)
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autotune.errors import LoweringError
-from autotune.ir.expr import Binary, Buffer, Expr, Load, Var
+from autotune.ir.expr import BinaryOp, Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const, fold, likely
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Produce, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, StmtRewriter, all_loads, all_written
@@ -157,7 +157,7 @@ class _Half(Rewriter):
         start = self.starts.get(new)
         return new, self.expr(index) if start is None else binary("+", start, self.expr(index))
 
-    def visit_Binary(self, node: Binary) -> Expr:
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         a, b = self.expr(node.a), self.expr(node.b)
         return node if a is node.a and b is node.b else fold(node.op, a, b)
 

@@ -1,4 +1,4 @@
-"""What a function is told of its buffers beside its loops: hints of stages, states of scans.
+"""Facts of a function's buffers beside its loops: hints of stages, states of scans.
 
 Later passes and code generators read it in `Function.attrs`, where buffers go by their names.
 """
@@ -12,13 +12,13 @@ from autotune.ir.expr import Expr
 from autotune.ir.ops import binary
 from autotune.ir.visitor import reads
 from autotune.lowering.nest.bound_inference import is_sized
-from autotune.lowering.nest.buffer_layout import Layout
+from autotune.lowering.nest.buffer_layout import StorageLayout
 from autotune.schedule.stage import Stage
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import PlaceholderOp, Tensor
 
 
-def buffer_attrs(layout: Layout, parameters: Set[Tensor]) -> dict[str, Any]:
+def buffer_attrs(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Any]:
     """Return the attributes of a function whose loads and stores `layout` has placed.
 
     Returns
@@ -65,7 +65,7 @@ def buffer_attrs(layout: Layout, parameters: Set[Tensor]) -> dict[str, Any]:
     }
 
 
-def _ahead(layout: Layout, parameters: Set[Tensor]) -> dict[str, Expr]:
+def _ahead(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Expr]:
     """Return how many elements behind those that scans read of inputs others are fetched."""
     found: dict[str, Expr] = {}
     for stage, body in layout.bounds.bodies.items():

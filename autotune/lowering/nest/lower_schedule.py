@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from autotune.errors import LoweringError
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Buffer, SizeVar
-from autotune.ir.stmt import Allocate, Function, Produce, Seq, Stmt, seq
+from autotune.ir.stmt import Allocate, PrimFunc, Produce, Seq, Stmt, seq
 from autotune.ir.visitor import free_vars, recursive
 from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
 from autotune.lowering.nest.bound_inference import Bounds
-from autotune.lowering.nest.buffer_layout import Layout
+from autotune.lowering.nest.buffer_layout import StorageLayout
 from autotune.lowering.nest.double_buffering import double_buffer
 from autotune.lowering.nest.function_attrs import buffer_attrs
 from autotune.lowering.nest.scan_loops import hoist_allocations
@@ -36,7 +36,7 @@ def lower_schedule(
     *,
     for_autotvm08: bool = False,
     strided: bool = False,
-) -> Function:
+) -> PrimFunc:
     """Return the loops of a schedule, knobs still symbolic.
 
     Parameters
@@ -84,11 +84,11 @@ class _Lowering:
         self.name = name
         self.bounds = Bounds(schedule, for_autotvm08)
         self.stages = list(self.bounds.bodies)
-        self.layout = Layout(schedule, self.bounds, tensors, not for_autotvm08, strided)
+        self.layout = StorageLayout(schedule, self.bounds, tensors, not for_autotvm08, strided)
         self.buffers = self.layout.buffers
         self.loops = AxisLoops(self.bounds)
 
-    def function(self) -> Function:
+    def function(self) -> PrimFunc:
         body = self._pipeline([s for s in self.stages if s.attach is Attach.ROOT], None, {})
         body = self.loops.with_threads(body)
         if not self.for_autotvm08:
@@ -105,7 +105,7 @@ class _Lowering:
             "bound": self.loops.bound,
             **buffer_attrs(self.layout, self.parameters),
         }
-        return Function(self.name, params, outputs, body, sizes, attrs)
+        return PrimFunc(self.name, params, outputs, body, sizes, attrs)
 
     def _doubled(self) -> dict[Buffer, str]:
         """Return the buffers of stages that are double-buffered, and the names of these."""

@@ -1,4 +1,4 @@
-"""Symbolic interval analysis: which part of a tensor some loops touch.
+"""Symbolic interval analysis: the region of a tensor that some loops access.
 
 An interval is its lowest point, over variables that stay fixed, and a width that is free of
 them, so that a region has one size wherever it lies. Knobs and sizes count as positive unknowns.
@@ -22,12 +22,12 @@ from autotune.ir.algebra.polynomials import (
 )
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Call,
     Cast,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Read,
     Select,
@@ -49,7 +49,8 @@ class Interval:
 def is_loop_free(node: Expr) -> bool:
     """Whether an expression depends on knobs and sizes only: on no loop, on no memory."""
     return not any(
-        isinstance(n, (Read, Load)) or (isinstance(n, Var) and not isinstance(n, (Knob, SizeVar)))
+        isinstance(n, (Read, Load))
+        or (isinstance(n, Var) and not isinstance(n, (KnobVar, SizeVar)))
         for n in walk_expr(node)
     )
 
@@ -64,7 +65,7 @@ class _AsIndex(Rewriter):
         result = super().expr(node)
         return cast(dtypes.INDEX, result) if dtypes.is_index(result.dtype) else result
 
-    def visit_Binary(self, node: Binary) -> Expr:
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         return fold(node.op, self.expr(node.a), self.expr(node.b))
 
     def visit_Cast(self, node: Cast) -> Expr:
@@ -152,7 +153,7 @@ class Relaxer:
             return self.interval(node.a)
         if isinstance(node, Select) and not self._ranges(node.condition):
             return self._choice(node)
-        if isinstance(node, Binary):
+        if isinstance(node, BinaryOp):
             if node.op in ("//", "%") and is_loop_free(node.b):
                 return self._division(node)
             if node.op in ("min", "max"):
@@ -168,13 +169,13 @@ class Relaxer:
             return Interval(low, select(node.condition, a.width, b.width))
         return Interval(low, binary("max", a.width, b.width))
 
-    def _extremum(self, node: Binary) -> Interval | None:
+    def _extremum(self, node: BinaryOp) -> Interval | None:
         a, b = self.interval(node.a), self.interval(node.b)
         if a is None or b is None:
             return None
         return Interval(binary(node.op, a.low, b.low), binary("max", a.width, b.width))
 
-    def _division(self, node: Binary) -> Interval | None:
+    def _division(self, node: BinaryOp) -> Interval | None:
         """Quotient and remainder of low + r, 0 <= r <= width, by a positive divisor.
 
         `low` is a multiple of `step` but for its own constant part, so that low % divisor is at

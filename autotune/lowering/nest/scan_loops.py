@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from autotune.ir.expr import Buffer, Expr, Knob, SizeVar
+from autotune.ir.expr import Buffer, Expr, KnobVar, SizeVar
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Stmt, allocated
 from autotune.ir.visitor import StmtRewriter, free_vars
 
@@ -42,4 +42,4 @@ class _Hoist(StmtRewriter):
 
 
 def _is_fixed(extent: Expr) -> bool:
-    return all(isinstance(var, (Knob, SizeVar)) for var in free_vars(extent))
+    return all(isinstance(var, (KnobVar, SizeVar)) for var in free_vars(extent))

@@ -1,4 +1,4 @@
-"""What a stage does at one point of its loops: stores, under guards and the store predicate."""
+"""The body of a stage at one point of its loops: stores, guards and the store predicate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autotune.ir.stmt import If, Seq, Stmt, Store, ThreadReduce, allocated, seq
 from autotune.ir.visitor import free_vars, substitute
 from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import Threads
-from autotune.lowering.nest.buffer_layout import Layout
+from autotune.lowering.nest.buffer_layout import StorageLayout
 from autotune.lowering.nest.stage_placement import loop_path
 from autotune.lowering.nest.tuple_stores import store_together
 from autotune.schedule.stage import Stage
@@ -27,7 +27,7 @@ class StageBody:
     ----------
     stage : Stage
         What is computed.
-    layout : Layout
+    layout : StorageLayout
         Where tensors are stored.
     threads : mapping of IterVar to Var
         Of the thread axes that loops of the stage, and those around, are bound to.
@@ -36,7 +36,9 @@ class StageBody:
         overwrites, as AutoTVM v0.8 counts them.
     """
 
-    def __init__(self, stage: Stage, layout: Layout, threads: Threads, one_by_one: bool) -> None:
+    def __init__(
+        self, stage: Stage, layout: StorageLayout, threads: Threads, one_by_one: bool
+    ) -> None:
         assert isinstance(stage.op, ComputeOp)
         self.stage = stage
         self.layout = layout

@@ -1,4 +1,4 @@
-"""Where stages stand: the loops around them, refused nestings, where results are stored."""
+"""Placement of stages: the loops around them, illegal nestings, storage scopes of results."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def refuse_rings_of_reductions(schedule: Schedule, scan: Stage) -> None:
 
 
 def storage_scope(stage: Stage) -> str:
-    """Return where a stage's result is stored; the threads it is computed in tell by default.
+    """Return the storage scope of a stage's result; by default it follows from its threads.
 
-    What every thread (or virtual thread) computes for itself is local, what a block computes is
+    Results of single threads (or virtual threads) are local, results of blocks are
     shared.
     """
     if stage.scope is not None:
@@ -122,8 +122,8 @@ def shared_across(scope: str, owner: Stage, axis: IterVar) -> bool:
 def seen_by_all(stage: Stage, level: str) -> bool:
     """Whether the blocks, threads or virtual threads around a stage ("level") see its whole result.
 
-    What blocks compute they keep to themselves, also of a stage in global storage: they cannot
-    wait for one another.
+    Results of a block are visible in this block only, also in global storage, because blocks
+    cannot wait for each other.
     """
     owner = stage if stage.attach is not Attach.INIT and stage.time is None else stage.scan
     assert owner is not None

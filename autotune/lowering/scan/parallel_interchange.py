@@ -1,4 +1,4 @@
-"""Scans whose parallel loops go around the loop over the steps, where no step needs the others'.
+"""Loop interchange of scans: moves parallel loops around the loop over steps, where it is legal.
 
     for (t, 0, m)                                parallel (x, 0, 8)
       parallel (x, 0, 8)               ->          for (t, 0, m)
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir.expr import Expr, Var
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt, Store
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt, Store
 from autotune.ir.visitor import Rewriter, StmtRewriter, all_written, child_stmts, walk
 from autotune.lowering.dependence.accesses import accesses
-from autotune.lowering.dependence.dependence_test import Apart
+from autotune.lowering.dependence.dependence_test import DependenceTest
 
 
-def parallel_steps(function: Function) -> Function:
+def interchange_parallel_loops(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with loops over steps inside parallel ones where they may be."""
     states: Mapping[str, bool] = function.attrs.get("states", {})
     return function.with_body(_Scans(states).stmt(function.body)) if states else function
@@ -53,7 +53,7 @@ class _Scans(StmtRewriter):
         own = {s.buffer for s in walk(body) if isinstance(s, Allocate)}
         written = all_written(body) - own
         found = [access for access in accesses(body) if access.buffer in written]
-        if Apart({var: extent}, self.states).shared(found) is not None:
+        if DependenceTest({var: extent}, self.states).shared(found) is not None:
             return None
         return For(var, extent, LoopKind.PARALLEL, body)
 

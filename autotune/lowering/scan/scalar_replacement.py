@@ -1,4 +1,4 @@
-"""What unrolled steps of a scan leave to one another is carried in registers, not through a ring.
+"""Scalar replacement in scans: unrolled steps pass values in registers, not through a ring buffer.
 
 ::
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.ir.buffer_names import Names
+from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.stmt import (
     Allocate,
     For,
-    Function,
     LoopKind,
+    PrimFunc,
     Seq,
     Stmt,
     Store,
@@ -30,19 +30,21 @@ from autotune.ir.stmt import (
 from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, loads, walk
 
 
-def carry(function: Function) -> Function:
+def replace_with_scalars(function: PrimFunc) -> PrimFunc:
     """Return the function with rings of scans in local arrays while unrolled steps run.
 
-    That can be where these steps read and write one place of the ring.
+    This is legal where these steps read and write one place of the ring.
     """
     states = set(function.attrs.get("states", ())) - {buffer.name for buffer in function.params}
     if not states:
         return function
-    return function.with_body(_Carry(states, Names.of_buffers(function)).stmt(function.body))
+    return function.with_body(
+        _ScalarReplacement(states, NameSupply.of_buffers(function)).stmt(function.body)
+    )
 
 
-class _Carry(StmtRewriter):
-    def __init__(self, rings: set[str], names: Names) -> None:
+class _ScalarReplacement(StmtRewriter):
+    def __init__(self, rings: set[str], names: NameSupply) -> None:
         super().__init__()
         self.rings = rings
         self.names = names

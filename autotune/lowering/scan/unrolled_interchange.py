@@ -1,4 +1,4 @@
-"""Unrolled steps of scans that go into the loop over columns, where columns do not mix.
+"""Loop interchange of scans: moves unrolled steps into the loop over columns, where it is legal.
 
     unrolled (t, 0, 4)                           for (i, 0, 32)
       for (i, 0, 32)                     ->        unrolled (t, 0, 4)
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autotune.ir.stmt import For, Function, If, LoopKind, Stmt
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt
 from autotune.ir.visitor import StmtRewriter, all_written, free_vars
 from autotune.lowering.dependence.accesses import accesses
-from autotune.lowering.dependence.dependence_test import Apart
+from autotune.lowering.dependence.dependence_test import DependenceTest
 
 
-def steps_inside(function: Function) -> Function:
+def interchange_steps(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with unrolled steps inside loops over columns of their own."""
     states: Mapping[str, bool] = function.attrs.get("states", {})
-    return function.with_body(_Inside(states).stmt(function.body)) if states else function
+    return function.with_body(_StepInterchange(states).stmt(function.body)) if states else function
 
 
-class _Inside(StmtRewriter):
+class _StepInterchange(StmtRewriter):
     def __init__(self, states: Mapping[str, bool]) -> None:
         super().__init__()
         self.states = states
@@ -47,7 +47,7 @@ class _Inside(StmtRewriter):
         if not carries or any(var is steps.var for var in free_vars(columns.extent)):
             return steps
         found = [access for access in accesses(inner) if access.buffer in written]
-        if Apart({columns.var: columns.extent}, self.states).shared(found) is not None:
+        if DependenceTest({columns.var: columns.extent}, self.states).shared(found) is not None:
             return steps
         if guard is not None:
             inner = steps.with_body(If(guard, columns.body))

@@ -1,4 +1,4 @@
-"""Loops that store past the caches begin where cache lines of the array do, wherever it lies.
+"""Alignment peeling: loops with streaming stores begin at cache lines of the array.
 
     for (i, 0, 8)                            vectorized (j, 0, 16)
       vectorized (j, 0, 64)                    if j < h: Y[j] = ...
@@ -19,14 +19,19 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, StmtRewriter, substitute_stmt
 from autotune.lowering.dependence.accesses import accesses
 from autotune.lowering.storage_rewrite import REGISTER_BYTES
-from autotune.lowering.vector.peeling_legality import Rows, by_lines, elements_of_line, vectors_in
+from autotune.lowering.vector.peeling_legality import (
+    AlignableLoops,
+    by_lines,
+    elements_of_line,
+    vectors_in,
+)
 
 
-def line_up(function: Function) -> Function:
+def peel_for_alignment(function: PrimFunc) -> PrimFunc:
     """Return the function with its streamed vectors at cache lines, where that can be.
 
     It can where all loops over vectors of the array run over a constant number of elements that do
@@ -38,9 +43,9 @@ def line_up(function: Function) -> Function:
     streamed = frozenset(function.attrs.get("nontemporal", ()))
     if not streamed:
         return function
-    rows = Rows(streamed, function.attrs.get("states", {}))
+    rows = AlignableLoops(streamed, function.attrs.get("states", {}))
     goals = rows.movable(function.body)
-    found = _Lines(goals, rows.tasks(function.body, goals))
+    found = _AlignmentPeeling(goals, rows.tasks(function.body, goals))
     body = found.stmt(function.body)
     if not found.lines:
         return function
@@ -49,7 +54,7 @@ def line_up(function: Function) -> Function:
     return function.with_body(body).with_attrs(lines=lines)
 
 
-class _Lines(StmtRewriter):
+class _AlignmentPeeling(StmtRewriter):
     """Moves loops over vectors to where lines begin.
 
     Attributes
@@ -84,7 +89,7 @@ class _Lines(StmtRewriter):
         return self.rebuild_stmt(node) if goal is None else self._moved(node, goal)
 
     def _moved(self, loop: For, goal: Buffer) -> Stmt:
-        """Return a loop over vectors as four: part of a line, vectors, lines, part of a line.
+        """Return a loop as four: a partial line, vectors, full lines, a partial line.
 
         Where a row is the part of a longer one that a task has, it ends with a line, and the next
         one begins there.
@@ -114,7 +119,7 @@ class _Lines(StmtRewriter):
         )
 
     def _note(self, vector: For, shift: Expr, elements: int) -> None:
-        """Note which allocations have vectors at lines where the array that is streamed has."""
+        """Find allocations whose vectors must be aligned like those of the streamed array."""
         for access in accesses(vector.body):
             buffer = access.buffer
             if buffer in self.allocated:
@@ -162,7 +167,7 @@ class _Piece(StmtRewriter):
 
 
 class _Moved(Rewriter):
-    """Lets allocations begin some elements after the start of a line."""
+    """Offsets allocations by some elements from the start of a cache line."""
 
     def __init__(self, shifts: Mapping[Buffer, Expr]) -> None:
         super().__init__()
@@ -196,5 +201,3 @@ def _is_long_row(buffer: Buffer) -> bool:
     sizes = [int(extent.value) if isinstance(extent, Const) else 0 for extent in buffer.shape]
     is_row = all(size == 1 for size in sizes[:-1])
     return is_row and sizes[-1] * dtypes.itemsize(buffer.dtype) > REGISTER_BYTES
-
-

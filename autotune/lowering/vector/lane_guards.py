@@ -1,4 +1,4 @@
-"""Conditions that all lanes of a vector answer alike: what stands under them needs no mask.
+"""Conditions that are equal for all lanes of a vector: statements under them need no mask.
 
 Of ``x * 8 + lane < 40`` with 4 lanes: it says in which run of 8 elements a lane is, and all 4 are
 in the same one. So it is asked of the first lane only.
@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from autotune.ir import dtypes
-from autotune.ir.expr import Binary, Call, Const, Expr, Not, Var
+from autotune.ir.expr import BinaryOp, Call, Const, Expr, Not, Var
 from autotune.ir.ops import fold
 from autotune.ir.visitor import substitute, walk_expr
 
@@ -23,7 +23,7 @@ class _Form(NamedTuple):
     base: int
 
 
-def asked_once(condition: Expr, var: Var, start: Expr, lanes: int) -> Expr:
+def uniform_condition(condition: Expr, var: Var, start: Expr, lanes: int) -> Expr:
     """Return a condition in which comparisons that lanes cannot tell apart are of the first lane.
 
     Parameters
@@ -43,18 +43,18 @@ class _Asked:
 
     def condition(self, node: Expr) -> Expr:
         match node:
-            case Binary(op="and" | "or"):
+            case BinaryOp(op="and" | "or"):
                 a, b = self.condition(node.a), self.condition(node.b)
                 return node if a is node.a and b is node.b else fold(node.op, a, b)
             case Not(a=a) | Call(name="likely", children=(a,)):
                 inner = self.condition(a)
                 return node if inner is a else node.with_children((inner,))
-            case Binary(op="<" | "<=" | ">" | ">=") if dtypes.is_index(node.a.dtype):
+            case BinaryOp(op="<" | "<=" | ">" | ">=") if dtypes.is_index(node.a.dtype):
                 return substitute(node, {self.var: self.start}) if self._alike(node) else node
             case _:
                 return node
 
-    def _alike(self, node: Binary) -> bool:
+    def _alike(self, node: BinaryOp) -> bool:
         """Whether both sides differ by a number whose sign is that of ``modulus * z``, of all."""
         a, b = self._form(node.a), self._form(node.b)
         if a is None or b is None:
@@ -76,17 +76,17 @@ class _Asked:
             case Var() if node is self.var:
                 start = self._form(self.start)
                 return start and start._replace(scale=start.scale + 1)
-            case Binary(op="+" | "-"):
+            case BinaryOp(op="+" | "-"):
                 a, b = self._form(node.a), self._form(node.b)
                 return a and b and _sum(a, b if node.op == "+" else _scaled(b, -1))
-            case Binary(op="*", b=Const() as c) | Binary(op="*", a=Const() as c):
+            case BinaryOp(op="*", b=Const() as c) | BinaryOp(op="*", a=Const() as c):
                 other = self._form(node.a if node.b is c else node.b)
                 return other and _scaled(other, int(c.value))
-            case Binary(op="//" | "%", b=Const() as c) if c.value > 0:
+            case BinaryOp(op="//" | "%", b=Const() as c) if c.value > 0:
                 return self._divided(node, int(c.value))
         return None if any(part is self.var for part in walk_expr(node)) else _Form(1, 0, 0)
 
-    def _divided(self, node: Binary, c: int) -> _Form | None:
+    def _divided(self, node: BinaryOp, c: int) -> _Form | None:
         form = self._form(node.a)
         if form is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.ir import dtypes, ops
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
@@ -20,14 +20,14 @@ from autotune.ir.expr import (
 from autotune.ir.ops import fold
 from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, Stmt, Store, WarpReduce
 from autotune.ir.visitor import Rewriter, walk_expr
-from autotune.lowering.vector.lane_guards import asked_once
+from autotune.lowering.vector.lane_guards import uniform_condition
 
 
-class Refusal(Exception):
-    """A loop that has to stay a loop, and why."""
+class VectorizeError(Exception):
+    """A loop that cannot be vectorised, with the reason."""
 
 
-def at_once(body: Stmt, var: Var, start: Expr, lanes: int, suffix: str = "") -> Stmt:
+def vectorize_iterations(body: Stmt, var: Var, start: Expr, lanes: int, suffix: str = "") -> Stmt:
     """Run the iterations var = start, ..., start + lanes - 1 of a loop over `body` at once.
 
     Parameters
@@ -45,7 +45,7 @@ def at_once(body: Stmt, var: Var, start: Expr, lanes: int, suffix: str = "") -> 
     return _Lanes(var, start, lanes, suffix).stmt(body)
 
 
-def pair(index: Expr, var: Var) -> Expr:
+def first_two_lanes(index: Expr, var: Var) -> Expr:
     """Value of `index` in the first two iterations over `var`: a scalar where that never matters.
 
     Raises
@@ -85,14 +85,16 @@ class _Lanes(Rewriter):
         value = self.expr(node.value)
         if index.lanes == 1:
             if value.lanes > 1:
-                raise Refusal(f"all iterations write one element of {node.buffer.name}")
+                raise VectorizeError(f"all iterations write one element of {node.buffer.name}")
             if self.masked:
-                raise Refusal(f"some iterations write one element of {node.buffer.name}")
+                raise VectorizeError(f"some iterations write one element of {node.buffer.name}")
             if any(isinstance(e, Load) and e.buffer is node.buffer for e in walk_expr(value)):
-                raise Refusal(f"an element of {node.buffer.name} is combined over iterations")
+                raise VectorizeError(
+                    f"an element of {node.buffer.name} is combined over iterations"
+                )
             return self.rebuild_stmt(node)
         if index.lanes != self.lanes:
-            raise Refusal("a vector inside a vector")
+            raise VectorizeError("a vector inside a vector")
         if isinstance(value, Call) and value.name == "if_then_else":
             test, *values = value.children
             if test.lanes == 1:  # whole vectors are loaded, or none
@@ -101,9 +103,11 @@ class _Lanes(Rewriter):
 
     def visit_For(self, node: For) -> Stmt:
         if self.expr(node.extent).lanes > 1:
-            raise Refusal(f"the extent of {node.var.name} differs between iterations")
+            raise VectorizeError(f"the extent of {node.var.name} differs between iterations")
         if self.masked and node.kind is LoopKind.PARALLEL:
-            raise Refusal(f"the parallel loop {node.var.name} does not run in every iteration")
+            raise VectorizeError(
+                f"the parallel loop {node.var.name} does not run in every iteration"
+            )
         return self.rebuild_stmt(node)
 
     def visit_If(self, node: If) -> Stmt:
@@ -121,29 +125,29 @@ class _Lanes(Rewriter):
         """Give every lane its own elements, side by side."""
         old = node.buffer
         if any(self.expr(extent) is not extent for extent in old.shape):
-            raise Refusal(f"the size of {old.name} differs between iterations")
+            raise VectorizeError(f"the size of {old.name} differs between iterations")
         shape = (*old.shape, Const(self.lanes, self.lane.dtype))
         self.own[old] = Buffer(old.name + self.suffix, old.dtype, shape, old.scope)
         return Allocate(self.own[old], self.stmt(node.body))
 
     def visit_WarpReduce(self, node: WarpReduce) -> Stmt:
-        raise Refusal("lanes of a vector do not wait for other threads")
+        raise VectorizeError("lanes of a vector do not wait for other threads")
 
     def visit_Barrier(self, node: Barrier) -> Stmt:
-        raise Refusal("lanes of a vector do not wait for one another")
+        raise VectorizeError("lanes of a vector do not wait for one another")
 
     # -- expressions -------------------------------------------------------------------------------
 
     def asked(self, condition: Expr) -> Expr:
         """Return a condition asked of the first lane, as far as that answers for all."""
-        return asked_once(condition, self.var, self.start, self.lanes)
+        return uniform_condition(condition, self.var, self.start, self.lanes)
 
     def wide(self, node: Expr) -> Expr:
         """Return `node` over all lanes."""
         if node.lanes == self.lanes:
             return node
         if node.lanes != 1:
-            raise Refusal("a vector inside a vector")
+            raise VectorizeError("a vector inside a vector")
         return Broadcast(node, self.lanes)
 
     def place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
@@ -152,7 +156,7 @@ class _Lanes(Rewriter):
         if own is None:
             return buffer, self.expr(index)
         if index.lanes > 1:
-            raise Refusal("a vector inside a vector")
+            raise VectorizeError("a vector inside a vector")
         first = fold("*", index, Const(self.lanes, index.dtype))
         return own, self.expr(fold("+", first, ops.cast(index.dtype, self.lane)))
 
@@ -160,7 +164,7 @@ class _Lanes(Rewriter):
         buffer, index = self.place(node.buffer, node.index)
         return node if buffer is node.buffer and index is node.index else Load(buffer, index)
 
-    def visit_Binary(self, node: Binary) -> Expr:
+    def visit_BinaryOp(self, node: BinaryOp) -> Expr:
         a, b = self.expr(node.a), self.expr(node.b)
         if a is node.a and b is node.b:
             return node
@@ -170,7 +174,7 @@ class _Lanes(Rewriter):
             affine = self.affine(node.op, a, b)
             if affine is not None:
                 return affine
-        return Binary(node.op, self.wide(a), self.wide(b))
+        return BinaryOp(node.op, self.wide(a), self.wide(b))
 
     def affine(self, op: str, a: Expr, b: Expr) -> Expr | None:
         """Sum, difference or product as a ramp, where it is one."""
@@ -226,7 +230,7 @@ class _Lanes(Rewriter):
     def _invariant(self, node: Expr) -> Expr:
         """Keep a vector of a loop further in; it may not depend on this loop's variable."""
         if any(child is not self.expr(child) for child in node.children):
-            raise Refusal("a vector inside a vector")
+            raise VectorizeError("a vector inside a vector")
         return node
 
 

@@ -1,4 +1,4 @@
-"""Which loops over vectors may begin at cache lines of what they write, and which tasks with them.
+"""Finds loops over vectors that can begin at cache lines of the arrays that they write.
 
 See `alignment_peeling`, which moves them there.
 """
@@ -23,13 +23,13 @@ from autotune.ir.visitor import (
     walk,
 )
 from autotune.lowering.dependence.accesses import accesses
-from autotune.lowering.dependence.dependence_test import Apart
+from autotune.lowering.dependence.dependence_test import DependenceTest
 
 #: Bytes of a cache line.
 LINE_BYTES = 64
 
 
-class Rows:
+class AlignableLoops:
     """Finds loops over vectors that may begin at cache lines."""
 
     def __init__(self, streamed: frozenset[str], states: Mapping[str, bool]) -> None:
@@ -86,7 +86,7 @@ class Rows:
         return found
 
     def _is_shared(self, task: For, own: list[For], rows: Mapping[For, Buffer]) -> bool:
-        """Whether an iteration of a parallel loop does for its rows what the next does for its."""
+        """Whether all iterations of a parallel loop do the same for their rows."""
         lanes = next(vectors_in(own[0])).extent
         if not isinstance(task.extent, Const) or any(
             rows[row] is not rows[own[0]]
@@ -111,7 +111,7 @@ class Rows:
             return False
         found = [access for access in accesses(body) if access.buffer in all_written(body)]
         axes = {task.var: task.extent, column: own[0].extent, lane: lanes}
-        return Apart(axes, self.states).shared(found) is None
+        return DependenceTest(axes, self.states).shared(found) is None
 
     def _is_row(self, loop: For, vectors: list[For]) -> bool:
         """Whether a loop runs over elements in no particular order, and its vectors over parts."""
@@ -124,11 +124,11 @@ class Rows:
         written = all_written(body)
         found = [access for access in accesses(body) if access.buffer in written]
         axes = {loop.var: loop.extent, lane: vectors[0].extent}
-        return Apart(axes, self.states).shared(found) is None
+        return DependenceTest(axes, self.states).shared(found) is None
 
 
 class _OneLane(StmtRewriter):
-    """Takes the loops over lanes away, whose variables become one."""
+    """Removes the loops over lanes and replaces their variables by one."""
 
     def __init__(self, lane: Var) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class _OneLane(StmtRewriter):
 
 
 class _OneRow(StmtRewriter):
-    """Takes rows away, whose variables become one; without such a variable, what they do."""
+    """Removes loops over rows and replaces their variables by one, or removes their bodies."""
 
     def __init__(self, rows: list[For], column: Var | None, lane: Var) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ def stores_in(stmt: Stmt) -> Iterator[Store]:
 
 
 def _only_vectors(stmt: Stmt) -> bool:
-    """Whether all that a statement does is done by loops over the lanes of vectors."""
+    """Whether a statement consists of loops over the lanes of vectors only."""
     match stmt:
         case For(_, _, LoopKind.VECTORIZED, body):
             return all(isinstance(inner, (Store, If, Seq)) for inner in walk(body))

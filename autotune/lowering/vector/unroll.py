@@ -1,4 +1,4 @@
-"""Marks the loops that pragmas have unrolled: by the number of stores that this would make.
+"""Marks the loops that pragmas unroll, limited by the number of stores after unrolling.
 
 A loop that a pragma covers is unrolled where all loops in it are, and its iterations make at most
 as many stores as the pragma allows (the rules are those of TVM's UnrollLoop).
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.expr import Const, Expr, Knob, Var
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Produce, Seq, Stmt
+from autotune.ir.expr import Const, Expr, KnobVar, Var
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt
 from autotune.ir.visitor import free_vars
 
 #: Most loops inside one another that are unrolled automatically.
@@ -23,7 +23,7 @@ _NO_LOOPS = (LoopKind.VECTORIZED, LoopKind.THREAD, LoopKind.VTHREAD)
 
 @dataclass(frozen=True)
 class _Rule:
-    """What the pragmas around a statement say."""
+    """The pragmas around a statement."""
 
     max_steps: int = 0
     explicit: bool = True
@@ -45,7 +45,7 @@ class _Count:
         )
 
 
-def mark_unrolled(function: Function) -> Function:
+def mark_unrolled(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with the loops marked that its pragmas unroll.
 
     `function.attrs["unrolling"]` holds the pragmas by loop variable: "auto_unroll_max_step", the
@@ -65,7 +65,7 @@ def mark_unrolled(function: Function) -> Function:
 
 
 def _number(value: Expr, knobs: Mapping[str, int]) -> int:
-    own = [knob for knob in free_vars(value) if isinstance(knob, Knob)]
+    own = [knob for knob in free_vars(value) if isinstance(knob, KnobVar)]
     number = Simplifier({knob: (knobs[knob.name],) * 2 for knob in own}).expr(value)
     assert isinstance(number, Const)
     return int(number.value)

@@ -15,23 +15,27 @@ from collections.abc import Mapping
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
 from autotune.ir.ops import binary, cast, fold
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
 from autotune.ir.visitor import Rewriter, all_loads, substitute, walk
 from autotune.lowering.dependence.accesses import accesses
-from autotune.lowering.dependence.dependence_test import Apart
-from autotune.lowering.vector.lane_rewriter import Refusal, at_once, pair
+from autotune.lowering.dependence.dependence_test import DependenceTest
+from autotune.lowering.vector.lane_rewriter import (
+    VectorizeError,
+    first_two_lanes,
+    vectorize_iterations,
+)
 
 #: Longer loops are cut into vectors of the largest length that divides them, up to this many lanes.
 MAX_LANES = 64
 #: If that length is below this one, into vectors of `MAX_LANES` and a shorter one for the rest.
-LEAST_LANES = 16
+MIN_LANES = 16
 #: Lanes of loops whose extent is not constant.
 SYMBOLIC_LANES = 16
 
 logger = logging.getLogger(__name__)
 
 
-def vectorize(function: Function) -> Function:
+def vectorize(function: PrimFunc) -> PrimFunc:
     """Return the function with every VECTORIZED loop made vectors, or serial where it cannot be.
 
     Loops that became serial are in the attribute "not_vectorized", as pairs of name and reason.
@@ -55,7 +59,7 @@ class _Vectorize(Rewriter):
             return loop
         try:
             return _vectorized(loop, self.states)
-        except Refusal as refusal:
+        except VectorizeError as refusal:
             logger.debug("loop %s is not vectorized: %s", loop.var.name, refusal)
             self.refused.append((loop.var.name, str(refusal)))
             return For(loop.var, loop.extent, LoopKind.SERIAL, loop.body)
@@ -70,7 +74,7 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
     if extent < 1:
         return Seq(())
     lanes = max(n for n in range(1, min(extent, MAX_LANES) + 1) if extent % n == 0)
-    if lanes < min(extent, LEAST_LANES):
+    if lanes < min(extent, MIN_LANES):
         lanes = MAX_LANES
     count, rest = divmod(extent, lanes)
     main = _vectors(loop, Const(count, var.dtype), lanes)
@@ -78,9 +82,9 @@ def _vectorized(loop: For, states: Mapping[str, bool]) -> Stmt:
         return main
     start = Const(count * lanes, var.dtype)
     if rest > 1:
-        return seq(main, at_once(body, var, start, rest, ".rest"))
+        return seq(main, vectorize_iterations(body, var, start, rest, ".rest"))
     if any(isinstance(stmt, Allocate) for stmt in walk(body)):
-        raise Refusal(f"one of {extent} iterations is left over")
+        raise VectorizeError(f"one of {extent} iterations is left over")
     return seq(main, _Substituted(var, start).stmt(body))
 
 
@@ -89,10 +93,14 @@ def _vectors(loop: For, count: Expr, lanes: int) -> Stmt:
     var, body = loop.var, loop.body
     if isinstance(count, Const) and count.value == 1:
         zero = Const(0, var.dtype)
-        return _Substituted(var, zero).stmt(body) if lanes == 1 else at_once(body, var, zero, lanes)
+        return (
+            _Substituted(var, zero).stmt(body)
+            if lanes == 1
+            else vectorize_iterations(body, var, zero, lanes)
+        )
     outer = Var(f"{var.name}.outer", var.dtype)
     start = fold("*", outer, Const(lanes, outer.dtype))
-    return For(outer, count, LoopKind.SERIAL, at_once(body, var, start, lanes))
+    return For(outer, count, LoopKind.SERIAL, vectorize_iterations(body, var, start, lanes))
 
 
 def _symbolic(loop: For) -> Stmt:
@@ -103,7 +111,7 @@ def _symbolic(loop: For) -> Stmt:
     rest = If(binary("<", var, loop.extent), loop.body)
     return seq(
         _vectors(loop, cast(var.dtype, count), SYMBOLIC_LANES),
-        at_once(rest, var, start, SYMBOLIC_LANES, ".rest"),
+        vectorize_iterations(rest, var, start, SYMBOLIC_LANES, ".rest"),
     )
 
 
@@ -124,28 +132,28 @@ def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
             if stmt.buffer in stored:
                 shared.add(stmt.buffer)
             if stored.setdefault(stmt.buffer, stmt.index) is not stmt.index:
-                raise Refusal(f"{stmt.buffer.name} is written at several places")
+                raise VectorizeError(f"{stmt.buffer.name} is written at several places")
     for load in all_loads(loop.body):
         if load.buffer in stored:
             shared.add(load.buffer)
             if stored[load.buffer] is not load.index:
-                raise Refusal(f"{load.buffer.name} is read at other elements than written")
+                raise VectorizeError(f"{load.buffer.name} is read at other elements than written")
     for buffer in shared:
         if not _distinct(loop, stored[buffer]):
-            raise Refusal(f"iterations may share an element of {buffer.name}")
+            raise VectorizeError(f"iterations may share an element of {buffer.name}")
 
 
 def _apart(loop: For, states: Mapping[str, bool]) -> set[Buffer]:
     """Return the arrays with steps of which no iteration touches what another one writes."""
     found = [access for access in accesses(loop.body) if access.buffer.name in states]
-    apart = Apart({loop.var: loop.extent}, states)
+    apart = DependenceTest({loop.var: loop.extent}, states)
     buffers = {access.buffer for access in found}
     return {b for b in buffers if apart.shared([x for x in found if x.buffer is b]) is None}
 
 
 def _distinct(loop: For, index: Expr) -> bool:
     """Whether `index` is known to differ between iterations that become one vector, or never."""
-    first_two = pair(index, loop.var)
+    first_two = first_two_lanes(index, loop.var)
     if first_two.lanes == 1:
         return True
     if isinstance(first_two, Ramp):

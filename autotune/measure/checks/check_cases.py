@@ -1,8 +1,8 @@
-"""The looks that are taken at each candidate: inputs, right answers, and what error is allowed.
+"""The checks that each candidate must pass: inputs, right answers and allowed errors.
 
-*Exact* looks come first. Their inputs are such that every intermediate value of any order of
-evaluation is exact, so the answer must be equal. The last is the look for *rounding*, at realistic
-inputs; candidates are timed on these.
+*Exact* checks come first. On their inputs every intermediate value is exact in any order of
+evaluation, so the answer must be equal. The last one is the *rounding* check on realistic inputs;
+candidates are timed on these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autotune.measure.checks.check_inputs import (
     Array,
     Draw,
     InputSpec,
-    Range,
+    MagnitudeRange,
     draw_all,
     largest_integers,
     powers_of_two,
@@ -37,26 +37,29 @@ from autotune.measure.checks.error_bounds import (
     Precision,
     allowances,
     is_elementwise,
-    nudged_inputs,
+    perturbed_inputs,
 )
 from autotune.measure.checks.reference import Reference, is_floating
 
 _RANGES = (
-    Range(),
-    Range(huge=False),
-    *(Range(tiny=False, huge=False, scale=scale) for scale in (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64)),
+    MagnitudeRange(),
+    MagnitudeRange(huge=False),
+    *(
+        MagnitudeRange(tiny=False, huge=False, scale=scale)
+        for scale in (1.0, 1 / 2, 1 / 4, 1 / 16, 1 / 64)
+    ),
 )
-"""Realistic inputs are of the first of these for which the bounds say something."""
+"""Magnitudes of realistic inputs. The first ones with tight bounds are taken."""
 
 _SIGNS = ((True, True), (False, True), (False, False))
 """Whether there are zeros and negative values; the first of these that has no NaN is taken."""
 
-_MOST_PARTS = 8
-"""Exact looks that a long sum is spread over, at most, where it cannot be exact as a whole."""
+_MAX_PARTS = 8
+"""Most exact checks that a long sum is divided into, where it cannot be exact as a whole."""
 
 _SAMPLES = ((10**8, 6), (10**9, 4))
 """How often inputs are changed for the bounds, for workloads of up to so many operations."""
-_FEWEST_SAMPLES = 2
+_MIN_SAMPLES = 2
 
 _PER_ELEMENT = 64
 """Operations that an element of an argument counts as in that."""
@@ -81,8 +84,8 @@ Given = Callable[[np.random.Generator], Sequence[Array]]
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a candidate is run on once, and how its outputs are judged.
+class AnswerCheck:
+    """One check of a candidate: the inputs, the right outputs and the allowed errors.
 
     Attributes
     ----------
@@ -103,8 +106,8 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Workload:
-    """What looks at a workload's candidates are made from.
+class CheckSpec:
+    """What the checks of a workload's candidates are made from.
 
     Attributes
     ----------
@@ -145,9 +148,9 @@ class Workload:
 
     @property
     def precision(self) -> Precision:
-        """What is assumed of how candidates compute."""
+        """What is assumed of the precision of candidates."""
         work = self.work + _PER_ELEMENT * self.elements
-        samples = next((n for most, n in _SAMPLES if work <= most), _FEWEST_SAMPLES)
+        samples = next((n for most, n in _SAMPLES if work <= most), _MIN_SAMPLES)
         wide = max(map(dtypes.accumulator, self.floats), key=dtypes.epsilon, default="float32")
         accumulator = self.accumulator or wide
         intermediate = max(accumulator, self.intermediate or accumulator, key=dtypes.epsilon)
@@ -172,14 +175,14 @@ class Workload:
         ]
 
 
-def looks(workload: Workload, reference: Reference | None) -> list[Look]:
-    """Return the looks that are taken at each candidate, exact ones first.
+def answer_checks(workload: CheckSpec, reference: Reference | None) -> list[AnswerCheck]:
+    """Return the checks of a workload's candidates, exact ones first.
 
     Parameters
     ----------
-    workload : Workload
+    workload : CheckSpec
     reference : Reference or None
-        Computes the right outputs. Without one there is a single look, at realistic inputs.
+        Computes the right outputs. Without one there is a single check, on realistic inputs.
 
     Raises
     ------
@@ -188,13 +191,13 @@ def looks(workload: Workload, reference: Reference | None) -> list[Look]:
     """
     if reference is None:
         inputs = _inputs_of_template(workload)
-        return [Look("realistic inputs", inputs or workload.draw(realistic(), 0))]
+        return [AnswerCheck("realistic inputs", inputs or workload.draw(realistic(), 0))]
     workload = _with_intermediate(workload, reference)
-    rounding = _rounding_look(workload, reference)
-    return [*_exact_looks(workload, reference), rounding]
+    rounding = _rounding_check(workload, reference)
+    return [*_exact_checks(workload, reference), rounding]
 
 
-def _with_intermediate(workload: Workload, reference: Reference) -> Workload:
+def _with_intermediate(workload: CheckSpec, reference: Reference) -> CheckSpec:
     """Return a workload that says whether intermediate values may be rounded to a half type."""
     halves = [dtype for dtype in workload.floats if dtypes.is_half(dtype)]
     if not halves or workload.accumulator or workload.intermediate:
@@ -225,7 +228,7 @@ def given_inputs(given: Given, specs: Sequence[InputSpec], seed: Sequence[int]) 
     return [np.asarray(array, order="C") for array in arrays]
 
 
-def _inputs_of_template(workload: Workload) -> list[Array] | None:
+def _inputs_of_template(workload: CheckSpec) -> list[Array] | None:
     """Return the realistic inputs that the template draws itself, None if it draws none."""
     if workload.given is None:
         return None
@@ -239,26 +242,26 @@ def _words(arrays: Sequence[tuple[tuple[int, ...], str]]) -> str:
 # -- rounding ------------------------------------------------------------------------------
 
 
-def _rounding_look(workload: Workload, reference: Reference) -> Look:
-    """Return the look at realistic inputs whose answer is finite, and whose bounds are tight.
+def _rounding_check(workload: CheckSpec, reference: Reference) -> AnswerCheck:
+    """Return a check on realistic inputs with finite answers and tight bounds.
 
-    Where there are no such inputs, it is the last look whose answer is finite, or else the first.
+    Without such inputs, return the last check with finite answers, or else the first one.
     """
-    found: Look | None = None
+    found: AnswerCheck | None = None
     for inputs, expected in _realistic_inputs(workload, reference):
         rounded = _rounded(expected, workload.outputs)
         finite = all(bool(np.isfinite(array).all()) for array in rounded)
         if finite or found is None:
-            look = _bounded(workload, reference, inputs, expected)
-            if finite and all(allowed.says_something for allowed in look.allowed):
-                return look
-            found = look
+            check = _bounded(workload, reference, inputs, expected)
+            if finite and all(allowed.is_tight for allowed in check.allowed):
+                return check
+            found = check
     assert found is not None
     return found
 
 
 def _realistic_inputs(
-    workload: Workload, reference: Reference
+    workload: CheckSpec, reference: Reference
 ) -> Iterator[tuple[list[Array], list[Array]]]:
     """Yield realistic inputs and the right outputs for them: first the most varied inputs.
 
@@ -291,19 +294,19 @@ def _realistic_inputs(
 
 
 def _bounded(
-    workload: Workload, reference: Reference, inputs: list[Array], expected: list[Array]
-) -> Look:
+    workload: CheckSpec, reference: Reference, inputs: list[Array], expected: list[Array]
+) -> AnswerCheck:
     rng = np.random.default_rng([workload.seed, 1])
     types, precision = workload.outputs, workload.precision
     allowed = allowances(reference, inputs, expected, types, precision, rng)
-    return Look("realistic inputs", inputs, _rounded(expected, types), allowed)
+    return AnswerCheck("realistic inputs", inputs, _rounded(expected, types), allowed)
 
 
 # -- exact ---------------------------------------------------------------------------------
 
 
-def _exact_looks(workload: Workload, reference: Reference) -> list[Look]:
-    """Return looks whose answers must be equal: none if no inputs are known to be exact."""
+def _exact_checks(workload: CheckSpec, reference: Reference) -> list[AnswerCheck]:
+    """Return the exact checks, whose answers must be equal; none if no exact inputs are found."""
     if not workload.floats:
         found = []
         for number, (what, draw) in enumerate(_INTEGERS.items()):
@@ -312,18 +315,18 @@ def _exact_looks(workload: Workload, reference: Reference) -> list[Look]:
                 found.append(_exact(workload, what, inputs, reference(inputs)))
         return found
     if workload.functions is None or workload.functions <= _EXACT:
-        look = _at_whole_numbers(workload, reference)
-        found = _at_parts(workload, reference) if look is None else [look]
+        check = _at_whole_numbers(workload, reference)
+        found = _at_parts(workload, reference) if check is None else [check]
         if found:
             return found
     for what, draw in _families(workload):
-        look = _exact_look(workload, reference, what, draw, bounded_by_magnitudes=False)
-        if look is not None:
-            return [look]
+        check = _exact_check(workload, reference, what, draw, bounded_by_magnitudes=False)
+        if check is not None:
+            return [check]
     return []
 
 
-def _families(workload: Workload) -> Iterator[tuple[str, Draw]]:
+def _families(workload: CheckSpec) -> Iterator[tuple[str, Draw]]:
     """Yield inputs that may be exact where whole numbers are not, and what they are called."""
     if workload.functions is None or workload.functions <= _EXACT:
         yield "powers of two", powers_of_two
@@ -338,37 +341,37 @@ def _families(workload: Workload) -> Iterator[tuple[str, Draw]]:
         yield "inputs that saturate tanh and sigmoid", saturated
 
 
-def _at_whole_numbers(workload: Workload, reference: Reference) -> Look | None:
-    """Return the look at whole numbers that are as large as is exact."""
+def _at_whole_numbers(workload: CheckSpec, reference: Reference) -> AnswerCheck | None:
+    """Return the check on the largest whole numbers that are exact."""
     largest = 2 * max(1, math.isqrt(2 ** (_exact_bits(workload) - 1) // workload.precision.terms))
     while True:
         what = f"whole numbers up to {largest}"
-        look = _exact_look(workload, reference, what, whole_numbers(largest))
-        if look is not None or largest == 1:
-            return look
+        check = _exact_check(workload, reference, what, whole_numbers(largest))
+        if check is not None or largest == 1:
+            return check
         largest //= 2
 
 
-def _at_parts(workload: Workload, reference: Reference) -> list[Look]:
-    """Return looks at ones, each at a part of the terms: for sums that are too long as a whole.
+def _at_parts(workload: CheckSpec, reference: Reference) -> list[AnswerCheck]:
+    """Return checks on ones, each for a part of the terms: for sums that are too long as a whole.
 
     All but one part of the largest input is 0 in each, so that every term counts in one of them.
     """
     if workload.precision.terms < 2 ** _exact_bits(workload):
         return []
     parts = 2
-    while parts <= _MOST_PARTS:
+    while parts <= _MAX_PARTS:
         found = [
-            _exact_look(workload, reference, f"ones, part {n + 1} of {parts}", draw)
+            _exact_check(workload, reference, f"ones, part {n + 1} of {parts}", draw)
             for n, draw in enumerate(_parts_of_largest(workload, parts))
         ]
         if None not in found:
-            return [look for look in found if look is not None]
+            return [check for check in found if check is not None]
         parts *= 2
     return []
 
 
-def _parts_of_largest(workload: Workload, parts: int) -> list[Draw]:
+def _parts_of_largest(workload: CheckSpec, parts: int) -> list[Draw]:
     """Return draws of ones, in each of which all but one part of the largest input is 0."""
     largest = max(workload.inputs, key=lambda spec: math.prod(spec.shape))
 
@@ -378,14 +381,14 @@ def _parts_of_largest(workload: Workload, parts: int) -> list[Draw]:
     return [partial(draw, part) for part in range(parts)]
 
 
-def _exact_look(
-    workload: Workload,
+def _exact_check(
+    workload: CheckSpec,
     reference: Reference,
     what: str,
     draw: Draw,
     bounded_by_magnitudes: bool = True,
-) -> Look | None:
-    """Return the look at some inputs if every intermediate value is exact for them.
+) -> AnswerCheck | None:
+    """Return the check on some inputs if every intermediate value is exact for them.
 
     Of sums of products of whole numbers the magnitudes add up to what the same function returns
     for magnitudes: if the accumulator has that number, it has all partial sums in any order. For
@@ -400,12 +403,12 @@ def _exact_look(
     pairs = zip(wide, narrow, _rounded(wide, workload.outputs), strict=True)
     if not all(_is_exact(workload, reference, *three) for three in pairs):
         return None
-    if _hangs_on_rounding(workload, reference, inputs, wide):
+    if _depends_on_rounding(workload, reference, inputs, wide):
         return None
     return _exact(workload, what, inputs, wide)
 
 
-def _has_all_bits(workload: Workload, reference: Reference, inputs: list[Array]) -> bool:
+def _has_all_bits(workload: CheckSpec, reference: Reference, inputs: list[Array]) -> bool:
     """Whether all sums and products, in any order, are whole numbers that are exact.
 
     A program that hides what it subtracts has three bits less for that.
@@ -422,7 +425,7 @@ def _has_all_bits(workload: Workload, reference: Reference, inputs: list[Array])
 
 
 def _is_exact(
-    workload: Workload, reference: Reference, wide: Array, narrow: Array, rounded: Array
+    workload: CheckSpec, reference: Reference, wide: Array, narrow: Array, rounded: Array
 ) -> bool:
     """Whether an output, computed in two types, shows that nothing was rounded."""
     if not is_floating(wide):
@@ -437,32 +440,34 @@ def _is_exact(
     )
 
 
-def _hangs_on_rounding(
-    workload: Workload, reference: Reference, inputs: list[Array], expected: list[Array]
+def _depends_on_rounding(
+    workload: CheckSpec, reference: Reference, inputs: list[Array], expected: list[Array]
 ) -> bool:
     """Whether integers and bools among the outputs change as soon as floats do, as in ties."""
     if all(map(dtypes.is_float, workload.outputs)):
         return False
     rng = np.random.default_rng([workload.seed, 3])
-    found = reference(nudged_inputs(inputs, CHANGE, rng, reference.takes_wide))
+    found = reference(perturbed_inputs(inputs, CHANGE, rng, reference.takes_wide))
     pairs = zip(found, expected, strict=True)
     return any(bool((a != b).any()) for a, b in pairs if not is_floating(b))
 
 
-def _narrow(workload: Workload) -> str:
+def _narrow(workload: CheckSpec) -> str:
     """Return the type in which exact values must be exact: not more precise than float32."""
     intermediate = workload.precision.intermediate
     return "float32" if intermediate == "float64" else intermediate
 
 
-def _exact_bits(workload: Workload) -> int:
+def _exact_bits(workload: CheckSpec) -> int:
     """Return how many bits a whole number may have to be exact in that type."""
     return 1 - round(math.log2(dtypes.epsilon(_narrow(workload))))
 
 
-def _exact(workload: Workload, what: str, inputs: list[Array], expected: list[Array]) -> Look:
+def _exact(
+    workload: CheckSpec, what: str, inputs: list[Array], expected: list[Array]
+) -> AnswerCheck:
     allowed = [Allowance() for _ in expected]
-    return Look(what, inputs, _rounded(expected, workload.outputs), allowed)
+    return AnswerCheck(what, inputs, _rounded(expected, workload.outputs), allowed)
 
 
 def _rounded(precise: Sequence[Array], types: Sequence[str]) -> list[Array]:

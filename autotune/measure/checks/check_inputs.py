@@ -65,7 +65,7 @@ def draw_all(specs: Sequence[InputSpec], draw: Draw, seed: Sequence[int]) -> lis
 
 
 @dataclass(frozen=True)
-class Range:
+class MagnitudeRange:
     """Which magnitudes realistic floats have.
 
     Attributes
@@ -81,7 +81,9 @@ class Range:
     scale: float = 1.0
 
 
-def realistic(zeros: bool = True, signed: bool = True, magnitudes: Range | None = None) -> Draw:
+def realistic(
+    zeros: bool = True, signed: bool = True, magnitudes: MagnitudeRange | None = None
+) -> Draw:
     """Return how realistic inputs are drawn.
 
     The magnitude of a float is 2^u with u uniform from -5 to 2; of one in 64 u is from 2 to 4, of
@@ -94,9 +96,9 @@ def realistic(zeros: bool = True, signed: bool = True, magnitudes: Range | None 
     ----------
     zeros, signed : bool
         Whether there are zeros, and negative values.
-    magnitudes : Range, optional
+    magnitudes : MagnitudeRange, optional
     """
-    wanted = magnitudes or Range()
+    wanted = magnitudes or MagnitudeRange()
 
     def draw(spec: InputSpec, rng: np.random.Generator) -> Array:
         if not spec.is_float:
@@ -118,7 +120,7 @@ def realistic(zeros: bool = True, signed: bool = True, magnitudes: Range | None 
 
 
 def _put_extremes(
-    values: Array, use: InputUse, wanted: Range, signed: bool, rng: np.random.Generator
+    values: Array, use: InputUse, wanted: MagnitudeRange, signed: bool, rng: np.random.Generator
 ) -> None:
     """Put small and large values in place of others, of both signs."""
     flat = values.reshape(-1)

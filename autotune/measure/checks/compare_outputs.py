@@ -1,4 +1,4 @@
-"""Compares what a candidate computed with what is right, element by element."""
+"""Compares the outputs of a candidate with the right answers, element by element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK = 1 << 16
 
 
 def poison(output: Array, expected: Array) -> None:
-    """Fill `output` with what is a wrong answer in every element.
+    """Fill `output` with a value that is wrong in every element.
 
     That is NaN for floats (0 where NaN is expected) and all bits flipped for integers and bools.
     """
@@ -38,7 +38,7 @@ class Verdict:
     max_error : float
         Largest absolute error; NaN or infinite if an element is.
     wrong : int
-        Elements that are off by more than they may.
+        Elements with a larger error than allowed.
     first : tuple of int or None
         Where the first of them is.
     allowed : float
@@ -51,7 +51,7 @@ class Verdict:
     allowed: float = 0.0
 
 
-class Comparison:
+class OutputCheck:
     """Compares outputs of many candidates with one expected array.
 
     NaN and infinities are right only where they are expected; 0 equals -0.
@@ -110,10 +110,8 @@ class Comparison:
         return float(scratch.max()) if right else None
 
 
-def _closely(
-    a: Array, b: Array, allowed: Array | float
-) -> tuple[float, npt.NDArray[np.intp]]:
-    """Return the largest error, and where elements are off by more than they may."""
+def _closely(a: Array, b: Array, allowed: Array | float) -> tuple[float, npt.NDArray[np.intp]]:
+    """Return the largest error, and where elements have a larger error than allowed."""
     with np.errstate(all="ignore"):
         if dtypes.is_integer(a.dtype.name):
             errors = _distance(a, b).astype(np.float64)

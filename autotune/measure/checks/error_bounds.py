@@ -1,6 +1,6 @@
-"""What error rounding may cause in each element of an output, estimated from the reference alone.
+"""Bounds of the rounding error of each output element, estimated from the reference alone.
 
-How much an element depends on its inputs is found by changing them at random a little, in float64
+The sensitivity of an element to its inputs is found by small random changes of them in float64
 (small-sample statistical condition estimation: Kenney and Laub, Small-sample statistical condition
 estimates for general matrix functions, SIAM J. Sci. Comput. 15, 1994). For a sum of products that
 is the root of the sum of their squares. Rounding errors of n terms in any order grow like sqrt(n)
@@ -21,19 +21,20 @@ from autotune.measure.checks.check_inputs import Array
 from autotune.measure.checks.reference import Reference, is_floating
 
 SAFETY = 4.0
-"""Allowed error over the expected one."""
+"""Ratio of the allowed error to the expected error."""
 
 LARGEST_SHARE = 1 / 8
-"""Share of an element's own scale that its error may be, at most."""
+"""Largest allowed error, as a share of the element's own scale."""
 
 CHANGE = 2.0**-12
-"""Inputs are changed by this share of themselves, more if their type is not that precise."""
+"""Relative change of the inputs; larger for types that are less precise than this."""
 
 _BLOCK = 16
-"""Neighbours whose middle value stands for an element's, where its own is smaller by chance."""
+"""Number of neighbours whose median replaces an element's own value where that one is smaller."""
 
 _FEW = 4
-"""A sum is taken to have so many terms without asking the reference, unless it has fewer."""
+"""Sums of up to this many terms are assumed to have all of them, without a call of the
+reference."""
 
 _ROUNDED = 2
 """How often the reference computes in the accumulator's type."""
@@ -63,14 +64,14 @@ class Allowance:
     share: float = 0.0
 
     @property
-    def says_something(self) -> bool:
-        """Whether few elements may be off by a large part of what they typically are."""
+    def is_tight(self) -> bool:
+        """Whether the bounds are tight: few elements may have a large relative error."""
         return self.share <= LARGEST_SHARE
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What is assumed of how candidates compute.
+    """What is assumed of the precision of candidates.
 
     Attributes
     ----------
@@ -131,12 +132,12 @@ def allowances(
     rng : numpy.random.Generator
         Draws the changes.
     """
-    study = _Study(reference, inputs, expected, precision, rng)
+    study = _SensitivityAnalysis(reference, inputs, expected, precision, rng)
     return [study.allowance(number, dtype) for number, dtype in enumerate(types)]
 
 
-class _Study:
-    """What the reference does when its inputs are changed, for all outputs."""
+class _SensitivityAnalysis:
+    """Measures how the outputs of the reference change with its inputs."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class _Study:
                 self._observe_rounding(changed, found)
 
     def _observe_rounding(self, changed: Sequence[Array], precise: Sequence[Array]) -> None:
-        """Take in by how much the reference is off when it computes in the accumulator's type."""
+        """Measure the error of the reference when it computes in the accumulator's type."""
         accumulator = self._precision.accumulator
         narrow: Sequence[Array] = precise
         if self._reference.takes_wide:
@@ -201,7 +202,7 @@ class _Study:
 
     def _changed(self, change: float, density: float = 1.0) -> list[Array]:
         wide = self._reference.takes_wide
-        return nudged_inputs(self._inputs, change, self._rng, wide, density)
+        return perturbed_inputs(self._inputs, change, self._rng, wide, density)
 
     def _dependences(self) -> list[int]:
         """Return on how many input elements those of each output depend, `terms` at most.
@@ -284,7 +285,7 @@ def _parts(size: int) -> Iterator[slice]:
         yield slice(begin, begin + _CHUNK)
 
 
-def nudged_inputs(
+def perturbed_inputs(
     inputs: Sequence[Array],
     change: float,
     rng: np.random.Generator,
@@ -306,12 +307,12 @@ def nudged_inputs(
         Share of the elements that are changed.
     """
     return [
-        _nudged(array, density, change, rng, wide) if is_floating(array) else array
+        _perturbed(array, density, change, rng, wide) if is_floating(array) else array
         for array in inputs
     ]
 
 
-def _nudged(
+def _perturbed(
     array: Array, density: float, change: float, rng: np.random.Generator, wide: bool
 ) -> Array:
     values = array.astype(np.float64)
@@ -332,7 +333,7 @@ def is_elementwise(
     rng: np.random.Generator,
 ) -> bool:
     """Whether most elements of all outputs depend on few elements of the inputs."""
-    found = reference(nudged_inputs(inputs, CHANGE, rng, reference.takes_wide, 1 / 16))
+    found = reference(perturbed_inputs(inputs, CHANGE, rng, reference.takes_wide, 1 / 16))
     changed = [_changed(*pair) for pair in zip(found, expected, strict=True)]
     return all(float(part.mean()) < 1 / 4 for part in changed if part.size)
 

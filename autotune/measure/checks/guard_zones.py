@@ -1,6 +1,6 @@
-"""The arrays candidates run on: zones around each that nobody may write to, and sealed copies.
+"""The arrays that candidates run on: guard zones around each, and read-only copies of the inputs.
 
-A kernel that writes where it should not may still give the right answer, here and today.
+A kernel that writes outside of its arrays may still give the right answer on this machine.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import Array
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 
 ZONE = 1 << 16
-"""Bytes before and after each array: many rows of a tile, little to look through."""
+"""Bytes of the guard zone before and after each array: many rows of a tile, and quick to
+compare."""
 
 _CHUNK = 1 << 20
 
 
 class Buffers:
-    """Inputs and outputs of a workload, with guard zones, and what the inputs should hold.
+    """Inputs and outputs of a workload with guard zones, and the values that the inputs must keep.
 
-    The arrays lie as NumPy's own do, on the same offset from a cache line, since users' will.
+    The arrays have the same offset from a cache line as NumPy's own, because users' arrays have it.
 
     Parameters
     ----------
-    parameters : sequence of Parameter
+    parameters : sequence of ArrayParameter
         Inputs and outputs, of known sizes.
 
     Attributes
@@ -42,7 +43,7 @@ class Buffers:
         Those among them.
     """
 
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, parameters: Sequence[ArrayParameter]) -> None:
         self._guarded = [_Guarded(parameter) for parameter in parameters]
         self.arrays = [guarded.array for guarded in self._guarded]
         self.inputs = [g.array for g in self._guarded if not g.is_output]
@@ -50,37 +51,37 @@ class Buffers:
         self._sources: list[Array] = []
 
     def seal(self) -> None:
-        """Keep what the inputs hold now, where no kernel can change it."""
+        """Save the present values of the inputs where no kernel can change them."""
         self._sources = [sealed(array) for array in self.inputs]
 
     def restore(self) -> None:
-        """Make the inputs and all zones what they were when sealed."""
+        """Restore the inputs and all guard zones to their values at the time of `seal`."""
         for array, source in zip(self.inputs, self._sources, strict=True):
             np.copyto(array, source)
         for guarded in self._guarded:
             guarded.renew()
 
-    def damage(self) -> str | None:
-        """Return what was written that may not be, in words, or None.
+    def find_damage(self) -> str | None:
+        """Return a message on memory that was changed and must not be, or None.
 
-        That is a zone around an array, or an input; an output may hold anything.
+        Guard zones and inputs must not change; outputs may hold anything.
         """
         for guarded in self._guarded:
-            if (words := guarded.damage()) is not None:
+            if (words := guarded.find_damage()) is not None:
                 return words
         inputs = [guarded for guarded in self._guarded if not guarded.is_output]
         for guarded, source in zip(inputs, self._sources, strict=True):
             place = first_difference(_bytes_of(guarded.array), _bytes_of(source))
             if place is not None:
                 where = np.unravel_index(place // source.itemsize, source.shape)
-                return changed_words(guarded.name, where, guarded.array[where], source[where])
+                return change_message(guarded.name, where, guarded.array[where], source[where])
         return None
 
 
 class _Guarded:
-    """An array, uninitialised, amid two zones that hold a pattern."""
+    """An uninitialised array between two guard zones that hold a pattern."""
 
-    def __init__(self, parameter: Parameter) -> None:
+    def __init__(self, parameter: ArrayParameter) -> None:
         self.name = parameter.name
         self.is_output = parameter.is_output
         dtype = np.dtype(dtypes.numpy_dtype(parameter.dtype))
@@ -95,13 +96,13 @@ class _Guarded:
         self.before[:] = zone_pattern()
         self.after[:] = zone_pattern()
 
-    def damage(self) -> str | None:
-        """Return where a zone was written to, in words, or None."""
-        return zone_words(self.name, self.before, self.after)
+    def find_damage(self) -> str | None:
+        """Return a message that says where a guard zone was changed, or None."""
+        return zone_message(self.name, self.before, self.after)
 
 
-def zone_words(name: str, before: Array, after: Array) -> str | None:
-    """Return where the zones around an array were written to, in words, or None.
+def zone_message(name: str, before: Array, after: Array) -> str | None:
+    """Return a message that says where a guard zone of an array was changed, or None.
 
     Parameters
     ----------
@@ -121,16 +122,16 @@ def zone_words(name: str, before: Array, after: Array) -> str | None:
 
 @functools.cache
 def zone_pattern() -> Array:
-    """Bytes that no kernel writes by chance, different at each place."""
+    """Return a pattern of bytes, different at each place, that no kernel writes by chance."""
     pattern = np.random.default_rng(20).integers(0, 256, ZONE, dtype=np.uint8)
     pattern.flags.writeable = False
     return pattern
 
 
 def sealed(array: Array) -> Array:
-    """Return a copy on pages of its own that the processor refuses to write to.
+    """Return a copy on memory pages of its own, which are read-only.
 
-    Whoever tries is killed by the system, and so found out.
+    A kernel that writes to them is killed by the system, so that the error is seen.
     """
     pages = mmap.mmap(-1, max(array.nbytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory = np.frombuffer(pages, np.uint8)
@@ -158,8 +159,8 @@ def first_difference(left: Array, right: Array) -> int | None:
     return None
 
 
-def changed_words(name: str, place: Sequence[Any], now: object, before: object) -> str:
-    """Return in words that an input was changed, first at a place."""
+def change_message(name: str, place: Sequence[Any], now: object, before: object) -> str:
+    """Return a message that says where an input was changed first."""
     where = ", ".join(str(int(i)) for i in place)
     return f"it changed its input {name}, first at [{where}]: {now}, was {before}"
 

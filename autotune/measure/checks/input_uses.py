@@ -1,4 +1,4 @@
-"""What the inputs of a workload are used for, as far as that limits which values they may take."""
+"""How the inputs of a workload are used, as far as this limits their values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class InputUse:
     Attributes
     ----------
     limit : int or None
-        It is an index or a shift: only values from 0 to less than this are drawn.
+        Set for an index or a shift count: values are drawn from 0 up to this, exclusive.
     divides : bool
-        It is divided by: it is never 0, and integers stay small.
+        It is a divisor: it is never 0, and integers stay small.
     factors : int
         Terms of a sum in which it is multiplied with something else, 1 if there is no such sum.
         Realistic inputs are divided by the root of it, so that results stay of order 1.
@@ -68,7 +68,7 @@ def input_uses(inputs: Sequence[Tensor], operations: Iterable[ComputeOp]) -> lis
 
 
 class _Uses:
-    """What is known of inputs, by tensor, and which tensors hold elements of one input only."""
+    """Collects how inputs are used, and which tensors hold elements of one input only."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         self._holds: dict[Tensor, Tensor] = {tensor: tensor for tensor in inputs}
@@ -90,7 +90,7 @@ class _Uses:
             match node:
                 case ir.Read():
                     self._visit_read(node)
-                case ir.Binary(op="/" | "//" | "%", b=divisor):
+                case ir.BinaryOp(op="/" | "//" | "%", b=divisor):
                     self._divides.update(self._inputs(divisor))
                 case ir.Cast(dtype=dtype, a=a) if dtypes.is_float(dtype):
                     self._converts |= dtypes.is_integer(a.dtype) and any(True for _ in reads(a))
@@ -118,7 +118,7 @@ class _Uses:
     def _visit_terms(self, term: Expr, terms: int) -> None:
         """Note the factor of each product in the terms of a sum that is to be scaled."""
         for node in walk_expr(term):
-            if isinstance(node, ir.Binary) and node.op == "*":
+            if isinstance(node, ir.BinaryOp) and node.op == "*":
                 left, right = (self._inputs(side) for side in (node.a, node.b))
                 for tensor in right or left:
                     self._factors[tensor] = max(terms, self._factors.get(tensor, 1))

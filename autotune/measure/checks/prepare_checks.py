@@ -1,4 +1,4 @@
-"""From what a runner is told of a workload to the looks that it takes at each candidate."""
+"""Makes the checks of a workload's candidates from the description that a runner gets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from autotune.ir import dtypes
-from autotune.measure.candidate import Subject
-from autotune.measure.checks.check_cases import Given, Look, Workload, looks
+from autotune.measure.candidate import WorkloadDescription
+from autotune.measure.checks.check_cases import AnswerCheck, CheckSpec, Given, answer_checks
 from autotune.measure.checks.check_inputs import Array, InputSpec
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.reference import Function, Reference
@@ -25,19 +25,19 @@ class Prepared:
     ----------
     reference : str
         What answers are checked with: "given" by the template, "unscheduled" program, or "none".
-    looks : list of Look
+    checks : list of AnswerCheck
         Exact ones first; the last is the one whose inputs candidates are timed on.
     words : list of str
         How precise answers must be, a line for each output.
     """
 
     reference: str
-    looks: list[Look]
+    checks: list[AnswerCheck]
     words: list[str]
 
 
 def prepare(
-    subject: Subject,
+    subject: WorkloadDescription,
     reference: Function | None,
     unscheduled: Callable[..., Any] | None,
     given: Given | None,
@@ -47,7 +47,7 @@ def prepare(
 
     Parameters
     ----------
-    subject : Subject
+    subject : WorkloadDescription
     reference : callable or None
         The template's, a function of the input arrays.
     unscheduled : callable or None
@@ -63,12 +63,12 @@ def prepare(
         If the reference fails, or does not fit the outputs.
     """
     who, function = _reference(subject, reference, unscheduled)
-    found = looks(_workload(subject, given, seed), function)
+    found = answer_checks(_workload(subject, given, seed), function)
     return Prepared(who, found, _words(subject, found))
 
 
 def _reference(
-    subject: Subject, reference: Function | None, unscheduled: Callable[..., Any] | None
+    subject: WorkloadDescription, reference: Function | None, unscheduled: Callable[..., Any] | None
 ) -> tuple[str, Reference | None]:
     parameters, name = subject.signature.parameters, subject.signature.name
     if reference is not None:
@@ -85,11 +85,11 @@ def _reference(
     return "unscheduled", Reference(run, parameters, name, only_own_types=True)
 
 
-def _workload(subject: Subject, given: Given | None, seed: int) -> Workload:
+def _workload(subject: WorkloadDescription, given: Given | None, seed: int) -> CheckSpec:
     parameters = subject.signature.parameters
     inputs = [p for p in parameters if not p.is_output]
     uses = subject.uses or (InputUse(),) * len(inputs)
-    return Workload(
+    return CheckSpec(
         inputs=[InputSpec(p.fixed or (), p.dtype, u) for p, u in zip(inputs, uses, strict=True)],
         outputs=[p.dtype for p in parameters if p.is_output],
         elements=sum(math.prod(p.fixed or ()) for p in parameters),
@@ -103,9 +103,9 @@ def _workload(subject: Subject, given: Given | None, seed: int) -> Workload:
     )
 
 
-def _words(subject: Subject, found: Sequence[Look]) -> list[str]:
+def _words(subject: WorkloadDescription, found: Sequence[AnswerCheck]) -> list[str]:
     names = [p.name for p in subject.signature.parameters if p.is_output]
-    exact = ", ".join(look.what for look in found[:-1])
+    exact = ", ".join(check.what for check in found[:-1])
     equal = f"must be equal at {exact}; " if exact else "cannot be compared exactly; "
     return [
         f"{name} {equal}at {found[-1].what} an element may typically be off by "

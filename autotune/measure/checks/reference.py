@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import UsageError, told
+from autotune.errors import UsageError, error_text
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import Array
 from autotune.measure.checks.magnitude_arrays import magnitudes
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 
 Function = Callable[..., Any]
 """Takes the input arrays, which are read-only; returns the output array, or several."""
@@ -28,7 +28,7 @@ class Reference:
     Parameters
     ----------
     function : callable
-    parameters : sequence of Parameter
+    parameters : sequence of ArrayParameter
         Inputs and outputs of the workload, of fixed shapes.
     name : str
         The template's name, for messages.
@@ -46,7 +46,7 @@ class Reference:
     def __init__(
         self,
         function: Function,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[ArrayParameter],
         name: str,
         only_own_types: bool = False,
     ) -> None:
@@ -111,8 +111,8 @@ class Reference:
             hint = "; it may not change its inputs, only return new arrays"
             raise UsageError(
                 f"the reference of template {self._name!r} failed: "
-                f"{type(error).__name__}: {told(error)}"
-                + (hint if "read-only" in told(error) else "")
+                f"{type(error).__name__}: {error_text(error)}"
+                + (hint if "read-only" in error_text(error) else "")
             ) from error
         if os.getpid() != process:  # the reference has forked: one process goes on, not two
             os._exit(os.EX_SOFTWARE)

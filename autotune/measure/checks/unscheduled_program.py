@@ -1,6 +1,6 @@
-"""The computation of a template without its schedule: what can be said of it, and its code.
+"""The computation of a template without its schedule: its operations, uses of inputs, and code.
 
-It tells right answers from wrong ones where a template names no reference.
+It computes the right answers where a template has no reference.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune import te
-from autotune.errors import UsageError, told
+from autotune.errors import UsageError, error_text
 from autotune.ir import expr as ir
 from autotune.ir.evaluate.interpreter import evaluate
-from autotune.ir.visitor import operands_first, walk_expr
+from autotune.ir.visitor import post_order, walk_expr
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
@@ -31,7 +31,7 @@ from search_spaces import KnobValue
 
 
 @dataclass(frozen=True)
-class Program:
+class Computation:
     """The computation itself, without a schedule.
 
     Parameters
@@ -39,14 +39,14 @@ class Program:
     tensors : sequence of Tensor
         Inputs, then outputs; no symbolic sizes.
     terms : int, optional
-        What the author of a kernel as text says of `reduction_length`.
+        `reduction_length` as the author of a kernel as text states it.
     """
 
     tensors: Sequence[Tensor]
     terms: int | None = None
 
     @classmethod
-    def of(cls, task: Task) -> Program:
+    def of(cls, task: Task) -> Computation:
         """Return what a task's template computes, with its default knobs if they are legal."""
         try:
             return cls.by_default(task)
@@ -55,12 +55,12 @@ class Program:
             return cls._with_values(task, task.space.config(task.default_index).values)
 
     @classmethod
-    def by_default(cls, task: Task) -> Program:
+    def by_default(cls, task: Task) -> Computation:
         """Return what a task's template computes with its default knobs, legal or not."""
         return cls._with_values(task, {})
 
     @classmethod
-    def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Program:
+    def _with_values(cls, task: Task, values: Mapping[str, KnobValue]) -> Computation:
         source = ConcreteValues(KnobTable(task.template.name), values)
         made = task.template(Knobs(source, task.target), **task.args)
         if isinstance(made, RawKernel):
@@ -153,31 +153,33 @@ def float_operations(task: Task) -> float | None:
     Raises
     ------
     UsageError
-        If the template's count fails, or its formula is not to be had.
+        If the template's count fails, or its formula cannot be found.
     """
     if task.flops is not None:
         return task.flops
     if task.structure(task.default_index).schedule is None:
         return None
     try:
-        return float(Program.of(task).arithmetic()) or None
+        return float(Computation.of(task).arithmetic()) or None
     except (Exception, SystemExit) as error:  # a template may raise whatever it likes
         raise UsageError(
             f"the operations of template {task.template.name!r} cannot be counted, "
-            f"{type(error).__name__}: {told(error)}; say flops= where it is defined"
+            f"{type(error).__name__}: {error_text(error)}; say flops= where it is defined"
         ) from error
 
 
 def _operators(body: ir.Expr) -> int:
     """Count operators and functions of an element's formula, each once however often it is used."""
-    nodes = operands_first(body, _computed_from)
+    nodes = post_order(body, _computed_from)
     return sum(_is_arithmetic(node) for node in nodes)
 
 
 def _is_arithmetic(node: ir.Expr) -> bool:
     if isinstance(node, ir.Call):
         return node.name not in ("if_then_else", "likely")
-    return isinstance(node, ir.Reduce) or (isinstance(node, ir.Binary) and node.op in ir.ARITHMETIC)
+    return isinstance(node, ir.Reduce) or (
+        isinstance(node, ir.BinaryOp) and node.op in ir.ARITHMETIC
+    )
 
 
 def _computed_from(node: ir.Expr) -> Sequence[ir.Expr]:

@@ -2,10 +2,10 @@
 
 ``python -m autotune.measure.pool.fork_server LIFELINE CONTROL`` starts them.
 
-This one becomes a keeper, and its child the *nursery*, which imports everything that is heavy,
-once, runs no code of others, and forks builders and runners whenever the tuning process asks: in
-milliseconds, each under a keeper of its own. Whichever of all these processes is killed, those
-above end what it leaves.
+This process becomes a supervisor. Its child is the *fork server*, which imports the heavy modules
+once, runs no foreign code, and forks builders and runners on request, in milliseconds. Each of them
+has a supervisor of its own. If any of these processes is killed, the supervisor above it ends its
+children.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from autotune.system.processes import (
     PARENT_DIED,
     adopt_orphans,
     die_by_signal,
-    end_children,
     fork_child,
     has_stopped,
-    keep,
+    kill_children,
     limit_memory,
     reap,
     set_name,
     signal_pipe,
     signals_of,
+    supervise,
 )
 
 if TYPE_CHECKING:
@@ -43,45 +43,45 @@ if TYPE_CHECKING:
     from autotune.measure.pool.messages import Channel
 
 LARGEST_BUILDER = 1 << 30
-"""Bytes of memory that a builder may take: what asks for more is refused it."""
+"""Bytes of memory that a builder may allocate; a larger allocation fails."""
 
 RUNNER_SHARE = 0.75
-"""Share of the memory that is free at its birth that a runner may take."""
+"""Share of the free memory at its start that a runner may allocate."""
 
 _UNKNOWN_MEMORY = 1 << 36
 _LARGEST_REQUEST = 4096
 
 
 def main(arguments: list[str]) -> None:
-    """Become the keeper of a nursery that takes its orders from the socket CONTROL.
+    """Become the supervisor of a fork server that reads its orders from the socket CONTROL.
 
-    All end when LIFELINE, a pipe, hangs up.
+    All processes end when the pipe LIFELINE is closed.
     """
     lifeline, control = map(int, arguments)
-    set_name("autotune:keep")
-    keep(partial(_nurse, lifeline, control), lifeline, child_only=[control])
+    set_name("autotune:superv")
+    supervise(partial(_run_fork_server, lifeline, control), lifeline, child_only=[control])
 
 
-def _nurse(lifeline: int, control: int) -> None:
+def _run_fork_server(lifeline: int, control: int) -> None:
     os.close(lifeline)
-    set_name("autotune:nurse")
-    Nursery(socket.socket(fileno=control)).run()
+    set_name("autotune:forker")
+    ForkServer(socket.socket(fileno=control)).run()
 
 
-class Nursery:
-    """Forks workers, and tells of their ends.
+class ForkServer:
+    """Forks workers, and reports when they end.
 
     Orders are JSON objects: ``{"start": number, "role": role}``, with the worker's end of its
-    channel; ``{"end": number}``. Numbers are the tuning process's. It is told ``{"ready": true}``,
-    and ``{"ended": number, "status": wait status, "stopped": whether it was when it was to end}``
-    when nothing is left of a worker.
+    channel; ``{"end": number}``. Numbers are the tuning process's. The fork server reports
+    ``{"ready": true}``, and ``{"ended": number, "status": wait status, "stopped": whether it was
+    stopped}`` when a worker and all its children have ended.
     """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._workers: dict[int, int] = {}  # number by the keeper's process id
+        self._workers: dict[int, int] = {}  # number by the supervisor's process id
         self._stopped: set[int] = set()
-        self._keeper = os.getppid()
+        self._supervisor = os.getppid()
         die_by_signal(PARENT_DIED)
         adopt_orphans()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -89,36 +89,38 @@ class Nursery:
         self._signals = signal_pipe(signal.SIGCHLD, PARENT_DIED)
 
     def run(self) -> None:
-        """Serve until the tuning process or the keeper is gone."""
+        """Serve until the tuning process or the supervisor has ended."""
         from autotune.measure.pool.worker import serve
 
         gc.collect()
-        gc.freeze()  # what is never looked at again stays shared with the workers
+        gc.freeze()  # objects that the collector does not visit stay shared with the workers
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
         poller.register(self._signals, select.POLLIN)
         try:
-            self._tell({"ready": True})
-            while os.getppid() == self._keeper:
+            self._send({"ready": True})
+            while os.getppid() == self._supervisor:
                 events = dict(poller.poll())
                 if self._signals in events:
                     signals_of(self._signals)
-                    self._tell_of_ends(reap())
-                if self._control.fileno() in events and not self._obey(serve):
+                    self._report_exits(reap())
+                if self._control.fileno() in events and not self._handle_order(serve):
                     break
         except ConnectionError:
             pass  # the tuning process is gone
-        end_children()
+        kill_children()
 
-    def _obey(self, serve: Callable[[str, Channel], None]) -> bool:
-        """Take an order; False if there will be none any more."""
+    def _handle_order(self, serve: Callable[[str, Channel], None]) -> bool:
+        """Handle one order; return False if the socket is closed."""
         text, fds, _, _ = socket.recv_fds(self._control, _LARGEST_REQUEST, 1)
         if not text:
             return False
         order = json.loads(text)
         if "start" in order:
             (end,) = fds
-            child = fork_child(partial(self._keep, partial(_work, serve, order["role"], end), end))
+            child = fork_child(
+                partial(self._supervise, partial(_work, serve, order["role"], end), end)
+            )
             os.close(end)
             self._workers[child] = order["start"]
         else:
@@ -129,25 +131,25 @@ class Nursery:
                     os.kill(child, signal.SIGKILL)  # the worker dies with it
         return True
 
-    def _tell_of_ends(self, statuses: dict[int, int]) -> None:
-        """Tell of the workers among children that have ended, once nothing is left of them."""
+    def _report_exits(self, statuses: dict[int, int]) -> None:
+        """Report the workers that have ended, once all their children have ended, too."""
         while lost := self._workers.keys() & statuses.keys():
             told = [(self._workers.pop(child), statuses[child]) for child in sorted(lost)]
-            statuses = end_children(spared=self._workers)
+            statuses = kill_children(spared=self._workers)
             for number, status in told:
                 stopped = number in self._stopped
                 self._stopped.discard(number)
-                self._tell({"ended": number, "status": status, "stopped": stopped})
+                self._send({"ended": number, "status": status, "stopped": stopped})
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())
 
-    def _keep(self, work: Callable[[], object], end: int) -> None:
-        """In a new process: keep a worker."""
+    def _supervise(self, work: Callable[[], object], end: int) -> None:
+        """In a new process: supervise a worker."""
         self._control.close()
         os.close(self._signals)
-        set_name("autotune:keep")
-        keep(work, child_only=[end])
+        set_name("autotune:superv")
+        supervise(work, child_only=[end])
 
 
 def _work(serve: Callable[[str, Channel], None], role: str, end: int) -> None:
@@ -155,15 +157,15 @@ def _work(serve: Callable[[str, Channel], None], role: str, end: int) -> None:
     from autotune.measure.pool.messages import Channel
     from autotune.runtime.cpu.openmp import launches
 
-    launches.forked_before_any()  # a nursery only imports
+    launches.forked_before_any()  # a fork server only imports
     set_name(f"autotune:{role}")
     _confine(role)
     serve(role, Channel(socket.socket(fileno=end)))
 
 
 def _confine(role: str) -> None:
-    """Let this process speak to nobody else and take little; none is missed less than it."""
-    os.dup2(1, 2)  # to where 1 leads: nowhere
+    """Discard output, limit memory, and be the first to be killed when memory runs out."""
+    os.dup2(1, 2)  # standard output is /dev/null already
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

@@ -1,4 +1,4 @@
-"""Starts the processes above the workers, and speaks with them (see `fork_server`)."""
+"""Starts the fork server, and exchanges messages with it (see `fork_server`)."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.system.child_environment import own_environment
-from autotune.system.interrupts import undisturbed
+from autotune.system.interrupts import defer_interrupts
 
 START_TIMEOUT_S = 120.0
-"""The nursery only imports our own modules before it reports; slow disks are given their time."""
+"""The fork server only imports our own modules before it reports; a slow disk may take long."""
 
-_DYING_S = 10.0
+_EXIT_GRACE_S = 10.0
 _LARGEST_REPORT = 4096
 
 
-class NurseryProcess:
-    """A keeper with a nursery below, started at once and without waiting; a context manager."""
+class ForkServerProcess:
+    """A supervisor and its fork server, started at once without waiting; a context manager."""
 
     def __init__(self) -> None:
         lifeline, self._lifeline = os.pipe()
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)  # the few orders that there can be always fit
         # A file without a name: nothing is left behind, nor of the search for a folder for it.
-        self._log = undisturbed(tempfile.TemporaryFile)  # closed by _close_files()
+        self._log = defer_interrupts(tempfile.TemporaryFile)  # closed by _close_files()
         self._ready = self._closed = False
         self._start_by = time.monotonic() + START_TIMEOUT_S
         ends = (lifeline, control.detach())
         try:
-            self._keeper = subprocess.Popen(
+            self._supervisor = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "autotune.measure.pool.fork_server"),
                     *(str(number) for number in ends),
@@ -58,7 +58,7 @@ class NurseryProcess:
             for end in ends:
                 os.close(end)
 
-    def __enter__(self) -> NurseryProcess:
+    def __enter__(self) -> ForkServerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,16 +70,16 @@ class NurseryProcess:
 
     @property
     def deadline(self) -> float:
-        """When it must have reported at the latest, by `time.monotonic`."""
+        """Time by `time.monotonic` by which it must have reported."""
         return math.inf if self._ready else self._start_by
 
-    def order(self, order: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Give an order, with file descriptors; if nobody takes it, `reports` tells."""
+    def send_order(self, order: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send an order with file descriptors; if it cannot be sent, `reports` returns None."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._control, [json.dumps(order).encode()], fds)
 
     def reports(self) -> list[dict[str, Any]] | None:
-        """Return what has been reported of workers, without waiting; None if it has ended.
+        """Return the reports that have come, without waiting; None if it has ended.
 
         Raises
         ------
@@ -106,33 +106,33 @@ class NurseryProcess:
                 found.append(report)
 
     def _check_end(self) -> None:
-        """Raise AutotuneError if it has ended by itself before it began."""
+        """Raise AutotuneError if it has ended by itself before it was ready."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._keeper.wait(_DYING_S)
+            code = self._supervisor.wait(_EXIT_GRACE_S)
             if code >= 0 and not self._ready:
-                raise self._not_started(f"exited with code {code}{self._last_words()}")
+                raise self._not_started(f"exited with code {code}{self._last_error_line()}")
 
     def _not_started(self, how: str) -> AutotuneError:
         return AutotuneError(f"the processes that measure candidates do not start: the first {how}")
 
-    def _last_words(self) -> str:
-        """Return the last line of what it said."""
+    def _last_error_line(self) -> str:
+        """Return the last line of its output."""
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f": {last}" if last else ""
 
     def close(self) -> None:
-        """End it and all below; return when they are gone. No harm if that was done before."""
+        """End it and all its children; return when they have ended. It may be called again."""
         if self._closed:
             return
         self._closed = True
-        self._keeper.terminate()  # it ends the others first
+        self._supervisor.terminate()  # it ends the others first
         try:
-            self._keeper.wait(_DYING_S)
+            self._supervisor.wait(_EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
-            self._keeper.send_signal(signal.SIGKILL)  # then the nursery does
-            self._keeper.wait()
+            self._supervisor.send_signal(signal.SIGKILL)  # then the fork server does
+            self._supervisor.wait()
         self._close_files()
 
     def _close_files(self) -> None:

@@ -1,6 +1,6 @@
 """Messages between the tuning process and a worker: JSON and raw bytes over a socket.
 
-JSON, because a worker runs code that nobody has run before: reading its answer executes nothing.
+JSON, because a worker runs unknown code, and reading JSON executes nothing.
 The bytes are machine code, which only workers load.
 """
 
@@ -22,15 +22,15 @@ _PART = 1 << 16
 
 
 class ChannelClosedError(Exception):
-    """The other side is gone."""
+    """The other process has closed its end."""
 
 
 class GarbledMessageError(Exception):
-    """What came is no message."""
+    """The bytes that came are no message."""
 
 
 class Message(NamedTuple):
-    """What one side tells the other.
+    """One message.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """One side of a conversation.
+    """One end of a connection between two processes.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Channel:
     def send(
         self, body: dict[str, Any], payload: bytes = b"", timeout_s: float | None = None
     ) -> None:
-        """Send a message; ChannelClosedError if nobody reads any more, or goes on in time."""
+        """Send a message; raise ChannelClosedError if it is not read in time."""
         text = json.dumps(body, separators=(",", ":")).encode()
         try:
             if timeout_s is not None:  # a process that was stopped does not read either
@@ -82,7 +82,7 @@ class Channel:
         ------
         ChannelClosedError, GarbledMessageError
         """
-        while (message := self.look()) is None:
+        while (message := self.poll()) is None:
             poller = select.poll()
             poller.register(self._end, select.POLLIN)
             poller.poll()
@@ -93,8 +93,8 @@ class Channel:
         """Whether a part of a message has come, and not all of it."""
         return bool(self._come)
 
-    def look(self) -> Message | None:
-        """Return the next message if the whole of it has come; never wait.
+    def poll(self) -> Message | None:
+        """Return the next message if it has come completely; never wait.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Channel:
         return message
 
     def _cut(self) -> Message | None:
-        """Take a message off what has come, if the whole of it has."""
+        """Remove the first message from the received bytes, if it has come completely."""
         if len(self._come) < _HEADER.size:
             return None
         sizes = _HEADER.unpack_from(self._come)
@@ -139,6 +139,6 @@ class Channel:
 
 
 def channels() -> tuple[Channel, socket.socket]:
-    """Return one side of a new conversation, and the socket that the other is made of."""
+    """Return one end of a new connection, and the socket of the other end."""
     ours, theirs = socket.socketpair()
     return Channel(ours), theirs

@@ -1,6 +1,6 @@
-"""What workers may answer: a template may have written into the channel in its worker's place.
+"""Checks the responses of workers: code of a template may have written to the channel itself.
 
-Whatever is not the answer expected is the candidate's fault, like an answer that is no message.
+A response of another form counts as a failure of the candidate, like bytes that are no message.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 Check = Callable[[Any], bool]
 
 
-def misfit(role: str, op: str, body: Mapping[str, Any]) -> str | None:
-    """Return the key that is missing, wrong or too much in an answer; None if it is one.
+def invalid_reason(role: str, op: str, body: Mapping[str, Any]) -> str | None:
+    """Return the key that is missing, wrong or unknown in a response; None if it is valid.
 
     Parameters
     ----------
     role : str
-        Who answers: "build", or else a runner.
+        Role of the worker: "build", or else a runner.
     op : str
-        What was asked: "open", "build", "run", "enter", "round", "ceiling" or "baseline".
+        The request: "open", "build", "run", "enter", "round", "ceiling" or "baseline".
     body : mapping
         The JSON object that came.
     """
@@ -32,7 +32,7 @@ def misfit(role: str, op: str, body: Mapping[str, Any]) -> str | None:
 
 
 def _expected(role: str, op: str, body: Mapping[str, Any]) -> Mapping[str, Check]:
-    """Return what this kind of answer holds; kinds are told apart by their first keys."""
+    """Return the keys that this kind of response has. The first key says which kind it is."""
     if op == "open":
         kinds = [_REFUSAL, _DESCRIPTION, {}] if role == "build" else [_REFUSAL, _OPENED]
     else:

@@ -1,4 +1,4 @@
-"""What builders and runners do with the tuning process's requests, one after the other."""
+"""Builders and runners: how a worker process handles the requests of the tuning process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import (
     CandidateError,
     Code,
-    Subject,
+    WorkloadDescription,
     describe,
     packed,
     resources,
@@ -29,8 +29,8 @@ from autotune.runtime.cuda.gpu_program import GpuProgram
 from autotune.system.processes import (
     adopt_orphans,
     die_by_signal,
-    end_children,
-    is_doomed,
+    is_terminating,
+    kill_children,
     refuse_forks,
 )
 from autotune.target import Target
@@ -51,7 +51,7 @@ def serve(role: str, channel: Channel) -> None:
 
     Every answer holds "seconds", which it took, and "span", the Unix times between which.
     """
-    worker, keeper = os.getpid(), os.getppid()
+    worker, supervisor = os.getpid(), os.getppid()
     adopt_orphans()
     os.register_at_fork(after_in_child=lambda: _leave_to_parent(channel))
     operations = (Builder() if role == "build" else Runner()).operations
@@ -60,9 +60,9 @@ def serve(role: str, channel: Channel) -> None:
             request = channel.receive()
             told = answer(operations[request.body["op"]], request)
             if os.getpid() == worker:  # else a template has forked
-                end_children()
-                while os.getppid() != keeper or is_doomed(keeper):
-                    signal.pause()  # the candidate has killed its keeper, and this will end too
+                kill_children()
+                while os.getppid() != supervisor or is_terminating(supervisor):
+                    signal.pause()  # the candidate has killed its supervisor, and this will end too
                 channel.send(*told)
                 continue
         except ChannelClosedError:
@@ -124,14 +124,14 @@ class Builder:
     def _open(self, request: dict[str, Any], _: bytes) -> Message:
         self._bench = BuildBench(_task(request), request["arch"])
         if not request["describe"]:
-            self._bench.rehearse()
+            self._bench.warm_up()
             return Message({})
         subject, unscheduled = self._bench.subject()
         return _with_binary({"subject": subject.to_json()}, unscheduled)
 
     def _build(self, request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
-        self._bench.know(request["known"])
+        self._bench.add_known(request["known"])
         built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
         body = {"code_hash": built.code_hash, "kernels": resources(built.binary)}
         return _with_binary(body, built.binary)
@@ -154,7 +154,7 @@ class Runner:
 
     def _open(self, request: dict[str, Any], payload: bytes) -> Message:
         unscheduled = unpacked(request["binary"], payload) if request["check"] else None
-        subject = Subject.from_json(request["subject"])
+        subject = WorkloadDescription.from_json(request["subject"])
         on_cpu = Target.of(subject.target).on_cpu
         make: Callable[..., RunBench | GpuRunBench] = RunBench if on_cpu else _gpu_bench
         task = _task(request)

@@ -1,6 +1,6 @@
-"""The tuning process's end of its workers: starts them, asks them, ends them, tells how they died.
+"""The worker pool of the tuning process: starts workers, sends requests, ends workers.
 
-All waiting happens here, in one place, for whatever comes first of many answers.
+All waiting for workers is done here, in one place: for the first response of several workers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.measure.pool.fork_server_client import NurseryProcess
+from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.pool.messages import (
     Channel,
     ChannelClosedError,
@@ -26,21 +26,22 @@ from autotune.measure.pool.messages import (
 
 _log = logging.getLogger(__name__)
 
-_DYING_S = 2.0
-_ANSWERING_S = 10.0
+_EXIT_GRACE_S = 2.0
+_RESPONSE_GRACE_S = 10.0
 _ENDING_S = 10.0
-_LATE_S = 2.0
+_DELAY_S = 2.0
 _LONGEST_WAIT_S = 5.0
-"""A signal that comes just before the waiting begins does not end it, and is looked for then."""
+"""A signal just before the wait does not end it, so the wait is divided into pieces of this
+length."""
 
 
 class WorkerDiedError(Exception):
-    """The process ended before it answered.
+    """The process ended before it sent a response.
 
     Attributes
     ----------
     signal : signal.Signals or None
-        What killed it, or SIGSTOP that kept it from answering, if it was a signal.
+        The signal that killed it, or SIGSTOP if it was stopped; None if it ended otherwise.
     """
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
@@ -67,20 +68,20 @@ Outcome = Message | WorkerDiedError | WorkerTimeoutError
 
 
 class Worker:
-    """One worker process, which is asked one thing at a time.
+    """One worker process, which handles one request at a time.
 
     Attributes
     ----------
     channel : Channel
         To speak with it.
     status : int or None
-        Its wait status once it has ended, with all that it started.
+        Its wait status, once it and all processes that it started have ended.
     stopped : bool
         Whether it was stopped when it was to end.
     busy : bool
-        Whether it has been asked something whose outcome was not told yet.
+        Whether it has a request whose outcome is not known yet.
     deadline : float
-        Time by `time.monotonic` at which waiting for it is pointless.
+        Time by `time.monotonic` at which the request times out.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -90,7 +91,7 @@ class Worker:
         self.busy = False
         self.deadline = math.inf
         self._timeout_s = math.inf
-        self._silent = False
+        self._channel_closed = False
         self._answering = False
         self._late = False
 
@@ -100,12 +101,12 @@ class Worker:
         return self.status is None
 
     @property
-    def silent(self) -> bool:
+    def channel_closed(self) -> bool:
         """Whether it has closed its end of the channel."""
-        return self._silent
+        return self._channel_closed
 
     def ask(self, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
-        """Send a request; `Crew.next_outcome` tells what came of it."""
+        """Send a request; `WorkerPool.next_outcome` returns the outcome."""
         assert not self.busy
         self.busy = True
         self._answering = self._late = False
@@ -116,16 +117,16 @@ class Worker:
             self.channel.send(body, payload, timeout_s)
 
     def outcome(self) -> Outcome | None:
-        """Return what came of the request, None as long as it may be answered; never wait."""
+        """Return the outcome of the request, or None while it is pending; never wait."""
         try:
-            message = self.channel.look()
+            message = self.channel.poll()
         except GarbledMessageError as error:
             return WorkerDiedError(f"sent {error} instead of an answer")
         except ChannelClosedError:
             message = None
-            if not self._silent:  # it has ended, or will
-                self._silent = True
-                self.deadline = time.monotonic() + _DYING_S
+            if not self._channel_closed:  # it has ended, or will
+                self._channel_closed = True
+                self.deadline = time.monotonic() + _EXIT_GRACE_S
         if message is not None:
             return message
         if self.status is not None:
@@ -133,30 +134,30 @@ class Worker:
         late_s = time.monotonic() - self.deadline
         if late_s < 0.0:
             return None
-        if self._silent:
+        if self._channel_closed:
             return WorkerDiedError("closed its pipes")
-        if late_s > _LATE_S and not self._late:
+        if late_s > _DELAY_S and not self._late:
             # This process was stopped or starved, and so may the worker have been: time anew.
             self._late, self.deadline = True, time.monotonic() + self._timeout_s
             return None
         if self.channel.begun and not self._answering:
             # A long answer cannot be sent as long as nobody reads it, in time as it may have been.
-            self._answering, self.deadline = True, time.monotonic() + _ANSWERING_S
+            self._answering, self.deadline = True, time.monotonic() + _RESPONSE_GRACE_S
             return None
         return WorkerTimeoutError(f"no answer within {self._timeout_s:g} s")
 
 
-class Crew:
-    """Workers that a nursery forks, which is started with the first and replaced if it is lost.
+class WorkerPool:
+    """Workers of a fork server, which starts with the first one and is replaced if it dies.
 
     Parameters
     ----------
-    nursery : NurseryProcess, optional
-        The first one, if it was started before. It is closed with the crew.
+    fork_server : ForkServerProcess, optional
+        The first one, if it was started before. It is closed with the pool.
     """
 
-    def __init__(self, nursery: NurseryProcess | None = None) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServerProcess | None = None) -> None:
+        self._fork_server = fork_server
         self._workers: dict[int, Worker] = {}
         self._count = 0
 
@@ -168,40 +169,40 @@ class Crew:
         role : str
             "build", "run", or "gpu" to run on a GPU.
         """
-        if self._nursery is None:
-            self._nursery = NurseryProcess()
+        if self._fork_server is None:
+            self._fork_server = ForkServerProcess()
         channel, end = channels()
         worker = Worker(channel)
         self._count += 1
         self._workers[self._count] = worker
         _log.debug("worker %d starts, to %s", self._count, role)
         with end:
-            self._order({"start": self._count, "role": role}, [end.fileno()])
+            self._send_order({"start": self._count, "role": role}, [end.fileno()])
         return worker
 
     def end(self, worker: Worker) -> None:
-        """Kill a worker and all it started; return when they are gone. No harm if they are."""
+        """Kill a worker and its children; return when they have ended. It may be repeated."""
         number = next((n for n, known in self._workers.items() if known is worker), None)
         if number is not None:
-            self._order({"end": number})
+            self._send_order({"end": number})
             deadline = time.monotonic() + _ENDING_S
             while worker.alive and time.monotonic() < deadline:
-                self._hear(deadline)
-            if worker.alive:  # the nursery is stopped or stuck
-                self._lose_nursery()
+                self._receive_reports(deadline)
+            if worker.alive:  # the fork server is stopped or stuck
+                self._close_fork_server()
         worker.channel.close()
 
     def refresh(self) -> None:
-        """Take in which workers have ended."""
-        self._hear(0.0)
+        """Read which workers have ended."""
+        self._receive_reports(0.0)
 
     def next_outcome(
         self, workers: Sequence[Worker], until: float = math.inf
     ) -> tuple[Worker, Outcome] | None:
-        """Wait for what comes of a request to one of several busy workers.
+        """Wait for the first outcome of requests to several busy workers.
 
-        A worker that died, or was too slow, is gone when this returns. None comes of it until a
-        time by `time.monotonic`.
+        A worker that died or timed out has ended when this returns. Return None at the time
+        `until`, by `time.monotonic`.
 
         Raises
         ------
@@ -209,7 +210,7 @@ class Crew:
             If workers cannot be started at all.
         """
         while True:
-            self._hear(0.0)
+            self._receive_reports(0.0)
             for worker in workers:
                 outcome = worker.outcome()
                 if outcome is not None:
@@ -221,33 +222,33 @@ class Crew:
                     return worker, outcome
             if time.monotonic() >= until:
                 return None
-            self._hear(
+            self._receive_reports(
                 min(until, *(worker.deadline for worker in workers)),
-                [worker.channel for worker in workers if not worker.silent],
+                [worker.channel for worker in workers if not worker.channel_closed],
             )
 
     def close(self) -> None:
-        """End all workers, and the nursery; return when they are gone."""
-        self._lose_nursery()
+        """End all workers, and the fork server; return when they are gone."""
+        self._close_fork_server()
 
-    def _order(self, order: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        if self._nursery is not None:
-            self._nursery.order(order, fds)
+    def _send_order(self, order: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        if self._fork_server is not None:
+            self._fork_server.send_order(order, fds)
 
-    def _hear(self, deadline: float, channels: Sequence[Channel] = ()) -> None:
-        """Take in what the nursery reports; wait for it or a message until a time."""
-        if self._nursery is None:
+    def _receive_reports(self, deadline: float, channels: Sequence[Channel] = ()) -> None:
+        """Read the reports of the fork server; wait for one, or for a message, until a deadline."""
+        if self._fork_server is None:
             return
         poller = select.poll()
-        poller.register(self._nursery, select.POLLIN)
+        poller.register(self._fork_server, select.POLLIN)
         for channel in channels:
             poller.register(channel, select.POLLIN)
-        deadline = min(deadline, self._nursery.deadline)
+        deadline = min(deadline, self._fork_server.deadline)
         left = min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT_S)
         poller.poll(math.ceil(left * 1e3))
-        reports = self._nursery.reports()
+        reports = self._fork_server.reports()
         if reports is None:
-            self._lose_nursery()
+            self._close_fork_server()
             return
         for report in reports:
             worker = self._workers.pop(report["ended"], None)
@@ -255,11 +256,11 @@ class Crew:
                 worker.status, worker.stopped = report["status"], report["stopped"]
                 _log.debug("worker %s has ended, with status %s (stopped: %s)", *report.values())
 
-    def _lose_nursery(self) -> None:
-        """End the nursery, if it has not ended, and with it all workers."""
-        nursery, self._nursery = self._nursery, None
+    def _close_fork_server(self) -> None:
+        """End the fork server, if it has not ended, and with it all workers."""
+        fork_server, self._fork_server = self._fork_server, None
         workers, self._workers = self._workers, {}
-        if nursery is not None:
-            nursery.close()
+        if fork_server is not None:
+            fork_server.close()
         for worker in workers.values():
             worker.status = signal.SIGKILL

@@ -1,4 +1,4 @@
-"""A place for one worker of a workload: who sits there is replaced when it dies, or wears out."""
+"""A slot for one worker of a workload: it replaces a worker that died or was used for long."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.pool.messages import Message
-from autotune.measure.pool.response_checks import misfit
+from autotune.measure.pool.response_checks import invalid_reason
 from autotune.measure.pool.worker_pool import (
-    Crew,
     Outcome,
     Worker,
     WorkerDiedError,
+    WorkerPool,
     WorkerTimeoutError,
 )
 
 _log = logging.getLogger(__name__)
 
-SLOW_S = 10.0
-"""After so long it is said what keeps a worker that opens the workload."""
+SLOW_OPEN_S = 10.0
+"""Seconds after which a warning says that a worker takes long to open the workload."""
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 
 
 def killed_from_outside(outcome: Outcome) -> bool:
-    """Whether a signal ended or stopped it: an administrator's, or that of too little memory."""
+    """Whether a signal from outside ended or stopped it, as when memory runs out."""
     return isinstance(outcome, WorkerDiedError) and outcome.signal in _FROM_OUTSIDE
 
 
-class Told(NamedTuple):
-    """What a worker was asked, what came of it, and the Unix times between which it was busy."""
+class Response(NamedTuple):
+    """The operation that was requested, its outcome, and the Unix times of its begin and end."""
 
     op: str
     outcome: Outcome
     span: tuple[float, float]
 
 
-class Desk:
-    """Asks one worker; keeps account of those that sat here.
+class WorkerSlot:
+    """Sends requests to one worker, and counts the workers that were lost.
 
     Parameters
     ----------
-    crew : Crew
+    pool : WorkerPool
         Where workers come from.
     role : str
         "build" or "run".
@@ -55,27 +55,27 @@ class Desk:
     Attributes
     ----------
     worker : Worker or None
-        Who sits here.
-    prepared : bool
-        Whether it has the workload open.
-    doing : str or None
-        What it was asked and has not answered yet.
-    asked : int
-        How often it was asked for a candidate.
-    lost : int
-        Workers that died here or had to be killed.
-    slow_at : float
-        Time by `time.monotonic` at which `say_slow` has something to say, unless it answers.
+        The present worker.
+    is_open : bool
+        Whether the worker has opened the workload.
+    current_op : str or None
+        The operation that is pending, if there is one.
+    request_count : int
+        Number of candidates that this worker was given.
+    lost_workers : int
+        Number of workers that died or had to be killed.
+    warn_at : float
+        Time by `time.monotonic` at which `warn_if_slow` warns, unless a response came before.
     """
 
-    def __init__(self, crew: Crew, role: str, template: str) -> None:
+    def __init__(self, pool: WorkerPool, role: str, template: str) -> None:
         self.worker: Worker | None = None
-        self.prepared = False
-        self.doing: str | None = None
-        self.asked = 0
-        self.lost = 0
-        self.slow_at = math.inf
-        self._crew = crew
+        self.is_open = False
+        self.current_op: str | None = None
+        self.request_count = 0
+        self.lost_workers = 0
+        self.warn_at = math.inf
+        self._pool = pool
         self._role = role
         self._template = template
         self._since = 0.0
@@ -84,69 +84,69 @@ class Desk:
 
     @property
     def idle(self) -> bool:
-        """Whether it can be asked for a candidate."""
-        return self.prepared and self.doing is None
+        """Whether a request can be sent to the worker."""
+        return self.is_open and self.current_op is None
 
-    def look(self) -> None:
-        """Notice that a worker died that had nothing to do: no candidate is to blame."""
-        if self.worker is not None and self.doing is None and not self.worker.alive:
-            self.lose()
+    def check_alive(self) -> None:
+        """Discard a worker that died without a request: no candidate caused this."""
+        if self.worker is not None and self.current_op is None and not self.worker.alive:
+            self.discard()
 
-    def lose(self) -> None:
-        """Let nobody sit here any more, as who did is of no use."""
-        self.leave()
-        self.lost += 1
+    def discard(self) -> None:
+        """End the worker and count it as lost."""
+        self.release()
+        self.lost_workers += 1
 
-    def leave(self) -> None:
-        """Let nobody sit here."""
+    def release(self) -> None:
+        """End the worker."""
         if self.worker is not None:
-            self._crew.end(self.worker)
-        self.worker = self.doing = None
-        self.slow_at = math.inf
-        self.prepared = False
+            self._pool.end(self.worker)
+        self.worker = self.current_op = None
+        self.warn_at = math.inf
+        self.is_open = False
 
-    def prepare(self, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
-        """Have a new worker import and trace the template, or draw inputs and answers."""
+    def open(self, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
+        """Start a worker and let it trace the template, or compute the right answers."""
         assert self.worker is None
-        self.worker = self._crew.start(self._role)
-        self.asked = 0
+        self.worker = self._pool.start(self._role)
+        self.request_count = 0
         self._opening_s = timeout_s
-        self.slow_at = time.monotonic() + SLOW_S
+        self.warn_at = time.monotonic() + SLOW_OPEN_S
         self._ask("open", body, timeout_s, payload)
 
-    def say_slow(self) -> None:
+    def warn_if_slow(self) -> None:
         """Warn, once, if the worker that opens the workload takes long."""
-        if time.monotonic() >= self.slow_at:
-            self.slow_at = math.inf
+        if time.monotonic() >= self.warn_at:
+            self.warn_at = math.inf
             what = "importing and tracing" if self._role == "build" else "the reference of"
             message = "%s template %r takes long; it is given up after %.0f s"
             _log.warning(message, what, self._template, self._opening_s)
 
     def ask(self, op: str, body: dict[str, Any], timeout_s: float, payload: bytes = b"") -> None:
-        """Ask about a candidate."""
-        self.asked += 1
+        """Send a request about a candidate."""
+        self.request_count += 1
         self._ask(op, body, timeout_s, payload)
 
     def _ask(self, op: str, body: dict[str, Any], timeout_s: float, payload: bytes) -> None:
         assert self.worker is not None
-        self.doing, self._since = op, time.time()
+        self.current_op, self._since = op, time.time()
         self.worker.ask({"op": op, **body}, timeout_s, payload)
 
-    def take(self, outcome: Outcome) -> Told:
-        """Take what came of the request; a worker that did not answer it is gone."""
-        assert self.doing is not None
+    def finish(self, outcome: Outcome) -> Response:
+        """Return the response for an outcome; a worker that gave none is discarded."""
+        assert self.current_op is not None
         if isinstance(outcome, Message):
-            wrong = misfit(self._role, self.doing, outcome.body)
+            wrong = invalid_reason(self._role, self.current_op, outcome.body)
             if wrong is not None:
                 outcome = WorkerDiedError(f"sent something else instead of an answer ({wrong!r})")
-        told = Told(self.doing, outcome, (self._since, time.time()))
-        self.doing, self.slow_at = None, math.inf
+        response = Response(self.current_op, outcome, (self._since, time.time()))
+        self.current_op, self.warn_at = None, math.inf
         if not isinstance(outcome, Message):
-            self.lose()
-        return told
+            self.discard()
+        return response
 
-    def take_prepared(self, outcome: Outcome) -> Message | None:
-        """Take what came of preparing; None if it must be asked for once more.
+    def finish_open(self, outcome: Outcome) -> Message | None:
+        """Handle the outcome of `open`; return None if it must be requested once more.
 
         Raises
         ------
@@ -156,12 +156,12 @@ class Desk:
             If the worker died or was too slow, and that was not another's fault, or the second
             time.
         """
-        outcome = self.take(outcome).outcome
+        outcome = self.finish(outcome).outcome
         if isinstance(outcome, Message):
             if "refused" in outcome.body:
                 refused = outcome.body["refused"]
                 raise UsageError(f"template {self._template!r} cannot be measured: {refused}")
-            self.prepared, self._killed = True, False
+            self.is_open, self._killed = True, False
             return outcome
         if isinstance(outcome, WorkerTimeoutError):
             raise AutotuneError(

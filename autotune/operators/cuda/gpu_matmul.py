@@ -39,7 +39,7 @@ def matmul(cfg: Knobs, m: int, n: int, k: int, dtype: str = "float32") -> tuple[
     depth
         Steps of the reduction whose operands lie in shared memory together.
     unroll
-        Steps of the reduction that are written out.
+        Steps of the reduction that are unrolled.
     fetch
         Elements that a thread fetches together.
     pad

@@ -7,7 +7,13 @@ from typing import Any
 from autotune import te
 from autotune.operators.operator_arguments import check_arguments
 from autotune.operators.recurrent import TYPES
-from autotune.operators.recurrent_cells import Cell, lstm, lstm_reference, rnn, rnn_reference
+from autotune.operators.recurrent_cells import (
+    RecurrentCell,
+    lstm,
+    lstm_reference,
+    rnn,
+    rnn_reference,
+)
 from autotune.schedule.recipes.gpu_loops import bind
 from autotune.template import Knobs, template
 
@@ -25,7 +31,7 @@ def rnn_cell(
     rows
         Sequences of a block.
     unroll
-        Terms of a sum written out one after another.
+        Terms of a sum that are unrolled.
     """
     check_arguments("rnn_cell", dtype, TYPES, steps=steps, batch=batch, units=units)
     return _scheduled(cfg, rnn(steps, batch, units, dtype))
@@ -46,7 +52,7 @@ def lstm_cell(
     return _scheduled(cfg, lstm(steps, batch, units, dtype))
 
 
-def _scheduled(cfg: Knobs, cell: Cell) -> tuple[Any, list[Any]]:
+def _scheduled(cfg: Knobs, cell: RecurrentCell) -> tuple[Any, list[Any]]:
     threads = cfg.define_knob("threads", [128, 32, 64, 256, 512, 1024])
     rows = cfg.define_knob("rows", [1, 2, 4])
     unroll = cfg.define_knob("unroll", [4, 1, 8])

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from autotune.report.job import Job
+from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import over_default
-from autotune.report.progress import Progress, Standing
+from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.tuner.run.events import (
     Compared,
     Event,
@@ -31,7 +31,7 @@ class JsonDisplay:
 
     Parameters
     ----------
-    progress : Progress
+    progress : RunProgress
     write : callable
         Prints a line.
     clock : callable
@@ -40,7 +40,7 @@ class JsonDisplay:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: RunProgress,
         write: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -54,7 +54,7 @@ class JsonDisplay:
     def __exit__(self, *_: object) -> None:
         """Nothing was changed."""
 
-    def open_job(self, job: Job) -> None:
+    def open_job(self, job: WorkloadInfo) -> None:
         """Print "job"."""
         self._progress.open(job)
         self._say(
@@ -74,8 +74,8 @@ class JsonDisplay:
 
     def on_event(self, event: Event) -> None:
         """Print an event."""
-        standing = self._progress.take(event)
-        name, data = event_json(event, standing)
+        status = self._progress.take(event)
+        name, data = event_json(event, status)
         self._say(name, event.job, **data)
 
     def conclude(self) -> None:
@@ -87,13 +87,13 @@ class JsonDisplay:
         self._write(json.dumps(head | data, allow_nan=False, separators=(",", ":")))
 
 
-def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
+def event_json(event: Event, status: WorkloadStatus) -> tuple[str, dict[str, Any]]:
     """Return an event's name and what a line says of it.
 
     Parameters
     ----------
     event : Event
-    standing : Standing
+    status : WorkloadStatus
         Of the event's workload, the event taken in.
     """
     match event:
@@ -101,7 +101,7 @@ def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
             return "started", {
                 "trials": event.trials,
                 "recorded": event.recorded,
-                "best": _best_json(event.best, standing),
+                "best": _best_json(event.best, status),
                 "default_cost_s": event.default_cost_s,
             }
         case MachineKnown():
@@ -109,7 +109,7 @@ def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
                 "peak_flops": dict(event.peak_flops),
                 "copy_bytes_s": event.copy_bytes_s,
                 "ceiling_s": event.ceiling_s,
-                "ceiling_of": None if event.ceiling_s is None else standing.roof,
+                "ceiling_of": None if event.ceiling_s is None else status.roof,
                 "library_s": event.library_s,
             }
         case Measured():
@@ -118,9 +118,9 @@ def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
                 "trials": event.trials,
                 **_record_json(event.record),
                 "reused": event.result.reused,
-                "improved": standing.improved,
-                "best": _best_json(event.best, standing),
-                "failures": dict(standing.failures),
+                "improved": status.improved,
+                "best": _best_json(event.best, status),
+                "failures": dict(status.failures),
                 "expected_gain": event.expected_gain,
                 "left_s": event.left_s,
             }
@@ -133,7 +133,7 @@ def event_json(event: Event, standing: Standing) -> tuple[str, dict[str, Any]]:
                 "remaining": list(event.round.remaining),
             }
         case Finished():
-            return "finished", _summary_json(event.summary, standing)
+            return "finished", _summary_json(event.summary, status)
 
 
 def _record_json(record: Record) -> dict[str, Any]:
@@ -152,21 +152,21 @@ def _record_json(record: Record) -> dict[str, Any]:
     }
 
 
-def _best_json(best: Record | None, standing: Standing) -> dict[str, Any] | None:
+def _best_json(best: Record | None, status: WorkloadStatus) -> dict[str, Any] | None:
     if best is None:
         return None
-    work = standing.job.work
+    work = status.job.work
     return {
         "index": best.index,
         "cost_s": best.cost_s,
         "gflops": work.gflops(best.cost_s),
         "bytes_s": work.bytes / best.cost_s,
-        "share": standing.share,
+        "share": status.share,
     }
 
 
-def _summary_json(summary: TuneSummary, standing: Standing) -> dict[str, Any]:
-    ratio, default_s = over_default(standing), summary.default_costs_s
+def _summary_json(summary: TuneSummary, status: WorkloadStatus) -> dict[str, Any]:
+    ratio, default_s = over_default(status), summary.default_costs_s
     costs_s = None if summary.best is None else summary.best.costs_s
     return {
         "ended": str(summary.ended),
@@ -175,14 +175,14 @@ def _summary_json(summary: TuneSummary, standing: Standing) -> dict[str, Any]:
         "measured": summary.measured,
         "failures": dict(summary.failures),
         "refused": dict(summary.refused),
-        "best": _best_json(summary.best, standing),
+        "best": _best_json(summary.best, status),
         "config": summary.best and summary.best.config,
         "best_costs_s": costs_s and list(costs_s),
         "default_costs_s": default_s and list(default_s),
         "compared": summary.best is not None and not summary.best.is_trial,
         "over_default": None if ratio is None else ratio.value,
         "over_default_range": None if ratio is None else [ratio.low, ratio.high],
-        "ceiling_s": standing.ceiling_s,
-        "library_s": standing.library_s,
+        "ceiling_s": status.ceiling_s,
+        "library_s": status.library_s,
         "elapsed_s": summary.elapsed_s,
     }

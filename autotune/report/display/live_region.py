@@ -1,4 +1,4 @@
-"""A few lines of a terminal that renew themselves, written at the very bottom.
+"""A region of a few lines at the bottom of a terminal that is redrawn.
 
 The cursor stands on the line below them, in sight: whatever ends the program, even without a word,
 the terminal is as usable as before.
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO, cast
 
-from autotune.report.display.panel import Line, Tone
+from autotune.report.display.panel import Line, TextStyle
 from autotune.report.display.terminal_escapes import printable
 from autotune.report.text_tables import cells_of
 
 _CODES = {
-    Tone.LABEL: "2",
-    Tone.STRONG: "1",
-    Tone.DONE: "36",
-    Tone.GOOD: "32",
-    Tone.REST: "2",
-    Tone.BAD: "33",
+    TextStyle.LABEL: "2",
+    TextStyle.STRONG: "1",
+    TextStyle.DONE: "36",
+    TextStyle.GOOD: "32",
+    TextStyle.REST: "2",
+    TextStyle.BAD: "33",
 }
 
 
-class Block:
+class LiveRegion:
     """Lines that are written over at each drawing.
 
     A terminal that was made narrower since has broken its lines anew, as most do; that is
@@ -116,7 +116,7 @@ class _Above:
 
 
 @contextmanager
-def above(block: Block) -> Iterator[None]:
+def print_above(block: LiveRegion) -> Iterator[None]:
     """Let what is written to the standard error on the same terminal appear above the block."""
     before = sys.stderr
     if before.isatty():

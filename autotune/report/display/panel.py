@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autotune.report.progress import Progress, Standing, kinds_text
+from autotune.report.progress import RunProgress, WorkloadStatus, kinds_text
 from autotune.report.ratio import Ratio
-from autotune.report.text_tables import Column, cells_of, cut, fitted
+from autotune.report.text_tables import TableColumn, cells_of, cut, fitted
 from autotune.report.units import duration_text, percent_text, time_text
 
 BAR = 32
 """Cells of a bar where there is room."""
 
-_LEAST_BAR = 6
+_MIN_BAR = 6
 _STEP = 6
 _MARGIN = 2
 
 
-class Tone(StrEnum):
+class TextStyle(StrEnum):
     """How a piece of text is to look."""
 
     PLAIN = "plain"
@@ -36,14 +36,14 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True)
-class Piece:
+class StyledText:
     """Some text of one look."""
 
     text: str
-    tone: Tone = Tone.PLAIN
+    tone: TextStyle = TextStyle.PLAIN
 
 
-Line = tuple[Piece, ...]
+Line = tuple[StyledText, ...]
 
 
 @dataclass(frozen=True)
@@ -89,25 +89,25 @@ def glyphs_for(encoding: str | None) -> Glyphs:
     return UNICODE
 
 
-def panel(progress: Progress, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[Line]:
+def panel(progress: RunProgress, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return where a run stands, in lines of at most `width` columns.
 
     Parameters
     ----------
-    progress : Progress
+    progress : RunProgress
     width, height : int
         Of the terminal; of a run of many workloads only as many are shown as there is room for.
     glyphs : Glyphs
     """
-    standings = list(progress.standings.values())
-    if len(standings) == 1:
-        rows = _one(progress, standings[0], glyphs)
+    statuses = list(progress.standings.values())
+    if len(statuses) == 1:
+        rows = _one(progress, statuses[0], glyphs)
         lines = _laid_out(rows, width, glyphs)
     else:
         rows = _several(progress)
         lines = [*_laid_out(rows[:1], width, glyphs), ()]
         room = height - 1 - len(rows) - 2
-        lines += _jobs(progress, standings, width, max(1, room), glyphs)
+        lines += _jobs(progress, statuses, width, max(1, room), glyphs)
         lines += _laid_out(rows[1:], width, glyphs)
     return [_cut(line, width, glyphs) for line in lines[: max(1, height - 1)]]
 
@@ -123,67 +123,67 @@ class _Row:
     texts: Sequence[str]
     share: float | None = None
     mark: float | None = None
-    tone: Tone = Tone.PLAIN
+    tone: TextStyle = TextStyle.PLAIN
     recent: Sequence[float | None] = ()
 
 
-def _one(progress: Progress, standing: Standing, glyphs: Glyphs) -> list[_Row]:
-    rows = [_far(progress, standing.count)]
-    if standing.best is not None:
-        speed = [standing.share_text or standing.speed]
-        rows.append(_Row("speed", speed, standing.share, _default_share(standing), Tone.GOOD))
-        best = [time_text(standing.best.cost_s)]
-        if standing.share is not None:
-            best.append(standing.speed)
-        if standing.best_is_default:
+def _one(progress: RunProgress, status: WorkloadStatus, glyphs: Glyphs) -> list[_Row]:
+    rows = [_far(progress, status.count)]
+    if status.best is not None:
+        speed = [status.share_text or status.speed]
+        rows.append(_Row("speed", speed, status.share, _default_share(status), TextStyle.GOOD))
+        best = [time_text(status.best.cost_s)]
+        if status.share is not None:
+            best.append(status.speed)
+        if status.best_is_default:
             best.append("the default")
-        elif ratio := Ratio.of(standing.best.costs_s, standing.default_s):
+        elif ratio := Ratio.of(status.best.costs_s, status.default_s):
             best.append(ratio.short("the default"))
-        best.append(f"config {standing.best.index}")
-        if standing.best_trial:
-            best.append(f"trial {standing.best_trial}")
-        rows.append(_Row("best", best, tone=Tone.STRONG))
-    if standing.round is not None:
-        left = len(standing.round.remaining)
-        rows.append(_Row("finals", [f"round {standing.round.number}", f"{left} still compared"]))
-    elif standing.gain is not None and not standing.over:
-        rows.append(_Row("to gain", [f"{percent_text(standing.gain)} expected of going on"]))
-    if standing.recent:
-        rows.append(_Row("recent", [], recent=standing.recent))
+        best.append(f"config {status.best.index}")
+        if status.best_trial:
+            best.append(f"trial {status.best_trial}")
+        rows.append(_Row("best", best, tone=TextStyle.STRONG))
+    if status.round is not None:
+        left = len(status.round.remaining)
+        rows.append(_Row("finals", [f"round {status.round.number}", f"{left} still compared"]))
+    elif status.gain is not None and not status.over:
+        rows.append(_Row("to gain", [f"{percent_text(status.gain)} expected of going on"]))
+    if status.recent:
+        rows.append(_Row("recent", [], recent=status.recent))
     return rows + _troubles(progress)
 
 
-def _far(progress: Progress, count: str) -> _Row:
+def _far(progress: RunProgress, count: str) -> _Row:
     """Return the row that says how far the run is."""
-    return _Row("trials", [count, _time_text(progress)], progress.done_share, tone=Tone.DONE)
+    return _Row("trials", [count, _time_text(progress)], progress.done_share, tone=TextStyle.DONE)
 
 
-def _default_share(standing: Standing) -> float | None:
-    if standing.default_s is None or standing.ceiling_s is None:
+def _default_share(status: WorkloadStatus) -> float | None:
+    if status.default_s is None or status.ceiling_s is None:
         return None
-    return standing.ceiling_s / statistics.median(standing.default_s)
+    return status.ceiling_s / statistics.median(status.default_s)
 
 
-def _several(progress: Progress) -> list[_Row]:
-    standings = progress.standings.values()
-    done = sum(standing.trial for standing in standings)
-    wanted = [standing.trials for standing in standings if standing.trials is not None]
+def _several(progress: RunProgress) -> list[_Row]:
+    statuses = progress.standings.values()
+    done = sum(status.trial for status in statuses)
+    wanted = [status.trials for status in statuses if status.trials is not None]
     total = f"/{sum(wanted)}" if len(wanted) == len(progress.standings) else ""
     return [_far(progress, f"{done}{total}"), *_troubles(progress)]
 
 
-def _troubles(progress: Progress) -> list[_Row]:
+def _troubles(progress: RunProgress) -> list[_Row]:
     rows = []
     failures = progress.failures
     if failures:
         total = f"{sum(failures.values())}: " if len(failures) > 1 else ""
-        rows.append(_Row("failed", [total + kinds_text(failures)], tone=Tone.BAD))
+        rows.append(_Row("failed", [total + kinds_text(failures)], tone=TextStyle.BAD))
     if texts := progress.noise_texts():
-        rows.append(_Row("noise", texts, tone=Tone.BAD))
+        rows.append(_Row("noise", texts, tone=TextStyle.BAD))
     return rows
 
 
-def _time_text(progress: Progress) -> str:
+def _time_text(progress: RunProgress) -> str:
     return progress.left_text() or f"after {duration_text(progress.elapsed_s)}"
 
 
@@ -198,18 +198,18 @@ def _laid_out(rows: Sequence[_Row], width: int, glyphs: Glyphs) -> list[Line]:
     cells = min(BAR, room - 2 - _STEP * -(-beside // _STEP))
     lines: list[Line] = []
     for row in rows:
-        line = [Piece(margin + row.label.ljust(label_width), Tone.LABEL)]
+        line = [StyledText(margin + row.label.ljust(label_width), TextStyle.LABEL)]
         if row.recent:
-            line.append(Piece(_chart(row.recent[-min(2 * BAR, room) :], glyphs)))
-        if row.share is not None and cells >= _LEAST_BAR:
-            line += [*_bar(row, cells, glyphs), Piece("  ")]
-        tone = Tone.STRONG if row.tone in (Tone.DONE, Tone.GOOD) else row.tone
-        line.append(Piece(shown[row.label], tone))
+            line.append(StyledText(_chart(row.recent[-min(2 * BAR, room) :], glyphs)))
+        if row.share is not None and cells >= _MIN_BAR:
+            line += [*_bar(row, cells, glyphs), StyledText("  ")]
+        tone = TextStyle.STRONG if row.tone in (TextStyle.DONE, TextStyle.GOOD) else row.tone
+        line.append(StyledText(shown[row.label], tone))
         lines.append(tuple(line))
     return lines
 
 
-def _bar(row: _Row, cells: int, glyphs: Glyphs) -> list[Piece]:
+def _bar(row: _Row, cells: int, glyphs: Glyphs) -> list[StyledText]:
     full = _cell(row.share or 0.0, cells)
     drawn = glyphs.full * full + glyphs.rest * (cells - full)
     if row.mark is not None:
@@ -218,7 +218,7 @@ def _bar(row: _Row, cells: int, glyphs: Glyphs) -> list[Piece]:
             at = max(0, min(at, full - 1))
         mark = glyphs.full_mark if at < full else glyphs.rest_mark
         drawn = drawn[:at] + mark + drawn[at + 1 :]
-    return [Piece(drawn[:full], row.tone), Piece(drawn[full:], Tone.REST)]
+    return [StyledText(drawn[:full], row.tone), StyledText(drawn[full:], TextStyle.REST)]
 
 
 def _cell(share: float, cells: int) -> int:
@@ -244,42 +244,44 @@ def _chart(costs_s: Sequence[float | None], glyphs: Glyphs) -> str:
 
 
 def _jobs(
-    progress: Progress, standings: Sequence[Standing], width: int, room: int, glyphs: Glyphs
+    progress: RunProgress, statuses: Sequence[WorkloadStatus], width: int, room: int, glyphs: Glyphs
 ) -> list[Line]:
     """Return a table of workloads: those that are still measured first, if not all can be shown."""
-    shown = list(standings)
+    shown = list(statuses)
     if len(shown) > room:
         shown.sort(key=lambda s: (s.job.label != progress.latest, s.over))
-        kept = {standing.job.label for standing in shown[: max(1, room - 1)]}
-        shown = [standing for standing in standings if standing.job.label in kept]
+        kept = {status.job.label for status in shown[: max(1, room - 1)]}
+        shown = [status for status in statuses if status.job.label in kept]
     marks = [glyphs.here if s.job.label == progress.latest else " " for s in shown]
     names = [_short(s.job.label, max(12, width // 3), glyphs) for s in shown]
     columns = [
-        Column("", [" ".join(pair) for pair in zip(marks, names, strict=True)], 0, right=False),
-        Column("trials", [s.count for s in shown], 2),
-        Column("best", ["" if s.best_s is None else time_text(s.best_s) for s in shown], 1),
-        Column("throughput", [s.speed for s in shown], 5),
-        Column("reached", [_share(s) for s in shown], 3),
-        Column("to gain", [_gain(s) for s in shown], 4),
+        TableColumn(
+            "", [" ".join(pair) for pair in zip(marks, names, strict=True)], 0, right=False
+        ),
+        TableColumn("trials", [s.count for s in shown], 2),
+        TableColumn("best", ["" if s.best_s is None else time_text(s.best_s) for s in shown], 1),
+        TableColumn("throughput", [s.speed for s in shown], 5),
+        TableColumn("reached", [_share(s) for s in shown], 3),
+        TableColumn("to gain", [_gain(s) for s in shown], 4),
     ]
     header, *rows = fitted(columns, width)
-    lines: list[Line] = [(Piece(header, Tone.LABEL),)]
-    for standing, row in zip(shown, rows, strict=True):
-        here = standing.job.label == progress.latest and not standing.over
-        lines.append((Piece(row, Tone.STRONG if here else Tone.PLAIN),))
-    if len(shown) < len(standings):
-        lines.append((Piece(f"  and {len(standings) - len(shown)} more", Tone.LABEL),))
+    lines: list[Line] = [(StyledText(header, TextStyle.LABEL),)]
+    for status, row in zip(shown, rows, strict=True):
+        here = status.job.label == progress.latest and not status.over
+        lines.append((StyledText(row, TextStyle.STRONG if here else TextStyle.PLAIN),))
+    if len(shown) < len(statuses):
+        lines.append((StyledText(f"  and {len(statuses) - len(shown)} more", TextStyle.LABEL),))
     return lines
 
 
-def _share(standing: Standing) -> str:
-    return "" if standing.share is None else f"{percent_text(standing.share)} {standing.roof}"
+def _share(status: WorkloadStatus) -> str:
+    return "" if status.share is None else f"{percent_text(status.share)} {status.roof}"
 
 
-def _gain(standing: Standing) -> str:
-    if standing.over:
+def _gain(status: WorkloadStatus) -> str:
+    if status.over:
         return "done"
-    return "" if standing.gain is None else percent_text(standing.gain)
+    return "" if status.gain is None else percent_text(status.gain)
 
 
 def _short(text: str, longest: int, glyphs: Glyphs) -> str:
@@ -297,6 +299,6 @@ def _cut(line: Line, width: int, glyphs: Glyphs) -> Line:
         return line
     kept, room = [], width - 1
     for piece in line:
-        kept.append(Piece(cut(piece.text, room), piece.tone))
+        kept.append(StyledText(cut(piece.text, room), piece.tone))
         room -= cells_of(kept[-1].text)
-    return (*kept, Piece(glyphs.more))
+    return (*kept, StyledText(glyphs.more))

@@ -1,4 +1,4 @@
-"""Showing a run: a panel that renews itself on a terminal, plain lines elsewhere, or less."""
+"""Displays of a run: a live panel on a terminal, plain lines elsewhere, or less."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import Protocol
 
 from autotune.report.display.events_json import JsonDisplay
-from autotune.report.display.live_region import Block, above
-from autotune.report.display.panel import Glyphs, Piece, Tone, glyphs_for, panel
+from autotune.report.display.live_region import LiveRegion, print_above
+from autotune.report.display.panel import Glyphs, StyledText, TextStyle, glyphs_for, panel
 from autotune.report.display.terminal_escapes import printable
-from autotune.report.job import Job
+from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import LIBRARY, last_line, outcome_table, remarks
-from autotune.report.progress import Progress, Standing
+from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
 from autotune.tuner.run.events import (
@@ -58,7 +58,7 @@ class Display(Protocol):
         """Leave the terminal as it was found."""
         ...
 
-    def open_job(self, job: Job) -> None:
+    def open_job(self, job: WorkloadInfo) -> None:
         """Say which workload will be tuned; before its first event."""
         ...
 
@@ -80,12 +80,12 @@ class QuietDisplay:
 
     Parameters
     ----------
-    progress : Progress
+    progress : RunProgress
     write : callable
         Prints a line.
     """
 
-    def __init__(self, progress: Progress, write: Callable[[str], None]) -> None:
+    def __init__(self, progress: RunProgress, write: Callable[[str], None]) -> None:
         self._progress = progress
         self._write_as_it_is = write
 
@@ -99,7 +99,7 @@ class QuietDisplay:
     def __exit__(self, *_: object) -> None:
         """Nothing was changed."""
 
-    def open_job(self, job: Job) -> None:
+    def open_job(self, job: WorkloadInfo) -> None:
         """Remember a workload."""
         self._progress.open(job)
 
@@ -118,9 +118,9 @@ class QuietDisplay:
         progress = self._progress
         return last_line(self._finished(), progress.elapsed_s, progress.worst_noise)
 
-    def _finished(self) -> list[Standing]:
-        standings = self._progress.standings.values()
-        return [standing for standing in standings if standing.summary is not None]
+    def _finished(self) -> list[WorkloadStatus]:
+        statuses = self._progress.standings.values()
+        return [status for status in statuses if status.summary is not None]
 
 
 class PlainDisplay(QuietDisplay):
@@ -128,7 +128,7 @@ class PlainDisplay(QuietDisplay):
 
     Parameters
     ----------
-    progress : Progress
+    progress : RunProgress
     write : callable
         Prints a line.
     width : callable
@@ -137,7 +137,7 @@ class PlainDisplay(QuietDisplay):
 
     def __init__(
         self,
-        progress: Progress,
+        progress: RunProgress,
         write: Callable[[str], None],
         width: Callable[[], int | None] = lambda: None,
     ) -> None:
@@ -147,7 +147,7 @@ class PlainDisplay(QuietDisplay):
     def __enter__(self) -> PlainDisplay:
         return self
 
-    def open_job(self, job: Job) -> None:
+    def open_job(self, job: WorkloadInfo) -> None:
         """Print what the workload is, where its log is, and how large its space."""
         super().open_job(job)
         for line in job.heading:
@@ -160,20 +160,20 @@ class PlainDisplay(QuietDisplay):
 
     def on_event(self, event: Event) -> None:
         """Print what an event changed, if it is worth a line."""
-        standing = self._progress.take(event)
+        status = self._progress.take(event)
         match event:
             case Started() if event.recorded:
-                self.note(self._line(standing))
+                self.note(self._line(status))
             case MachineKnown() if event.ceiling_s is not None:
                 name = f"{event.job}: " if event.job else ""
-                speed = standing.job.work.speed_text(event.ceiling_s)
-                line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({standing.roof})"
+                speed = status.job.work.speed_text(event.ceiling_s)
+                line = f"{name}ceiling {time_text(event.ceiling_s)}, {speed} ({status.roof})"
                 if event.library_s is not None:
-                    speed = standing.job.work.speed_text(event.library_s)
+                    speed = status.job.work.speed_text(event.library_s)
                     line += f"; {LIBRARY} {time_text(event.library_s)}, {speed}"
                 self.note(line)
-            case Measured() if standing.improved or standing.over or _milestone(standing.trial):
-                self.note(self._line(standing))
+            case Measured() if status.improved or status.over or _milestone(status.trial):
+                self.note(self._line(status))
             case Compared() if event.round.number == 1:
                 name = f"{event.job}: " if event.job else ""
                 count = len(event.round.costs_s)
@@ -190,11 +190,11 @@ class PlainDisplay(QuietDisplay):
             self.note(remark)
         self.note(self._last_line())
 
-    def _line(self, standing: Standing) -> str:
-        digits = 0 if standing.trials is None else len(str(standing.trials))
-        count = standing.count.rjust(2 * digits + 1)
-        name = f"{standing.job.label}  " if standing.job.label else ""
-        parts = standing.parts()
+    def _line(self, status: WorkloadStatus) -> str:
+        digits = 0 if status.trials is None else len(str(status.trials))
+        count = status.count.rjust(2 * digits + 1)
+        name = f"{status.job.label}  " if status.job.label else ""
+        parts = status.parts()
         if left := self._progress.left_text():
             parts.insert(1, left)
         return f"{name}{'  '.join([count, *parts])}"
@@ -212,21 +212,21 @@ class LiveDisplay(PlainDisplay):
 
     Parameters
     ----------
-    progress : Progress
+    progress : RunProgress
     write : callable
         Prints a line.
-    block : Block
+    block : LiveRegion
         Where the panel goes.
     glyphs : Glyphs
     clock : callable
-        Seconds that only ever grow.
+        Returns monotonic seconds.
     """
 
     def __init__(
         self,
-        progress: Progress,
+        progress: RunProgress,
         write: Callable[[str], None],
-        block: Block,
+        block: LiveRegion,
         glyphs: Glyphs,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -238,7 +238,7 @@ class LiveDisplay(PlainDisplay):
         self._around = contextlib.ExitStack()
 
     def __enter__(self) -> LiveDisplay:
-        self._around.enter_context(above(self._block))
+        self._around.enter_context(print_above(self._block))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -258,10 +258,10 @@ class LiveDisplay(PlainDisplay):
 
     def on_event(self, event: Event) -> None:
         """Renew the panel, at once if there is something new in it, else if it is old enough."""
-        standing = self._progress.take(event)
+        status = self._progress.take(event)
         now_s = self._clock()
         young = self._drawn_s is not None and now_s - self._drawn_s < BETWEEN_S
-        if young and not (isinstance(event, Measured) and (standing.improved or standing.over)):
+        if young and not (isinstance(event, Measured) and (status.improved or status.over)):
             return
         self._drawn_s = now_s
         if not isinstance(event, Finished):
@@ -272,23 +272,25 @@ class LiveDisplay(PlainDisplay):
         self._block.clear()
         finished, width = self._finished(), self._block.size[0]
         if table := outcome_table(finished, width):
-            self._write_as_it_is(self._block.coloured((Piece(f"\n{table[0]}", Tone.LABEL),)))
+            self._write_as_it_is(
+                self._block.coloured((StyledText(f"\n{table[0]}", TextStyle.LABEL),))
+            )
             for row in table[1:]:
                 self._write(row)
         self._write("")
         for remark in remarks(finished):
             self.note(remark)
         last = wrap_clauses(self._last_line(), width)
-        self._write_as_it_is(self._block.coloured((Piece(last, Tone.STRONG),)))
+        self._write_as_it_is(self._block.coloured((StyledText(last, TextStyle.STRONG),)))
 
 
-def make_display(view: View, progress: Progress, write: Callable[[str], None]) -> Display:
+def make_display(view: View, progress: RunProgress, write: Callable[[str], None]) -> Display:
     """Return the display that suits a view and the standard output.
 
     Parameters
     ----------
     view : View
-    progress : Progress
+    progress : RunProgress
         A new one.
     write : callable
         Prints a line to the standard output.
@@ -299,7 +301,7 @@ def make_display(view: View, progress: Progress, write: Callable[[str], None]) -
         return QuietDisplay(progress, write)
     if sys.stdout is None or not sys.stdout.isatty():
         return PlainDisplay(progress, write)
-    block = Block(sys.stdout, colour=not os.environ.get("NO_COLOR"))
+    block = LiveRegion(sys.stdout, colour=not os.environ.get("NO_COLOR"))
     if os.environ.get("TERM", "") in ("", "dumb"):
         return PlainDisplay(progress, write, lambda: block.size[0])
     return LiveDisplay(progress, write, block, glyphs_for(sys.stdout.encoding))

@@ -1,4 +1,4 @@
-"""Text from files on its way to a terminal: what would steer the terminal is shown instead."""
+"""Text from files for a terminal: control characters are shown in place of being executed."""
 
 from __future__ import annotations
 

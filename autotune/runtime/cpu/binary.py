@@ -1,4 +1,4 @@
-"""Machine code that one process compiles and another loads, with all it takes to call it."""
+"""Machine code that one process compiles and another loads, with everything needed to call it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from autotune.runtime.signature import Parameter, Signature, extent_text
+from autotune.runtime.signature import ArrayParameter, Signature, extent_text
 
 _C_TYPES = {
     "bool": "bool",
@@ -26,7 +26,7 @@ unsigned using virtual void volatile while xor EOF INFINITY NAN NULL
 """
 
 HEADER_SIGN = "compiled by autotune"
-"""What tells these headers from others."""
+"""The line that marks these headers."""
 
 _HEADER = """\
 /* {name}, {sign} {version} for {target}; in {library}.
@@ -136,11 +136,11 @@ def header(
     )
 
 
-def _type(param: Parameter) -> str:
+def _type(param: ArrayParameter) -> str:
     return _C_TYPES.get(param.dtype) or _BITS[param.dtype]
 
 
-def _array_text(param: Parameter) -> str:
+def _array_text(param: ArrayParameter) -> str:
     role = "output" if param.is_output else "input"
     bits = " (as bits)" if param.dtype in _BITS else ""
     shape = ", ".join(extent_text(extent) for extent in param.shape)

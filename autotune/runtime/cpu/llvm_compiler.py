@@ -20,7 +20,7 @@ import llvmlite.binding as llvm
 from autotune.codegen.elf.object_reader import defines
 from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
 from autotune.runtime.cpu.binary import Binary
 from autotune.runtime.cpu.compiled_kernel import Kernel
@@ -101,7 +101,7 @@ class CompiledFunction(LoadedBinary):
 
     Attributes
     ----------
-    function : Function
+    function : PrimFunc
         What was compiled.
     module : LLVMSource
         Its LLVM assembly, with the name of its entry point.
@@ -111,7 +111,7 @@ class CompiledFunction(LoadedBinary):
 
     def __init__(
         self,
-        function: Function,
+        function: PrimFunc,
         source: LLVMSource,
         target: Target,
         options: Options,
@@ -145,7 +145,7 @@ class CompiledFunction(LoadedBinary):
 
 
 def compile_function(
-    function: Function,
+    function: PrimFunc,
     target: str | Target = "llvm",
     options: Options | None = None,
     cache: ObjectCache | None = None,
@@ -154,7 +154,7 @@ def compile_function(
 
     Parameters
     ----------
-    function : Function
+    function : PrimFunc
         Without knobs or vectorised loops.
     target : str or Target
         Of kind "llvm", or "cuda -on=cpu".
@@ -177,7 +177,7 @@ def compile_function(
     )
 
 
-def compile_binary(function: Function, target: Target) -> Binary:
+def compile_binary(function: PrimFunc, target: Target) -> Binary:
     """Compile a function as `compile_function` does, for another process to load.
 
     Raises
@@ -189,7 +189,7 @@ def compile_binary(function: Function, target: Target) -> Binary:
     return _binary(Signature.of(function), source, target, Options(), default_cache())
 
 
-def _emitted(function: Function, target: Target) -> LLVMSource:
+def _emitted(function: PrimFunc, target: Target) -> LLVMSource:
     check_target(target)
     threads = target.kind == "cuda"
     return emit(simt_on_cpu(function) if threads else function, target.fast_math)

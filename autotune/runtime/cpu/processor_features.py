@@ -78,7 +78,7 @@ def known_cpus() -> list[str]:
 
 
 def missing_features(needed: list[str]) -> list[str]:
-    """Return those of `needed` that this machine has not; all of them where it cannot be told."""
+    """Return those of `needed` that this machine has not; all of them where it is not known."""
     flags = cpu_flags()
     return [name for name in needed if _LINUX_NAMES.get(name, name) not in flags]
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.errors import TargetError
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
 from autotune.runtime.cuda.nvrtc import Cubin, compile_cubin
 from autotune.runtime.object_cache import default_cache
 from autotune.runtime.signature import (
+    ArrayParameter,
     Extent,
-    Parameter,
     Signature,
     checked_extent,
     extent_of,
@@ -88,7 +88,7 @@ class GpuProgram:
         Its kernels' code, and what each takes of the device.
     launches : tuple of GpuLaunch
         In the order in which they run.
-    workspace : tuple of Parameter
+    workspace : tuple of ArrayParameter
         Arrays that kernels hand on; who runs it provides them.
     alignment : int
         Bytes of which every array's address is a multiple.
@@ -97,7 +97,7 @@ class GpuProgram:
     signature: Signature
     cubin: Cubin
     launches: tuple[GpuLaunch, ...]
-    workspace: tuple[Parameter, ...] = ()
+    workspace: tuple[ArrayParameter, ...] = ()
     alignment: int = 16
 
     def check(self) -> None:
@@ -151,7 +151,7 @@ class GpuSource:
         Its kernels.
     launches : tuple of GpuLaunch
         In the order in which they run, with names in place of symbols.
-    workspace : tuple of Parameter
+    workspace : tuple of ArrayParameter
         Arrays that kernels hand on; who runs it provides them.
     alignment : int
         Bytes of which every array's address is a multiple.
@@ -162,7 +162,7 @@ class GpuSource:
     signature: Signature
     text: str = field(repr=False)
     launches: tuple[GpuLaunch, ...]
-    workspace: tuple[Parameter, ...] = ()
+    workspace: tuple[ArrayParameter, ...] = ()
     alignment: int = 16
     header: str = field(default="", repr=False)
 
@@ -205,7 +205,7 @@ def arch_for(target: Target) -> str:
         ) from None
 
 
-def kernel_source(function: Function) -> GpuSource:
+def kernel_source(function: PrimFunc) -> GpuSource:
     """Return a function in final form for GPUs as text; needs no compiler.
 
     Raises
@@ -218,7 +218,7 @@ def kernel_source(function: Function) -> GpuSource:
     arrays = [*function.params, *source.workspace]
     numbers = {buffer: number for number, buffer in enumerate(arrays)}
     workspace = [
-        Parameter(b.name, b.dtype, tuple(extent_of(e, names) for e in b.shape), True)
+        ArrayParameter(b.name, b.dtype, tuple(extent_of(e, names) for e in b.shape), True)
         for b in source.workspace
     ]
 

@@ -1,4 +1,4 @@
-"""What a launch of a GPU kernel must keep to, checked before it: sizes, registers, memory."""
+"""Checks the limits of a GPU kernel launch: sizes, registers, memory."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ REGISTERS = 64 * 1024
 OTHER_REGISTERS = 24
 """Registers of a thread that hold no sums: operands, addresses, loop variables; a rough rule."""
 
-MOST_SIDE_BY_SIDE = 1024
+MAX_SIDE_BY_SIDE = 1024
 """Threads of blocks side by side on a multiprocessor."""
 
 
@@ -60,7 +60,7 @@ class Tiles:
     depth
         Steps of the reduction whose operands lie in shared memory together.
     unroll
-        Steps of the reduction that are written out.
+        Steps of the reduction that are unrolled.
     fetch
         Elements that a thread fetches together.
     pad
@@ -165,8 +165,8 @@ def define_tiles(
         "the sums of blocks side by side fit in the registers of a multiprocessor",
     )
     cfg.add_constraint(
-        side_by_side <= MOST_SIDE_BY_SIDE,
-        f"blocks side by side have at most {MOST_SIDE_BY_SIDE} threads",
+        side_by_side <= MAX_SIDE_BY_SIDE,
+        f"blocks side by side have at most {MAX_SIDE_BY_SIDE} threads",
     )
     cfg.add_constraint(unroll <= depth, "no more steps are written out than lie in shared memory")
     for run in runs:

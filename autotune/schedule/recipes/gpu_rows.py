@@ -17,7 +17,7 @@ from autotune.schedule.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowMapping:
     """How rows are shared; every size is a number or a knob.
 
     Attributes
@@ -52,7 +52,7 @@ def schedule_rows(
     axes: tuple[Sequence[Any], Any, Any],
     reductions: Sequence[tuple[te.Tensor, Any, Sequence[Any]]],
     kept: Sequence[tuple[te.Tensor, Any, Sequence[Any]]],
-    how: Rows,
+    how: RowMapping,
 ) -> None:
     """Schedule a kernel that reduces rows.
 
@@ -97,7 +97,7 @@ def schedule_rows(
         _along(stage, columns, how)
 
 
-def _along(stage: Stage, axis: Any, how: Rows) -> None:
+def _along(stage: Stage, axis: Any, how: RowMapping) -> None:
     """Let the threads of a row go along it, each with some elements side by side."""
     step, vector = stage.split(axis, factor=how.lanes)
     _, thread = stage.split(step, factor=how.threads)

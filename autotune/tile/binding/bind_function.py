@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from autotune.errors import TileError
 from autotune.ir import dtypes
 from autotune.tile.binding.bound_program import (
+    AffineRead,
     Constant,
     Contract,
     Elementwise,
     Program,
-    Read,
     Step,
     TensorType,
     needed,
 )
-from autotune.tile.binding.expand_builtins import WrittenOut
+from autotune.tile.binding.expand_builtins import BuiltinExpander
 from autotune.tile.binding.given_shapes import given_sizes
 from autotune.tile.binding.operation_counts import check_operations
 from autotune.tile.binding.tensor_sizes import check_elements, shape_of
@@ -26,12 +26,12 @@ from autotune.tile.check.dimension_arithmetic import dimension, index_form
 from autotune.tile.check.scope import Symbol
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.index_sets.affine_forms import Affine
-from autotune.tile.index_sets.index_conditions import Range
-from autotune.tile.index_sets.index_set import EntangledError, IndexSet
-from autotune.tile.syntax.error_locations import counted, mistake, unknown
-from autotune.tile.syntax.fresh_names import Names
+from autotune.tile.index_sets.index_conditions import RangeCondition
+from autotune.tile.index_sets.index_set import IndexSet, IndexSetTooComplexError
+from autotune.tile.syntax.error_locations import counted, tile_error, unknown
+from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Assignment,
     Contraction,
     Function,
@@ -89,7 +89,7 @@ def bind(
         if name in given:
             continue
         if name not in shapes:
-            raise mistake(function, declared.span, f"the shape of input {name} is not known")
+            raise tile_error(function, declared.span, f"the shape of input {name} is not known")
         dtype = (dtypes_of or {}).get(name, "float32")
         binder.input(declared, tuple(int(n) for n in shapes[name]), dtypes.check(dtype))
     for declared in function.inputs:
@@ -124,10 +124,12 @@ class _Binder:
         self.types: dict[str, TensorType] = {}
         self.given: dict[str, str] = {}
         self.steps: list[Step] = []
-        self.builtins = WrittenOut(function, Names(symbols), self.sizes, self.types, self.statement)
+        self.builtins = BuiltinExpander(
+            function, TileNameSupply(symbols), self.sizes, self.types, self.statement
+        )
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:
-        return mistake(self.function, span, problem, advice)
+        return tile_error(self.function, span, problem, advice)
 
     def input(self, declared: Input, shape: tuple[int, ...], dtype: str) -> None:
         name = declared.name.text
@@ -202,7 +204,7 @@ class _Binder:
         shape = shape_of(self.function, name, statement.sizes, self.sizes)
         check_elements(self.function, statement.target.span, name, shape)
         output = self.forms(statement.output)
-        reads = tuple(Read(a.tensor.text, self.forms(a)) for a in statement.inputs)
+        reads = tuple(AffineRead(a.tensor.text, self.forms(a)) for a in statement.inputs)
         domain = self.domain(statement, output, shape, reads)
         check_operations(self.function, statement, domain, self.most_operations)
         value, compared = self.value_types(statement)
@@ -240,7 +242,7 @@ class _Binder:
             )
         return TensorType(own.shape, dtypes.promote(own.dtype, other.dtype))
 
-    def forms(self, access: Access) -> tuple[Affine, ...]:
+    def forms(self, access: AccessExpr) -> tuple[Affine, ...]:
         return tuple(index_form(self.function, e, self.sizes) for e in access.indices)
 
     def domain(
@@ -248,9 +250,9 @@ class _Binder:
         statement: Contraction,
         output: tuple[Affine, ...],
         shape: tuple[int, ...],
-        reads: tuple[Read, ...],
+        reads: tuple[AffineRead, ...],
     ) -> IndexSet:
-        ranges = [Range(form, size) for form, size in zip(output, shape, strict=True)]
+        ranges = [RangeCondition(form, size) for form, size in zip(output, shape, strict=True)]
         for read in reads:
             sizes = self.types[read.tensor].shape
             if len(sizes) != len(read.indices):
@@ -260,11 +262,13 @@ class _Binder:
                     f"{read.tensor} has {counted(len(sizes), 'dimension')}, "
                     f"got {counted(len(read.indices), 'index', 'indices')}",
                 )
-            ranges += [Range(form, size) for form, size in zip(read.indices, sizes, strict=True)]
+            ranges += [
+                RangeCondition(form, size) for form, size in zip(read.indices, sizes, strict=True)
+            ]
         for constraint in statement.constraints:
             form = index_form(self.function, constraint.form, self.sizes)
             bound = dimension(self.function, constraint.bound, self.sizes)
-            ranges.append(Range(form, bound, whole=False))
+            ranges.append(RangeCondition(form, bound, whole=False))
         domain = IndexSet(index_names(statement), tuple(ranges))
         free = domain.unbounded()
         if free is not None:
@@ -287,7 +291,7 @@ class _Binder:
     def written_once(self, statement: Contraction, contract: Contract) -> None:
         try:
             found = contract.domain.collision(contract.output)
-        except EntangledError as error:
+        except IndexSetTooComplexError as error:
             raise self.wrong(statement.output.span, f"{error}: use another aggregation") from None
         if found is None:
             return
@@ -295,9 +299,7 @@ class _Binder:
         for form in contract.output:
             number, d = form.at(found[0])
             place.append(str(number // d))
-        sets = " and ".join(
-            ", ".join(f"{n} = {v}" for n, v in values.items()) for values in found
-        )
+        sets = " and ".join(", ".join(f"{n} = {v}" for n, v in values.items()) for values in found)
         raise self.wrong(
             statement.output.span,
             f"= writes {contract.name}[{', '.join(place)}] more than once: for {sets}",

@@ -83,7 +83,7 @@ class Elementwise:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class AffineRead:
     """A tensor at one index expression per dimension."""
 
     tensor: str
@@ -128,7 +128,7 @@ class Contract:
     combination: Combination
     indices: tuple[str, ...]
     output: tuple[Affine, ...]
-    reads: tuple[Read, ...]
+    reads: tuple[AffineRead, ...]
     domain: IndexSet
     value_dtype: str
     compared_dtype: str

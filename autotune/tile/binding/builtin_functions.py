@@ -10,15 +10,15 @@ from typing import Final
 
 from autotune.tile.binding.bound_program import TensorType
 from autotune.tile.binding.random_generator import random_code
-from autotune.tile.syntax.fresh_names import Names
+from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Assignment,
-    Constraint,
     Contraction,
     Expr,
     Function,
+    IndexConstraint,
     Name,
     Number,
     Span,
@@ -66,11 +66,15 @@ _CODE: Final[dict[str, Callable[..., str]]] = {
     "scatter": _scatter,
 }
 #: Functions that `statements_of` and `random_statements` write out.
-WRITTEN_OUT: Final = (*_CODE, "prng_step")
+EXPANDED_FUNCTIONS: Final = (*_CODE, "prng_step")
 
 
 def statements_of(
-    name: str, arguments: Sequence[Expr], types: Sequence[TensorType], names: Names, span: Span
+    name: str,
+    arguments: Sequence[Expr],
+    types: Sequence[TensorType],
+    names: TileNameSupply,
+    span: Span,
 ) -> tuple[list[Statement], list[Name]]:
     """Return the statements that a call stands for, and what of them is its result.
 
@@ -120,8 +124,8 @@ def _placed(statement: Statement, known: dict[str, Expr], span: Span) -> Stateme
         assert isinstance(found, Name)
         return found
 
-    def access(own: Access) -> Access:
-        return Access(name(own.tensor), tuple(map(expr, own.indices)), span)
+    def access(own: AccessExpr) -> AccessExpr:
+        return AccessExpr(name(own.tensor), tuple(map(expr, own.indices)), span)
 
     if isinstance(statement, Assignment):
         return Assignment(name(statement.target), expr(statement.value), span)
@@ -131,7 +135,7 @@ def _placed(statement: Statement, known: dict[str, Expr], span: Span) -> Stateme
         statement.aggregation,
         statement.combination,
         tuple(map(access, statement.inputs)),
-        tuple(Constraint(expr(c.form), expr(c.bound), span) for c in statement.constraints),
+        tuple(IndexConstraint(expr(c.form), expr(c.bound), span) for c in statement.constraints),
         None if statement.default is None else name(statement.default),
         span,
     )

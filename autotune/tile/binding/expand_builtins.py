@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Final
 
 from autotune.tile.binding.bound_program import TensorType
-from autotune.tile.binding.builtin_functions import WRITTEN_OUT, statements_of
+from autotune.tile.binding.builtin_functions import EXPANDED_FUNCTIONS, statements_of
 from autotune.tile.binding.random_generator import GENERATORS, WORDS
 from autotune.tile.binding.tensor_sizes import check_elements, shape_of
 from autotune.tile.binding.type_inference import whole_number
-from autotune.tile.syntax.error_locations import mistake
-from autotune.tile.syntax.fresh_names import Names
+from autotune.tile.syntax.error_locations import tile_error
+from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.syntax_tree import (
     Assignment,
-    Call,
+    CallExpr,
     Expr,
     Function,
     Name,
@@ -28,7 +28,7 @@ from autotune.tile.syntax.syntax_tree import (
 _OF_RANDOM: Final = ("prng_value", "prng_state")
 
 
-class WrittenOut:
+class BuiltinExpander:
     """Writes built-in functions out while a function is bound.
 
     Parameters
@@ -46,7 +46,7 @@ class WrittenOut:
     def __init__(
         self,
         function: Function,
-        names: Names,
+        names: TileNameSupply,
         sizes: Mapping[str, int],
         types: Mapping[str, TensorType],
         bind: Callable[[Statement], None],
@@ -60,7 +60,10 @@ class WrittenOut:
 
     def plain(self, expr: Expr) -> Expr:
         """Return an expression without functions that stand for several statements."""
-        if not isinstance(expr, Call) or expr.function.text not in (*WRITTEN_OUT, *_OF_RANDOM):
+        if not isinstance(expr, CallExpr) or expr.function.text not in (
+            *EXPANDED_FUNCTIONS,
+            *_OF_RANDOM,
+        ):
             return replace(with_operands(expr, self.plain), span=expr.span)
         name, arguments = expr.function.text, expr.arguments
         if name in _OF_RANDOM:
@@ -98,11 +101,11 @@ class WrittenOut:
         """Return the numbers and the state after a step of random numbers."""
         if isinstance(expr, Name):
             return self.random[expr.text]
-        assert isinstance(expr, Call)
+        assert isinstance(expr, CallExpr)
         state = self.named(expr.arguments[0])
         own, wanted = self.types[state.text], TensorType((WORDS, GENERATORS), "uint32")
         if own != wanted:
-            raise mistake(
+            raise tile_error(
                 self.function,
                 expr.arguments[0].span,
                 f"the state of prng_step is uint32{list(wanted.shape)}, "
@@ -114,16 +117,16 @@ class WrittenOut:
         value, state = self.written_out("prng_step", (state,), (result,), expr.span)
         shaped = Name(self.names.numbered("PrngNumbers"), expr.span)
         sizes = (Number(size, expr.span) for size in shape)
-        call = Call(Name("reshape", expr.span), (value, *sizes), expr.span)
+        call = CallExpr(Name("reshape", expr.span), (value, *sizes), expr.span)
         self.bind(Assignment(shaped, call, expr.span))
         return shaped, state
 
-    def scattered(self, call: Call, types: Sequence[TensorType]) -> None:
+    def scattered(self, call: CallExpr, types: Sequence[TensorType]) -> None:
         """Refuse rows that have not one number each."""
         rows, numbers, like = types
         whole_number(self.function, call.arguments[1], numbers)
         if not like.shape or rows.shape[: len(numbers.shape)] != numbers.shape:
-            raise mistake(
+            raise tile_error(
                 self.function,
                 call.span,
                 f"scatter takes rows and a number for each: shapes {list(rows.shape)} and "

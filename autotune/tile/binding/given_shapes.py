@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from autotune.errors import UsageError
 from autotune.tile.check.dimension_arithmetic import LIMIT, dimension
 from autotune.tile.check.size_inputs import size_inputs
-from autotune.tile.syntax.error_locations import mistake, unknown
+from autotune.tile.syntax.error_locations import tile_error, unknown
 from autotune.tile.syntax.syntax_tree import Function, names_in
 
 
@@ -28,13 +28,13 @@ def given_sizes(function: Function, sizes: Mapping[str, int]) -> dict[str, int]:
     for declared in function.inputs:
         name = declared.name.text
         if name in wanted and name not in sizes:
-            raise mistake(
+            raise tile_error(
                 function, declared.span,
                 f"the value of {name} is not known, of which sizes are made",
                 f"{name} is given as a whole number",
             )  # fmt: skip
         if name in wanted and abs(sizes[name]) >= LIMIT:
-            raise mistake(function, declared.span, f"{name} is too large: {sizes[name]}")
+            raise tile_error(function, declared.span, f"{name} is too large: {sizes[name]}")
     return {name: int(sizes[name]) for name in wanted}
 
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 from typing import Final
 
 from autotune.errors import UsageError
-from autotune.tile.index_sets.index_conditions import Range
+from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet
-from autotune.tile.syntax.error_locations import mistake
+from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.syntax_tree import Contraction, Function
 
 #: Operations that a contraction may take, one for each set of index values: minutes of a processor.
-MOST_OPERATIONS: Final = 2**39
+MAX_OPERATIONS: Final = 2**39
 #: The environment variable with another number.
 VARIABLE: Final = "AUTOTUNE_TILE_OPERATIONS"
 
@@ -31,7 +31,7 @@ def most_operations() -> int:
     text = os.environ.get(VARIABLE, "").strip()
     base, sign, exponent = text.partition("^")
     if not text:
-        return MOST_OPERATIONS
+        return MAX_OPERATIONS
     if all(t.isascii() and t.isdigit() and len(t) < 20 for t in (base, exponent or "1")):
         if not sign:
             return int(base)
@@ -68,7 +68,7 @@ def check_operations(
     allowed = most_operations() if most is None else most
     found = operations(domain)
     if found > allowed:
-        raise mistake(
+        raise tile_error(
             function, statement.span,
             f"{statement.target.text} takes {_shown(found)} operations, "
             f"more than {_shown(allowed)}",
@@ -77,7 +77,7 @@ def check_operations(
         )  # fmt: skip
 
 
-def _values(r: Range) -> int:
+def _values(r: RangeCondition) -> int:
     """Return how many values a form has, at most: fractions count, where they are allowed."""
     return max(r.size, 0) * (1 if r.whole else r.form.denominator)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from autotune.tile.check.dimension_arithmetic import dimension
-from autotune.tile.syntax.error_locations import mistake
+from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.syntax_tree import Expr, Function, Number, Span
 from autotune.tile.syntax.unparser import expr_code
 
@@ -29,7 +29,7 @@ def shape_of(
     for axis, (expr, size) in enumerate(zip(sizes, shape, strict=True)):
         if size < 1:
             said = str(size) if isinstance(expr, Number) else f"{expr_code(expr)} = {size}"
-            raise mistake(
+            raise tile_error(
                 function, expr.span,
                 f"dimension {axis} of {name} would be {said}: sizes are at least 1",
             )  # fmt: skip
@@ -39,4 +39,4 @@ def shape_of(
 def check_elements(function: Function, span: Span, name: str, shape: Sequence[int]) -> None:
     """Refuse a tensor with too many elements."""
     if math.prod(shape) > MAX_ELEMENTS:
-        raise mistake(function, span, f"{name} would have {math.prod(shape)} elements")
+        raise tile_error(function, span, f"{name} would have {math.prod(shape)} elements")

@@ -17,12 +17,12 @@ from autotune.ir import dtypes
 from autotune.tile.binding.bound_program import Apply, Constant, Ref, TensorType, Value
 from autotune.tile.check.dimension_arithmetic import dimension, division_by_zero
 from autotune.tile.syntax import elementwise_functions
-from autotune.tile.syntax.error_locations import counted, mistake
+from autotune.tile.syntax.error_locations import counted, tile_error
 from autotune.tile.syntax.syntax_tree import (
     BITS,
     COMPARISONS,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Expr,
     Function,
@@ -79,7 +79,7 @@ def arithmetic(dtype: str) -> str:
 def whole_number(function: Function, expr: Expr, own: TensorType) -> None:
     """Refuse a tensor of numbers of rows that are no integers."""
     if not dtypes.is_integer(own.dtype):
-        raise mistake(
+        raise tile_error(
             function, expr.span,
             f"{expr_code(expr)} is {own.dtype}: numbers of rows are integers",
             f"convert it: as_int({expr_code(expr)}, 32)",
@@ -102,7 +102,7 @@ class _Typer:
         self.types = types
 
     def wrong(self, expr: Expr, problem: str, advice: str = "") -> TileError:
-        return mistake(self.function, expr.span, problem, advice)
+        return tile_error(self.function, expr.span, problem, advice)
 
     def value(self, expr: Expr) -> Value | _Weak:
         match expr:
@@ -113,11 +113,11 @@ class _Typer:
                 return _Weak(self.sizes[text]) if known is None else Ref(text, known)
             case Negate(value):
                 return self.negated(self.value(value))
-            case Binary():
+            case BinaryExpr():
                 return self.binary(expr, self.value(expr.left), self.value(expr.right))
             case Conditional():
                 return self.conditional(expr)
-            case Call():
+            case CallExpr():
                 return self.call(expr)
 
     def negated(self, value: Value | _Weak) -> Value | _Weak:
@@ -128,7 +128,7 @@ class _Typer:
 
     # -- operators -----------------------------------------------------------------------------
 
-    def binary(self, expr: Binary, a: Value | _Weak, b: Value | _Weak) -> Value | _Weak:
+    def binary(self, expr: BinaryExpr, a: Value | _Weak, b: Value | _Weak) -> Value | _Weak:
         if isinstance(a, _Weak) and isinstance(b, _Weak):
             return self.folded(expr, a.value, b.value)
         return self.applied(expr, expr.op, *self.unified(expr, a, b))
@@ -155,7 +155,7 @@ class _Typer:
                 "powers are written pow(x, y)" if op == "^" else "convert it: as_int(x, 32)",
             )
 
-    def folded(self, expr: Binary, a: int | float, b: int | float) -> Value | _Weak:
+    def folded(self, expr: BinaryExpr, a: int | float, b: int | float) -> Value | _Weak:
         if expr.op in COMPARISONS:
             return Constant(_FOLD[expr.op](a, b), TensorType((), dtypes.BOOL))
         if isinstance(a, int) and isinstance(b, int):
@@ -188,7 +188,7 @@ class _Typer:
         dtype = arithmetic(a.type.dtype)
         if isinstance(weak.value, float):
             dtype = fraction(dtype)
-        elif weak.value < 0 and isinstance(expr, Binary) and expr.op in ("&", "|", "^"):
+        elif weak.value < 0 and isinstance(expr, BinaryExpr) and expr.op in ("&", "|", "^"):
             weak = _Weak(_bits_of(weak.value, dtype))
         if not dtypes.fits(weak.value, dtype):
             raise self.wrong(
@@ -246,7 +246,7 @@ class _Typer:
 
     # -- functions -----------------------------------------------------------------------------
 
-    def call(self, expr: Call) -> Value | _Weak:
+    def call(self, expr: CallExpr) -> Value | _Weak:
         name = expr.function.text
         if name.startswith(elementwise_functions.ASSERTION):
             return _Weak(dimension(self.function, expr, self.sizes))
@@ -277,7 +277,7 @@ class _Typer:
             dtype = "float32" if weak else fraction(dtype)
         return Apply(name, (converted(value, dtype),), TensorType(value.type.shape, dtype))
 
-    def index(self, expr: Call) -> Value:
+    def index(self, expr: CallExpr) -> Value:
         value, axis = self.strong(self.value(expr.arguments[0])), expr.arguments[1]
         assert isinstance(axis, Number)
         rank = len(value.type.shape)
@@ -290,13 +290,13 @@ class _Typer:
             )
         return Apply("index", (), TensorType(value.type.shape, "int32"), (int(axis.value),))
 
-    def shape(self, expr: Call) -> Value:
+    def shape(self, expr: CallExpr) -> Value:
         sizes = self.strong(self.value(expr.arguments[0])).type.shape
         if not sizes:
             raise self.wrong(expr, f"{expr_code(expr.arguments[0])} is a scalar and has no sizes")
         return Apply("shape", (), TensorType((len(sizes),), dtypes.of_value(max(sizes))), sizes)
 
-    def gather(self, expr: Call) -> Value:
+    def gather(self, expr: CallExpr) -> Value:
         rows, numbers = (self.strong(self.value(argument)) for argument in expr.arguments)
         whole_number(self.function, expr.arguments[1], numbers.type)
         if not rows.type.shape:
@@ -304,7 +304,7 @@ class _Typer:
         shape = (*numbers.type.shape, *rows.type.shape[1:])
         return Apply("gather", (rows, numbers), TensorType(shape, rows.type.dtype))
 
-    def reshape(self, expr: Call) -> Value:
+    def reshape(self, expr: CallExpr) -> Value:
         value = self.strong(self.value(expr.arguments[0]))
         shape = tuple(dimension(self.function, s, self.sizes) for s in expr.arguments[1:])
         if min(shape, default=1) < 1 or math.prod(shape) != math.prod(value.type.shape):

@@ -6,12 +6,12 @@ from autotune.errors import TileError
 from autotune.tile.check.check_indices import check_dimension, check_index
 from autotune.tile.check.check_values import check_value, random_is_no_tensor
 from autotune.tile.check.dimension_arithmetic import index_form
-from autotune.tile.check.scope import DIMENSION, Kind, Rank, Scope, Symbol
+from autotune.tile.check.scope import DIMENSION, Kind, Rank, Symbol, SymbolTable
 from autotune.tile.check.size_inputs import in_sizes, size_inputs
 from autotune.tile.index_sets.affine_forms import SizeNeeded, free_direction, is_index
-from autotune.tile.syntax.error_locations import counted, mistake, nearest
+from autotune.tile.syntax.error_locations import counted, nearest, tile_error
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Assignment,
     Contraction,
     Function,
@@ -46,7 +46,7 @@ def check(function: Function) -> dict[str, Symbol]:
 def unbounded(function: Function, statement: Contraction, free: str) -> TileError:
     """Return the error for an index of a contraction that nothing bounds."""
     first = next(n for n in _index_names(statement) if n.text == free)
-    return mistake(
+    return tile_error(
         function, first.span,
         f"index {free} is not bounded: no index expression keeps it from growing",
         f"add a constraint, such as `, {free} < N`",
@@ -69,7 +69,7 @@ class _Checker:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.scope = Scope(function)
+        self.scope = SymbolTable(function)
         self.given = size_inputs(function)
         self.in_sizes = in_sizes(function)
 
@@ -185,7 +185,7 @@ class _Checker:
                 "what stands behind default has the shape of the result",
             )
 
-    def access(self, access: Access) -> None:
+    def access(self, access: AccessExpr) -> None:
         name, rank = access.tensor, len(access.indices)
         kind = self.scope.read_tensor(name)
         if kind.what == "dimension":
@@ -213,5 +213,3 @@ class _Checker:
         free = free_direction(names, forms)
         if free is not None:
             raise unbounded(self.function, statement, free)
-
-

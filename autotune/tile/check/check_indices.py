@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.tile.check.dimension_arithmetic import dimension, division_by_zero, literal
-from autotune.tile.check.scope import Scope
+from autotune.tile.check.scope import SymbolTable
 from autotune.tile.index_sets.affine_forms import is_index
 from autotune.tile.syntax.elementwise_functions import (
     ASSERTION,
@@ -16,8 +16,8 @@ from autotune.tile.syntax.error_locations import counted, nearest
 from autotune.tile.syntax.syntax_tree import (
     BITS,
     COMPARISONS,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Expr,
     Name,
@@ -28,7 +28,7 @@ from autotune.tile.syntax.syntax_tree import (
 from autotune.tile.syntax.unparser import expr_code
 
 
-def check_dimension(scope: Scope, expr: Expr, what: str) -> None:
+def check_dimension(scope: SymbolTable, expr: Expr, what: str) -> None:
     """Check that an expression is arithmetic over dimensions; `what` it is, for messages."""
     match expr:
         case Number(value) if isinstance(value, int):
@@ -49,7 +49,7 @@ def check_dimension(scope: Scope, expr: Expr, what: str) -> None:
         case Negate(value):
             check_dimension(scope, value, what)
             return
-        case Binary(op, left, right) if op not in COMPARISONS:
+        case BinaryExpr(op, left, right) if op not in COMPARISONS:
             check_dimension(scope, left, what)
             check_dimension(scope, right, what)
             if op == "/" and is_zero(scope, right):
@@ -60,37 +60,35 @@ def check_dimension(scope: Scope, expr: Expr, what: str) -> None:
             check_dimension(scope, then, what)
             check_dimension(scope, otherwise, what)
             return
-        case Call(Name(function), arguments) if function in OF_DIMENSIONS:
+        case CallExpr(Name(function), arguments) if function in OF_DIMENSIONS:
             count_arguments(scope, expr, ELEMENT_WISE[function].arguments)
             for argument in arguments:
                 check_dimension(scope, argument, what)
             return
-        case Call(Name(function)) if function.startswith(ASSERTION):
+        case CallExpr(Name(function)) if function.startswith(ASSERTION):
             check_assertion(scope, expr)
             return
-        case Call():
+        case CallExpr():
             refuse_unknown(scope, expr)
-    raise scope.wrong(
-        expr.span, f"{what} is arithmetic over dimensions: {expr_code(expr)} is not"
-    )
+    raise scope.wrong(expr.span, f"{what} is arithmetic over dimensions: {expr_code(expr)} is not")
 
 
-def check_condition(scope: Scope, expr: Expr, what: str) -> None:
+def check_condition(scope: SymbolTable, expr: Expr, what: str) -> None:
     """Check that an expression says something of dimensions."""
-    if isinstance(expr, Binary) and expr.op in (*COMPARISONS, *BITS):
+    if isinstance(expr, BinaryExpr) and expr.op in (*COMPARISONS, *BITS):
         check_condition(scope, expr.left, what)
         check_condition(scope, expr.right, what)
     else:
         check_dimension(scope, expr, what)
 
 
-def check_assertion(scope: Scope, call: Call) -> None:
+def check_assertion(scope: SymbolTable, call: CallExpr) -> None:
     """Check a call of a function that checks something of dimensions."""
     count_arguments(scope, call, 1)
     check_condition(scope, call.arguments[0], f"what {call.function.text} checks")
 
 
-def count_arguments(scope: Scope, call: Call, least: int, most: int | None = -1) -> None:
+def count_arguments(scope: SymbolTable, call: CallExpr, least: int, most: int | None = -1) -> None:
     """Refuse a call with too few or too many arguments; exactly `least` if `most` is not given."""
     given, most = len(call.arguments), least if most == -1 else most
     if least <= given and (most is None or given <= most):
@@ -101,7 +99,7 @@ def count_arguments(scope: Scope, call: Call, least: int, most: int | None = -1)
     raise scope.wrong(call.span, f"{call.function.text} takes {expected}, got {given}")
 
 
-def refuse_unknown(scope: Scope, call: Call) -> None:
+def refuse_unknown(scope: SymbolTable, call: CallExpr) -> None:
     """Refuse a call of a function that there is not."""
     name = call.function.text
     if name in (*KNOWN, "~") or name.startswith(ASSERTION):
@@ -114,12 +112,12 @@ def refuse_unknown(scope: Scope, call: Call) -> None:
     )
 
 
-def is_zero(scope: Scope, expr: Expr) -> bool:
+def is_zero(scope: SymbolTable, expr: Expr) -> bool:
     """Whether an expression is 0 whatever sizes there are: it is made of numbers alone."""
     return next(names_in(expr), None) is None and dimension(scope.function, expr, {}) == 0
 
 
-def check_index(scope: Scope, expr: Expr) -> bool:
+def check_index(scope: SymbolTable, expr: Expr) -> bool:
     """Check that an expression is linear in indices; return whether it has any."""
     names = list(names_in(expr))
     for name in names:
@@ -140,7 +138,7 @@ def check_index(scope: Scope, expr: Expr) -> bool:
             return True
         case Negate(value):
             return check_index(scope, value)
-        case Binary(op, left, right) if op in "+-*/":
+        case BinaryExpr(op, left, right) if op in "+-*/":
             indexed = check_index(scope, left), check_index(scope, right)
             return _linear(scope, expr, op, *indexed)
     if not any(is_index(name.text) for name in names):
@@ -149,7 +147,7 @@ def check_index(scope: Scope, expr: Expr) -> bool:
     raise scope.wrong(expr.span, f"an index is a linear polynomial, {expr_code(expr)} is not")
 
 
-def _linear(scope: Scope, expr: Binary, op: str, left: bool, right: bool) -> bool:
+def _linear(scope: SymbolTable, expr: BinaryExpr, op: str, left: bool, right: bool) -> bool:
     if (op == "*" and left and right) or (op == "/" and right):
         raise scope.wrong(
             expr.span,
@@ -159,7 +157,7 @@ def _linear(scope: Scope, expr: Binary, op: str, left: bool, right: bool) -> boo
     return left or right
 
 
-def check_division(scope: Scope, expr: Binary, advice: str) -> None:
+def check_division(scope: SymbolTable, expr: BinaryExpr, advice: str) -> None:
     """Refuse 1 / 2 where it is neither a size nor beside an index: it could mean 0 or a half."""
     if expr.op != "/" or next(names_in(expr), None) is not None:
         return

@@ -7,15 +7,15 @@ from typing import Final, TypeAlias
 
 from autotune.errors import TileError
 from autotune.tile.check.check_indices import check_dimension
-from autotune.tile.check.scope import Kind, Rank, Scope
+from autotune.tile.check.scope import Kind, Rank, SymbolTable
 from autotune.tile.syntax.error_locations import counted
-from autotune.tile.syntax.syntax_tree import Call, Expr, Number
+from autotune.tile.syntax.syntax_tree import CallExpr, Expr, Number
 from autotune.tile.syntax.unparser import expr_code
 
-_Check: TypeAlias = Callable[[Scope, Expr], Kind]
+_Check: TypeAlias = Callable[[SymbolTable, Expr], Kind]
 
 
-def _tensor(scope: Scope, call: Call, place: int, check: _Check) -> Rank:
+def _tensor(scope: SymbolTable, call: CallExpr, place: int, check: _Check) -> Rank:
     """Check that an argument is a tensor, and return its rank."""
     argument = call.arguments[place]
     kind = check(scope, argument)
@@ -27,7 +27,7 @@ def _tensor(scope: Scope, call: Call, place: int, check: _Check) -> Rank:
     )
 
 
-def _index(scope: Scope, call: Call, check: _Check) -> Kind:
+def _index(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     rank, axis = _tensor(scope, call, 0, check), call.arguments[1]
     if not isinstance(axis, Number) or not isinstance(axis.value, int):
         raise scope.wrong(
@@ -44,33 +44,33 @@ def _index(scope: Scope, call: Call, check: _Check) -> Kind:
     return Kind("tensor", rank)
 
 
-def _reshape(scope: Scope, call: Call, check: _Check) -> Kind:
+def _reshape(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     if not call.arguments:
         raise scope.wrong(call.span, "reshape takes a tensor and its new sizes, got nothing")
     _tensor(scope, call, 0, check)
     return Kind("tensor", _sizes(scope, call))
 
 
-def _sizes(scope: Scope, call: Call) -> Rank:
+def _sizes(scope: SymbolTable, call: CallExpr) -> Rank:
     """Check that the arguments from the second on are sizes; return how many there are."""
     for size in call.arguments[1:]:
         check_dimension(scope, size, f"a size of {call.function.text}")
     return Rank(len(call.arguments) - 1)
 
 
-def _softmax(scope: Scope, call: Call, check: _Check) -> Kind:
+def _softmax(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     _tensor(scope, call, 0, check)
     return Kind("tensor", _sizes(scope, call))
 
 
-def _shape(scope: Scope, call: Call, check: _Check) -> Kind:
+def _shape(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     rank = _tensor(scope, call, 0, check)
     if rank.known == 0:
         raise scope.wrong(call.span, f"{expr_code(call.arguments[0])} is a scalar and has no sizes")
     return Kind("tensor", Rank(1))
 
 
-def _gather(scope: Scope, call: Call, check: _Check) -> Kind:
+def _gather(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     rows, numbers = (_tensor(scope, call, place, check) for place in range(2))
     if rows.known == 0:
         raise _no_rows(scope, call, 0)
@@ -79,7 +79,7 @@ def _gather(scope: Scope, call: Call, check: _Check) -> Kind:
     return Kind("tensor", Rank(rows.known - 1 + numbers.known))
 
 
-def _scatter(scope: Scope, call: Call, check: _Check) -> Kind:
+def _scatter(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     rows, numbers, like = (_tensor(scope, call, place, check) for place in range(3))
     if like.known == 0:
         raise _no_rows(scope, call, 2)
@@ -94,17 +94,17 @@ def _scatter(scope: Scope, call: Call, check: _Check) -> Kind:
     return Kind("tensor", Rank(rows.known - numbers.known + 1))
 
 
-def _no_rows(scope: Scope, call: Call, place: int) -> TileError:
+def _no_rows(scope: SymbolTable, call: CallExpr, place: int) -> TileError:
     argument = call.arguments[place]
     return scope.wrong(argument.span, f"{expr_code(argument)} is a scalar and has no rows")
 
 
-def _open(call: Call) -> Rank:
+def _open(call: CallExpr) -> Rank:
     """Return a rank that only the caller's arrays tell."""
     return Rank(0, frozenset([f"{call.function.text}@{call.span.start}"]))
 
 
-def _random(scope: Scope, call: Call, check: _Check) -> Kind:
+def _random(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     rank = _tensor(scope, call, 0, check)
     if rank.known not in (None, 2):
         raise scope.wrong(
@@ -115,7 +115,7 @@ def _random(scope: Scope, call: Call, check: _Check) -> Kind:
     return Kind("random", _sizes(scope, call))
 
 
-def _of_random(scope: Scope, call: Call, check: _Check) -> Kind:
+def _of_random(scope: SymbolTable, call: CallExpr, check: _Check) -> Kind:
     name, (argument,) = call.function.text, call.arguments
     kind = check(scope, argument)
     if kind.what != "random":
@@ -128,7 +128,7 @@ def _of_random(scope: Scope, call: Call, check: _Check) -> Kind:
 
 
 #: By function of `elementwise_functions.WHOLE`: check a call with as many arguments as it takes.
-CHECKED: Final[dict[str, Callable[[Scope, Call, _Check], Kind]]] = {
+CHECKED: Final[dict[str, Callable[[SymbolTable, CallExpr, _Check], Kind]]] = {
     "index": _index, "reshape": _reshape, "shape": _shape, "gather": _gather, "scatter": _scatter,
     "builtin_softmax": _softmax, "builtin_logsoftmax": _softmax,
     "prng_step": _random, "prng_value": _of_random, "prng_state": _of_random,

@@ -10,12 +10,12 @@ from autotune.tile.check.check_indices import (
     refuse_unknown,
 )
 from autotune.tile.check.check_tensor_functions import CHECKED
-from autotune.tile.check.scope import DIMENSION, Kind, Rank, Scope, broadcast
+from autotune.tile.check.scope import DIMENSION, Kind, Rank, SymbolTable, broadcast
 from autotune.tile.syntax import elementwise_functions
 from autotune.tile.syntax.syntax_tree import (
     COMPARISONS,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Expr,
     Name,
@@ -25,7 +25,7 @@ from autotune.tile.syntax.syntax_tree import (
 from autotune.tile.syntax.unparser import expr_code
 
 
-def check_value(scope: Scope, expr: Expr) -> Kind:
+def check_value(scope: SymbolTable, expr: Expr) -> Kind:
     """Check an element-wise expression and say what it is."""
     match expr:
         case Number(value):
@@ -34,16 +34,16 @@ def check_value(scope: Scope, expr: Expr) -> Kind:
             return scope.read(expr)
         case Negate(value):
             return check_operand(scope, value)
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             return _binary(scope, expr, op, check_operand(scope, left), check_operand(scope, right))
         case Conditional(condition, then, otherwise):
             parts = [check_operand(scope, part) for part in (condition, then, otherwise)]
             return Kind("tensor", broadcast(part.rank for part in parts))
-        case Call():
+        case CallExpr():
             return _call(scope, expr)
 
 
-def check_operand(scope: Scope, expr: Expr) -> Kind:
+def check_operand(scope: SymbolTable, expr: Expr) -> Kind:
     """Check an expression that something is computed of, and say what it is."""
     kind = check_value(scope, expr)
     if kind.what == "random":
@@ -51,7 +51,7 @@ def check_operand(scope: Scope, expr: Expr) -> Kind:
     return kind
 
 
-def random_is_no_tensor(scope: Scope, expr: Expr) -> TileError:
+def random_is_no_tensor(scope: SymbolTable, expr: Expr) -> TileError:
     """Return the error for what `prng_step` gives where a tensor is wanted."""
     code = expr_code(expr)
     return scope.wrong(
@@ -61,14 +61,14 @@ def random_is_no_tensor(scope: Scope, expr: Expr) -> TileError:
     )
 
 
-def _binary(scope: Scope, expr: Binary, op: str, left: Kind, right: Kind) -> Kind:
+def _binary(scope: SymbolTable, expr: BinaryExpr, op: str, left: Kind, right: Kind) -> Kind:
     if left.what == right.what == "dimension" and op not in COMPARISONS:
         check_division(scope, expr, "for a fraction use a decimal point, as in 1.0 / 2")
         return DIMENSION
     return Kind("tensor", broadcast((left.rank, right.rank)))
 
 
-def _call(scope: Scope, call: Call) -> Kind:
+def _call(scope: SymbolTable, call: CallExpr) -> Kind:
     name, arguments = call.function.text, call.arguments
     if name.startswith(elementwise_functions.ASSERTION):
         check_assertion(scope, call)
@@ -93,7 +93,7 @@ def _call(scope: Scope, call: Call) -> Kind:
     return Kind("tensor", broadcast(kind.rank for kind in kinds))
 
 
-def _cast(scope: Scope, call: Call) -> Kind:
+def _cast(scope: SymbolTable, call: CallExpr) -> Kind:
     name = call.function.text
     widths = elementwise_functions.CASTS[name]
     words = ", ".join(map(str, widths))

@@ -10,10 +10,10 @@ from typing import Final
 from autotune.errors import TileError
 from autotune.tile.index_sets.affine_forms import Affine, affine
 from autotune.tile.syntax.elementwise_functions import ASSERTION
-from autotune.tile.syntax.error_locations import mistake
+from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.syntax_tree import (
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Expr,
     Function,
@@ -38,7 +38,7 @@ def dimension(function: Function, expr: Expr, sizes: Mapping[str, int]) -> int:
     """
     value = _value(function, expr, sizes)
     if abs(value) >= LIMIT:
-        raise mistake(function, expr.span, f"{expr_code(expr)} is too large: {value}")
+        raise tile_error(function, expr.span, f"{expr_code(expr)} is too large: {value}")
     return value
 
 
@@ -51,25 +51,23 @@ def _value(function: Function, expr: Expr, sizes: Mapping[str, int]) -> int:
         case Conditional(condition, then, otherwise):
             chosen = then if dimension(function, condition, sizes) else otherwise
             return dimension(function, chosen, sizes)
-        case Call(Name(name), (condition,)) if name.startswith(ASSERTION):
+        case CallExpr(Name(name), (condition,)) if name.startswith(ASSERTION):
             return _asserted(function, expr, condition, sizes)
         case Negate(value):
             return -dimension(function, value, sizes)
-        case Binary("/", left, right):
+        case BinaryExpr("/", left, right):
             a, b = dimension(function, left, sizes), dimension(function, right, sizes)
             if b == 0:
                 raise division_by_zero(function, right)
             return a // b
-        case Binary("<<" | ">>" as op, left, right):
-            return _shifted(
-                op, dimension(function, left, sizes), dimension(function, right, sizes)
-            )
-        case Binary(op, left, right):
+        case BinaryExpr("<<" | ">>" as op, left, right):
+            return _shifted(op, dimension(function, left, sizes), dimension(function, right, sizes))
+        case BinaryExpr(op, left, right):
             operation: Callable[..., int] = _OPERATORS[op]
             return int(
                 operation(dimension(function, left, sizes), dimension(function, right, sizes))
             )
-        case Call(Name(name), arguments):
+        case CallExpr(Name(name), arguments):
             return _FUNCTIONS[name](*(dimension(function, a, sizes) for a in arguments))
     raise AssertionError(f"not a dimension: {expr}")
 
@@ -92,23 +90,21 @@ def _shifted(op: str, a: int, places: int) -> int:
     return a << places if op == "<<" else a >> places
 
 
-def _asserted(
-    function: Function, call: Expr, condition: Expr, sizes: Mapping[str, int]
-) -> int:
+def _asserted(function: Function, call: Expr, condition: Expr, sizes: Mapping[str, int]) -> int:
     """Return what an assertion is about, which is not 0."""
     value = dimension(function, condition, sizes)
     if value:
         return value
     names = dict.fromkeys(name.text for name in names_in(condition))
     where = " and ".join(f"{name} = {sizes[name]}" for name in names)
-    raise mistake(
+    raise tile_error(
         function, call.span, f"{expr_code(call)} fails" + (f": {where}" if where else "")
     )
 
 
 def division_by_zero(function: Function, divisor: Expr) -> TileError:
     """Return the error for a divisor that is 0."""
-    return mistake(function, divisor.span, f"division by {expr_code(divisor)}, which is 0")
+    return tile_error(function, divisor.span, f"division by {expr_code(divisor)}, which is 0")
 
 
 def literal(function: Function, expr: Expr) -> Fraction:
@@ -118,7 +114,7 @@ def literal(function: Function, expr: Expr) -> Fraction:
             return Fraction(value)
         case Negate(value):
             return -literal(function, value)
-        case Binary("+" | "-" | "*" | "/" as op, left, right):
+        case BinaryExpr("+" | "-" | "*" | "/" as op, left, right):
             a, b = literal(function, left), literal(function, right)
             if op == "/":
                 if b == 0:
@@ -128,9 +124,7 @@ def literal(function: Function, expr: Expr) -> Fraction:
     return Fraction(dimension(function, expr, {}))
 
 
-def index_form(
-    function: Function, expr: Expr, sizes: Mapping[str, int] | None = None
-) -> Affine:
+def index_form(function: Function, expr: Expr, sizes: Mapping[str, int] | None = None) -> Affine:
     """Return an index expression as a polynomial; without sizes, its coefficients only.
 
     Divisions are exact, but for those of dimensions by dimensions or numbers, which round down as
@@ -152,8 +146,8 @@ def index_form(
     try:
         form = affine(expr, valued)
     except ZeroDivisionError:
-        raise mistake(function, expr.span, f"division by 0 in {expr_code(expr)}") from None
+        raise tile_error(function, expr.span, f"division by 0 in {expr_code(expr)}") from None
     terms, constant, d = form.whole()
     if max(abs(constant), d, *map(abs, terms.values())) >= LIMIT:
-        raise mistake(function, expr.span, "the index expression has a coefficient above 2^62")
+        raise tile_error(function, expr.span, "the index expression has a coefficient above 2^62")
     return form

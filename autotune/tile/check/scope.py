@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from autotune.errors import TileError
 from autotune.tile.index_sets.affine_forms import is_index
-from autotune.tile.syntax.error_locations import mistake, nearest
+from autotune.tile.syntax.error_locations import nearest, tile_error
 from autotune.tile.syntax.syntax_tree import Function, Name, Span
 
 #: What a name stands for; "random" is what `prng_step` gives.
@@ -72,7 +72,7 @@ class Symbol:
     span: Span
 
 
-class Scope:
+class SymbolTable:
     """Names of a function as far as it has been read."""
 
     def __init__(self, function: Function) -> None:
@@ -87,7 +87,7 @@ class Scope:
 
     def wrong(self, span: Span, problem: str, advice: str = "") -> TileError:
         """Return the error that says what is wrong at a place of the function."""
-        return mistake(self.function, span, problem, advice)
+        return tile_error(self.function, span, problem, advice)
 
     def define(self, name: Name, kind: What, rank: Rank | None = None) -> None:
         """Add a name, which must be new and begin with a capital; None is a rank of its own."""

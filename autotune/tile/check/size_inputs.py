@@ -8,7 +8,7 @@ from autotune.tile.index_sets.affine_forms import is_index
 from autotune.tile.syntax.elementwise_functions import ASSERTION
 from autotune.tile.syntax.syntax_tree import (
     Assignment,
-    Call,
+    CallExpr,
     Contraction,
     Expr,
     Function,
@@ -57,7 +57,7 @@ def _sizes(statement: Statement, is_size: bool) -> Iterator[Expr]:
 
 
 def _arguments(expr: Expr) -> Iterator[Expr]:
-    if isinstance(expr, Call):
+    if isinstance(expr, CallExpr):
         name = expr.function.text
         if name in _TAKE_SIZES:
             yield from expr.arguments[1:]

@@ -1,4 +1,4 @@
-"""What a bound Tile function means: its evaluation by NumPy, the plainest way.
+"""The reference evaluator of Tile: evaluates a bound function with NumPy.
 
 Contractions visit their valid index sets; element-wise statements are NumPy's operations.
 Compiled functions are held against this.
@@ -134,5 +134,3 @@ def _gathered(apply: Apply, rows: Any, numbers: Any) -> Any:
     most = len(rows) - 1
     inside = np.minimum(numbers.astype(object), most) if numbers.dtype == np.uint64 else numbers
     return rows[np.clip(inside.astype(np.int64), 0, most)]
-
-

@@ -1,4 +1,4 @@
-"""Makes generated Tile functions read well: no unused statement, copy or needless name."""
+"""Cleans up generated Tile functions: removes unused statements, copies and needless names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 
 from autotune.tile.syntax.elementwise_functions import ASSERTION
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Assignment,
-    Call,
+    CallExpr,
     Contraction,
     Expr,
     Function,
@@ -28,9 +28,7 @@ from autotune.tile.syntax.unparser import statement_code
 _WIDTH: Final = 88
 
 
-def tidied(
-    function: Function, made: Collection[str], temporaries: Collection[str]
-) -> Function:
+def cleaned_up(function: Function, made: Collection[str], temporaries: Collection[str]) -> Function:
     """Return a function that computes the same in fewer statements.
 
     Parameters
@@ -40,7 +38,7 @@ def tidied(
     made
         Names that may be replaced by those of their copies.
     temporaries
-        Names that may be written out where they are read, if that is in one place.
+        Names that may be inlined where they are read, if that is in one place.
     """
     statements = _used(function, function.statements)
     statements = _without_copies(function, statements, made)
@@ -57,7 +55,7 @@ def _reads(statement: Statement) -> list[str]:
 
 def _asserts(expr: Expr) -> bool:
     """Whether an expression checks something, so that it is never in vain."""
-    own = isinstance(expr, Call) and expr.function.text.startswith(ASSERTION)
+    own = isinstance(expr, CallExpr) and expr.function.text.startswith(ASSERTION)
     return own or any(map(_asserts, children(expr)))
 
 
@@ -127,7 +125,7 @@ def _replaced(statement: Statement, values: Mapping[str, Expr]) -> Statement:
         return Assignment(target, substituted(statement.value, values))
     return replace(
         statement,
-        output=Access(target, statement.output.indices),
-        inputs=tuple(Access(tensor(a.tensor), a.indices) for a in statement.inputs),
+        output=AccessExpr(target, statement.output.indices),
+        inputs=tuple(AccessExpr(tensor(a.tensor), a.indices) for a in statement.inputs),
         default=None if statement.default is None else tensor(statement.default),
     )

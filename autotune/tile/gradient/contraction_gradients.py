@@ -10,19 +10,19 @@ from autotune.tile.check.check_function import index_names
 from autotune.tile.gradient.index_validity import Place, conditions, coordinates
 from autotune.tile.gradient.result_shapes import SHAPES
 from autotune.tile.gradient.symbolic_shapes import Extents, Shape
-from autotune.tile.syntax.fresh_names import Names
+from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Aggregation,
     Assignment,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Combination,
     Conditional,
-    Constraint,
     Contraction,
     Expr,
     Function,
+    IndexConstraint,
     Name,
     Number,
     Statement,
@@ -49,10 +49,10 @@ class Tape:
     parts
         Tensors that are a term of one gradient and of nothing else.
     temporaries
-        Tensors that may be written out where they are read.
+        Tensors that may be inlined where they are read.
     """
 
-    def __init__(self, names: Names, active: set[str]) -> None:
+    def __init__(self, names: TileNameSupply, active: set[str]) -> None:
         self.names = names
         self.active = active
         self.extents = Extents()
@@ -63,7 +63,7 @@ class Tape:
         self.temporaries: set[str] = set()
 
     def temporary(self, stem: str) -> str:
-        """Return a new name for something that may be written out where it is read."""
+        """Return a new name for something that may be inlined where it is read."""
         name = self.names.numbered(stem)
         self.temporaries.add(name)
         return name
@@ -107,8 +107,8 @@ class Tape:
                       strict=True)  # fmt: skip
         places = tuple(self.extents.position(i, n, size) for i, n, size in aligned)
         target = Name(self.names.numbered(f"Grad{name}"))
-        reads = (Access(term, indices),)
-        made = Contraction(Access(target, places), own, "+", "", reads)
+        reads = (AccessExpr(term, indices),)
+        made = Contraction(AccessExpr(target, places), own, "+", "", reads)
         self.add_part(name, self.contract(made))
 
     def has_tensors(self, expr: Expr) -> bool:
@@ -120,7 +120,7 @@ class Tape:
         match expr:
             case Name(text):
                 return self.shapes.get(text, ())
-            case Call(Name(function), arguments) if function in SHAPES:
+            case CallExpr(Name(function), arguments) if function in SHAPES:
                 return SHAPES[function](self.shape, arguments)
         return self.extents.broadcast(map(self.shape, children(expr)))
 
@@ -157,7 +157,7 @@ class Contractions:
         name = tape.names.fresh(f"{target}_values")
         tape.active.add(name)
         tape.shapes[name] = tuple(place.size for place in at)
-        values = Access(Name(name), tuple(place.form for place in at))
+        values = AccessExpr(Name(name), tuple(place.form for place in at))
         combined = replace(
             statement,
             output=values,
@@ -174,14 +174,14 @@ class Contractions:
         )
         return [combined, aggregated]
 
-    def places(self, access: Access) -> list[Place]:
+    def places(self, access: AccessExpr) -> list[Place]:
         """Return the index expressions of an access with the sizes that they stay below."""
         sizes = self.tape.shapes[access.tensor.text]
         return [Place(form, size) for form, size in zip(access.indices, sizes, strict=True)]
 
     def constraints(
         self, statement: Contraction, wanted: Iterable[Place], present: Iterable[Place]
-    ) -> tuple[Constraint, ...]:
+    ) -> tuple[IndexConstraint, ...]:
         """Return a contraction's constraints and those for places that it has no longer."""
         there = set(present)
         missing = [place for place in wanted if place not in there]
@@ -198,41 +198,45 @@ class Contractions:
             return
         if statement.aggregation in "><":
             shared = self.shared(statement, g)
-            extreme = Access(statement.target, at)
-            self.into(statement, reads[0], "?", reads[0], extreme, Access(shared, at))
+            extreme = AccessExpr(statement.target, at)
+            self.into(statement, reads[0], "?", reads[0], extreme, AccessExpr(shared, at))
         elif statement.aggregation == "*":
             self.product(statement, g)
         elif statement.combination == "?":
-            self.into(statement, reads[2], "?", *reads[:2], Access(g, at))
+            self.into(statement, reads[2], "?", *reads[:2], AccessExpr(g, at))
         else:
             for k, read in enumerate(reads):
                 others = reads[:k] + reads[k + 1 :]
                 if statement.combination == "*":
-                    self.into(statement, read, "*", Access(g, at), *others)
+                    self.into(statement, read, "*", AccessExpr(g, at), *others)
                 else:
-                    self.into(statement, read, "", Access(g, at), dropped=others)
+                    self.into(statement, read, "", AccessExpr(g, at), dropped=others)
 
     def unwritten(self, statement: Contraction, g: Name) -> Name:
         """Return a gradient where a contraction writes nothing, 0 where it does."""
         name = statement.target.text
         none = self.tape.names.fresh(f"{name}_none")
-        self.tape.assign(none, Binary("<", _ONE, _ZERO))  # a condition: the type is the gradient's
-        output = Access(Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices)
+        self.tape.assign(
+            none, BinaryExpr("<", _ONE, _ZERO)
+        )  # a condition: the type is the gradient's
+        output = AccessExpr(
+            Name(self.tape.names.fresh(f"Grad{name}_rest")), statement.output.indices
+        )
         wanted = [place for access in statement.inputs for place in self.places(access)]
         constraints = self.constraints(statement, wanted, self.places(statement.output))
         made = replace(
             statement, output=output, aggregation=">", combination="",
-            inputs=(Access(Name(none), ()),), constraints=constraints, default=g,
+            inputs=(AccessExpr(Name(none), ()),), constraints=constraints, default=g,
         )  # fmt: skip
         return self.tape.contract(made)
 
     def into(
         self,
         statement: Contraction,
-        read: Access,
+        read: AccessExpr,
         combination: Combination,
-        *inputs: Access,
-        dropped: tuple[Access, ...] = (),
+        *inputs: AccessExpr,
+        dropped: tuple[AccessExpr, ...] = (),
     ) -> None:
         """Sum over a contraction's index sets into the gradient of what it reads."""
         if read.tensor.text in self.tape.active:
@@ -242,13 +246,13 @@ class Contractions:
     def sum(
         self,
         statement: Contraction,
-        read: Access,
+        read: AccessExpr,
         combination: Combination,
-        *inputs: Access,
-        dropped: tuple[Access, ...] = (),
+        *inputs: AccessExpr,
+        dropped: tuple[AccessExpr, ...] = (),
     ) -> Name:
         """Sum over a contraction's index sets to where it reads."""
-        target = Access(Name(self.tape.names.numbered(f"Grad{read.tensor.text}")), read.indices)
+        target = AccessExpr(Name(self.tape.names.numbered(f"Grad{read.tensor.text}")), read.indices)
         wanted = [place for access in dropped for place in self.places(access)]
         present = [place for access in (read, *inputs) for place in self.places(access)]
         constraints = self.constraints(statement, wanted, present)
@@ -261,11 +265,11 @@ class Contractions:
         statement: Contraction,
         name: str,
         combination: Combination,
-        *inputs: Access,
+        *inputs: AccessExpr,
         aggregation: Aggregation = "+",
     ) -> Name:
         """Aggregate something else over a contraction's index sets to where it writes."""
-        output = Access(Name(self.tape.names.fresh(name)), statement.output.indices)
+        output = AccessExpr(Name(self.tape.names.fresh(name)), statement.output.indices)
         made = replace(
             statement, output=output, aggregation=aggregation, combination=combination,
             inputs=inputs, default=None,
@@ -277,14 +281,14 @@ class Contractions:
         read, name = statement.inputs[0], statement.target.text
         if self.one is None:
             # An integer, so that the count does not widen half floats.
-            value = Call(Name("as_int"), (_ONE, Number(32)))
+            value = CallExpr(Name("as_int"), (_ONE, Number(32)))
             self.one = self.tape.assign(self.tape.names.fresh("One"), value).target
-        extreme = Access(statement.target, statement.output.indices)
+        extreme = AccessExpr(statement.target, statement.output.indices)
         ties = self.gathered(
-            statement, f"{name}_ties", "?", read, extreme, Access(self.one, ())
+            statement, f"{name}_ties", "?", read, extreme, AccessExpr(self.one, ())
         )
         share = self.tape.names.fresh(f"Grad{name}_share")
-        self.tape.assign(share, Binary("/", g, ties))
+        self.tape.assign(share, BinaryExpr("/", g, ties))
         return Name(share)
 
     def product(self, statement: Contraction, g: Name) -> None:
@@ -303,7 +307,7 @@ class Contractions:
             tape.assign(part.text, value)
             return part
 
-        zero = apart(f"{tensor}_zero", Binary("==", read.tensor, _ZERO))
+        zero = apart(f"{tensor}_zero", BinaryExpr("==", read.tensor, _ZERO))
         filled = apart(f"{tensor}_filled", Conditional(zero, _ONE, read.tensor))
         null = apart(f"{tensor}_null", Conditional(zero, read.tensor, _ZERO))
         zeros = self.gathered(statement, f"{name}_zeros", "", replace(read, tensor=zero))
@@ -311,24 +315,25 @@ class Contractions:
         others = self.gathered(
             statement, f"{name}_others", "", replace(read, tensor=filled), aggregation="*"
         )
-        whole = apart(f"Grad{name}_others", Binary("*", g, others))
+        whole = apart(f"Grad{name}_others", BinaryExpr("*", g, others))
         sums = []
         for count in range(3):
             further = Conditional(
-                Binary("==", zeros, Number(count + 1)), Binary("*", whole, nulls), _ZERO
+                BinaryExpr("==", zeros, Number(count + 1)), BinaryExpr("*", whole, nulls), _ZERO
             )
             value = Conditional(
-                Binary("==", zeros, Number(count)), whole, _ZERO if count == 2 else further
+                BinaryExpr("==", zeros, Number(count)), whole, _ZERO if count == 2 else further
             )
             part = apart(f"Grad{name}_{count}", value)
-            sums.append(self.sum(statement, read, "", Access(part, statement.output.indices)))
-        own = Binary("*", read.tensor, sums[2])
+            sums.append(self.sum(statement, read, "", AccessExpr(part, statement.output.indices)))
+        own = BinaryExpr("*", read.tensor, sums[2])
         tape.add(
-            tensor, Conditional(zero, Binary("-", sums[1], own), Binary("/", sums[0], filled))
+            tensor,
+            Conditional(zero, BinaryExpr("-", sums[1], own), BinaryExpr("/", sums[0], filled)),
         )
 
 
-def _valued(statement: Contraction) -> tuple[Access, ...]:
+def _valued(statement: Contraction) -> tuple[AccessExpr, ...]:
     """Return the tensors that a contraction has its values of; others are only compared."""
     compared = {"?": 2, "==": 2}.get(statement.combination, 0)
     return statement.inputs[compared:]

@@ -10,11 +10,11 @@ from autotune.tile.check.dimension_arithmetic import index_form, literal
 from autotune.tile.gradient.symbolic_shapes import ONE
 from autotune.tile.index_sets.affine_forms import SizeNeeded, free_direction, is_index
 from autotune.tile.syntax.syntax_tree import (
-    Binary,
-    Constraint,
+    BinaryExpr,
     Contraction,
     Expr,
     Function,
+    IndexConstraint,
     Name,
     Number,
     children,
@@ -30,7 +30,7 @@ class Place:
     size: Expr
 
 
-def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[Constraint, ...]:
+def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[IndexConstraint, ...]:
     """Return constraints that say of index expressions what their standing in brackets says.
 
     That is ``form < size``, and that the form is whole: it equals a further index w, or
@@ -42,19 +42,19 @@ def conditions(places: Iterable[Place], taken: Iterable[str]) -> tuple[Constrain
         Names of indices that are in use.
     """
     used = set(taken)
-    found: list[Constraint] = []
+    found: list[IndexConstraint] = []
     for place in dict.fromkeys(places):
         factors = _denominators(place.form)
         if not factors:
-            found.append(Constraint(place.form, place.size))
+            found.append(IndexConstraint(place.form, place.size))
             continue
         numbered = (f"w{k or ''}" for k in range(len(used) + 1))
         whole = next(name for name in numbered if name not in used)
         used.add(whole)
-        gap: Expr = Binary("-", place.form, Name(whole))
+        gap: Expr = BinaryExpr("-", place.form, Name(whole))
         for factor in factors:
-            gap = Binary("*", factor, gap)
-        found += [Constraint(gap, ONE), Constraint(Name(whole), place.size)]
+            gap = BinaryExpr("*", factor, gap)
+        found += [IndexConstraint(gap, ONE), IndexConstraint(Name(whole), place.size)]
     return tuple(found)
 
 
@@ -80,11 +80,11 @@ def coordinates(
     return tuple(kept)
 
 
-def _scaled(constraint: Constraint) -> Place:
+def _scaled(constraint: IndexConstraint) -> Place:
     """Return the form of a constraint, multiplied until it is whole, as a place."""
     form, size = constraint.form, constraint.bound
     for factor in _denominators(form):
-        form, size = Binary("*", factor, form), Binary("*", factor, size)
+        form, size = BinaryExpr("*", factor, form), BinaryExpr("*", factor, size)
     return Place(form, size)
 
 
@@ -94,7 +94,7 @@ def _denominators(form: Expr) -> list[Expr]:
         if next(names_in(form), None) is not None:
             return []  # dimensions divide into whole numbers
         return _unless_one(literal(_NOWHERE, form).denominator)
-    if isinstance(form, Binary) and form.op == "/":
+    if isinstance(form, BinaryExpr) and form.op == "/":
         above = _denominators(form.left)
         if next(names_in(form.right), None) is not None:
             return [*above, form.right]

@@ -10,8 +10,8 @@ from autotune.tile.syntax.elementwise_functions import ASSERTION
 from autotune.tile.syntax.syntax_tree import (
     BITS,
     COMPARISONS,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Expr,
     Name,
@@ -33,11 +33,11 @@ OF_FIRST: Final = ("reshape", "gather", "scatter", "builtin_softmax", "builtin_l
 def differentiable(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of an operation that it can be differentiated by."""
     match expr:
-        case Binary(op) if op in (*COMPARISONS, *BITS):
+        case BinaryExpr(op) if op in (*COMPARISONS, *BITS):
             return ()
         case Conditional(_, then, otherwise):
             return (then, otherwise)
-        case Call(Name(function), arguments):
+        case CallExpr(Name(function), arguments):
             if function in _FLAT or function.startswith(ASSERTION):
                 return ()
             if function == "builtin_binary_crossentropy":
@@ -68,38 +68,38 @@ def partial(expr: Expr, position: int, result: Expr, gradient: Expr) -> Expr:
     match expr:
         case Negate():
             return Negate(gradient)
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             return _ARITHMETIC[op][position](gradient, left, right, result)
         case Conditional(condition):
             sides = (gradient, _ZERO) if position == 0 else (_ZERO, gradient)
             return Conditional(condition, *sides)
-        case Call(Name("as_float")):
+        case CallExpr(Name("as_float")):
             return gradient
-        case Call(Name("pow"), (base, exponent)):
+        case CallExpr(Name("pow"), (base, exponent)):
             by = _by_base if position == 0 else _by_exponent
             return by(gradient, base, exponent, result)
-        case Call(Name("builtin_binary_crossentropy"), (x, wanted, _)):
+        case CallExpr(Name("builtin_binary_crossentropy"), (x, wanted, _)):
             return _crossentropy(gradient, x, wanted, position)
-        case Call(Name("max" | "min" as function), (a, b)):
+        case CallExpr(Name("max" | "min" as function), (a, b)):
             own, other = (a, b) if position == 0 else (b, a)
-            wins = Binary(">" if function == "max" else "<", own, other)
-            tie = Conditional(Binary("==", own, other), _over(gradient, _TWO), _ZERO)
+            wins = BinaryExpr(">" if function == "max" else "<", own, other)
+            tie = Conditional(BinaryExpr("==", own, other), _over(gradient, _TWO), _ZERO)
             return Conditional(wins, gradient, tie)
-        case Call(Name(function), (x,)):
+        case CallExpr(Name(function), (x,)):
             return _FUNCTIONS[function](gradient, x, result)
     raise AssertionError(f"not an operation: {expr}")
 
 
 def _times(a: Expr, b: Expr) -> Expr:
-    return Binary("*", a, b)
+    return BinaryExpr("*", a, b)
 
 
 def _over(a: Expr, b: Expr) -> Expr:
-    return Binary("/", a, b)
+    return BinaryExpr("/", a, b)
 
 
 def _call(function: str, *arguments: Expr) -> Expr:
-    return Call(Name(function), arguments)
+    return CallExpr(Name(function), arguments)
 
 
 def _square(x: Expr) -> Expr:
@@ -119,40 +119,40 @@ _ARITHMETIC: Final[dict[str, tuple[_Operator, _Operator]]] = {
 
 
 def _sign(g: Expr, x: Expr, y: Expr) -> Expr:
-    negative = Conditional(Binary("<", x, _ZERO), Negate(g), _ZERO)
-    return Conditional(Binary(">", x, _ZERO), g, negative)
+    negative = Conditional(BinaryExpr("<", x, _ZERO), Negate(g), _ZERO)
+    return Conditional(BinaryExpr(">", x, _ZERO), g, negative)
 
 
 def _rest(x: Expr) -> Expr:
-    return _call("sqrt", Binary("-", _ONE, _square(x)))
+    return _call("sqrt", BinaryExpr("-", _ONE, _square(x)))
 
 
 def _crossentropy(g: Expr, x: Expr, wanted: Expr, position: int) -> Expr:
     """Return the derivative of ``-t log(x) - (1 - t) log(1 - x)`` by x or by t."""
-    rest = Binary("-", _ONE, x)
+    rest = BinaryExpr("-", _ONE, x)
     if position == 0:
-        without = _over(Binary("-", _ONE, wanted), rest)
-        return _times(g, Binary("-", without, _over(wanted, x)))
-    return _times(g, Binary("-", _call("log", rest), _call("log", x)))
+        without = _over(BinaryExpr("-", _ONE, wanted), rest)
+        return _times(g, BinaryExpr("-", without, _over(wanted, x)))
+    return _times(g, BinaryExpr("-", _call("log", rest), _call("log", x)))
 
 
 #: By function: gradient of the value, argument, value -> gradient of the argument.
 _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr, Expr], Expr]]] = {
     "abs": _sign,
-    "relu": lambda g, x, y: Conditional(Binary(">", x, _ZERO), g, _ZERO),
+    "relu": lambda g, x, y: Conditional(BinaryExpr(">", x, _ZERO), g, _ZERO),
     "sqrt": lambda g, x, y: _over(g, _times(_TWO, y)),
     "exp": lambda g, x, y: _times(g, y),
     "log": lambda g, x, y: _over(g, x),
     "sin": lambda g, x, y: _times(g, _call("cos", x)),
     "cos": lambda g, x, y: _times(Negate(g), _call("sin", x)),
-    "tan": lambda g, x, y: _times(g, Binary("+", _ONE, _square(y))),
+    "tan": lambda g, x, y: _times(g, BinaryExpr("+", _ONE, _square(y))),
     "asin": lambda g, x, y: _over(g, _rest(x)),
     "acos": lambda g, x, y: _over(Negate(g), _rest(x)),
-    "atan": lambda g, x, y: _over(g, Binary("+", _ONE, _square(x))),
+    "atan": lambda g, x, y: _over(g, BinaryExpr("+", _ONE, _square(x))),
     "sinh": lambda g, x, y: _times(g, _call("cosh", x)),
     "cosh": lambda g, x, y: _times(g, _call("sinh", x)),
-    "tanh": lambda g, x, y: _times(g, Binary("-", _ONE, _square(y))),
-    "sigmoid": lambda g, x, y: _times(_times(g, y), Binary("-", _ONE, y)),
+    "tanh": lambda g, x, y: _times(g, BinaryExpr("-", _ONE, _square(y))),
+    "sigmoid": lambda g, x, y: _times(_times(g, y), BinaryExpr("-", _ONE, y)),
 }
 
 
@@ -163,11 +163,11 @@ def _by_base(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
     if isinstance(exponent, Number) and exponent.value >= 1:
         lower = _call("pow", base, Number(exponent.value - 1))
     else:
-        lower = _call("pow", base, Binary("-", exponent, _ONE))
+        lower = _call("pow", base, BinaryExpr("-", exponent, _ONE))
     slope = _times(_times(g, exponent), lower)
     if isinstance(exponent, Number) and exponent.value:
         return slope
-    return Conditional(Binary("==", exponent, _ZERO), _ZERO, slope)
+    return Conditional(BinaryExpr("==", exponent, _ZERO), _ZERO, slope)
 
 
 def _by_exponent(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
@@ -176,7 +176,7 @@ def _by_exponent(g: Expr, base: Expr, exponent: Expr, y: Expr) -> Expr:
         log = math.log(base.value)  # of a literal, so that it has as many digits as its neighbour
         return _times(_times(g, y), Number(log) if log >= 0 else Negate(Number(-log)))
     # A number has the exponent's type beside it, but none alone.
-    typed = Conditional(Binary("==", exponent, exponent), base, exponent)
+    typed = Conditional(BinaryExpr("==", exponent, exponent), base, exponent)
     inside = base if isinstance(base, Name) else typed
     slope = _times(_times(g, y), _call("log", inside))
-    return Conditional(Binary("==", base, _ZERO), _ZERO, slope)
+    return Conditional(BinaryExpr("==", base, _ZERO), _ZERO, slope)

@@ -11,17 +11,17 @@ from autotune.ir import dtypes
 from autotune.tile.check.check_function import check
 from autotune.tile.check.scope import Symbol
 from autotune.tile.check.size_inputs import size_inputs
-from autotune.tile.gradient.cleanup_generated import tidied
+from autotune.tile.gradient.cleanup_generated import cleaned_up
 from autotune.tile.gradient.contraction_gradients import Contractions, Tape
 from autotune.tile.gradient.partial_derivatives import OF_FIRST, differentiable, partial
 from autotune.tile.gradient.tensor_function_gradients import pulled_back
-from autotune.tile.syntax.error_locations import counted, mistake, nearest, unknown
-from autotune.tile.syntax.fresh_names import Names
+from autotune.tile.syntax.error_locations import counted, nearest, tile_error, unknown
+from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import (
     Assignment,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Contraction,
     Expr,
@@ -83,7 +83,7 @@ def gradient(
     """
     given = _wrt(function, wrt, dtypes_of or {})
     symbols = check(function)
-    names = Names(symbols)
+    names = TileNameSupply(symbols)
     known = _ranks(function, symbols, ranks or {})
     sizes = size_inputs(function)
     inputs = [
@@ -121,13 +121,13 @@ def _wrt(
             there = nearest(name, inputs) or f"there are {', '.join(inputs) or 'none'}"
             raise UsageError(f"{function.name} has no input {name} to differentiate by; {there}")
         if name in sizes:
-            raise mistake(
+            raise tile_error(
                 function, inputs[name].span,
                 f"{name} is a size: there are derivatives by tensors only",
                 f"leave {name} out of wrt",
             )  # fmt: skip
         if name not in floats:
-            raise mistake(
+            raise tile_error(
                 function, inputs[name].span,
                 f"{name} is of type {dtypes_of[name]}: there are derivatives by floats only",
                 f"leave {name} out of wrt, or call the function with floats",
@@ -146,7 +146,7 @@ def _whole_numbers(function: Function) -> set[str]:
         while pending:
             expr = pending.pop()
             pending += children(expr)
-            if isinstance(expr, Call) and expr.function.text in places:
+            if isinstance(expr, CallExpr) and expr.function.text in places:
                 argument = expr.arguments[places[expr.function.text]]
                 found |= {argument.text} if isinstance(argument, Name) else set()
     return found
@@ -171,14 +171,14 @@ def _ranks(
 
 
 def _with_dimensions(
-    function: Function, declared: Input, rank: int | None, names: Names
+    function: Function, declared: Input, rank: int | None, names: TileNameSupply
 ) -> Input:
     """Return an input with a name for each dimension."""
     if declared.dimensions is not None:
         return declared
     text = declared.name.text
     if rank is None:
-        raise mistake(
+        raise tile_error(
             function, declared.span,
             f"how many dimensions {text} has is not known, and its gradient depends on it",
             f"write them in the header, as in {text}[M, N], or give ranks={{{text!r}: 2}}, "
@@ -195,7 +195,7 @@ class _Reverse:
     """
 
     def __init__(
-        self, function: Function, inputs: list[Input], wrt: Sequence[str], names: Names
+        self, function: Function, inputs: list[Input], wrt: Sequence[str], names: TileNameSupply
     ) -> None:
         self.function = function
         self.inputs = inputs
@@ -273,7 +273,7 @@ class _Reverse:
             tape.assign(result, value)
         outputs = tuple(map(Name, results.values()))
         function = Function((*self.inputs, *seeds), outputs, tuple(tape.statements))
-        return tidied(function, tape.names.made, tape.temporaries)
+        return cleaned_up(function, tape.names.made, tape.temporaries)
 
     def seed(self, output: Name) -> Input:
         """Return the input for the gradient of an output."""
@@ -303,7 +303,7 @@ class _Reverse:
         counts: dict[Expr, int] = {}
         for term in self.tape.terms[name]:
             counts[term] = counts.get(term, 0) + 1
-        terms = [t if n == 1 else Binary("*", Number(n), t) for t, n in counts.items()]
+        terms = [t if n == 1 else BinaryExpr("*", Number(n), t) for t, n in counts.items()]
         while len(terms) > _TERMS:
             text = self.tape.temporary(f"Grad{name}")
             self.tape.assign(text, _sum(terms[:_TERMS]))
@@ -315,7 +315,7 @@ class _Reverse:
         if isinstance(value, Name):
             self.tape.add(value.text, g)
             return
-        if isinstance(value, Call) and value.function.text in OF_FIRST:
+        if isinstance(value, CallExpr) and value.function.text in OF_FIRST:
             operand = value.arguments[0]
             assert isinstance(operand, Name)
             self.tape.add(operand.text, pulled_back(self.tape, value, result, g))
@@ -331,12 +331,12 @@ def _sum(terms: Sequence[Expr]) -> Expr:
     result = terms[0]
     for term in terms[1:]:
         if isinstance(term, Negate):
-            result = Binary("-", result, term.value)
+            result = BinaryExpr("-", result, term.value)
         else:
-            result = Binary("+", result, term)
+            result = BinaryExpr("+", result, term)
     return result
 
 
 def _zeros(tensor: Name) -> Expr:
     """Return zeros of a tensor's shape and type, whatever its elements are."""
-    return Conditional(Binary("<", tensor, tensor), tensor, Number(0))
+    return Conditional(BinaryExpr("<", tensor, tensor), tensor, Number(0))

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from autotune.tile.syntax.syntax_tree import (
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Expr,
     Name,
@@ -77,7 +77,7 @@ class Extents:
             return index
         if self.same(operand, ONE):
             return Number(0)
-        return Binary("*", Binary("/", operand, result), index)
+        return BinaryExpr("*", BinaryExpr("/", operand, result), index)
 
     def _larger(self, a: Expr, b: Expr) -> Expr:
         """Return the larger of two sizes that are equal or of which one is 1."""
@@ -86,8 +86,8 @@ class Extents:
         if self.same(a, ONE):
             return b
         # b rounded up to a multiple of a: a where b is a or 1, b where a is 1.
-        padded = Binary("-", Binary("+", b, a), ONE)
-        return Binary("*", Binary("/", padded, a), a)
+        padded = BinaryExpr("-", BinaryExpr("+", b, a), ONE)
+        return BinaryExpr("*", BinaryExpr("/", padded, a), a)
 
     def _polynomial(self, expr: Expr) -> _Polynomial:
         match expr:
@@ -97,9 +97,9 @@ class Extents:
                 return self._defined.get(text, {(text,): 1})
             case Negate(value):
                 return {names: -factor for names, factor in self._polynomial(value).items()}
-            case Binary(op, left, right):
+            case BinaryExpr(op, left, right):
                 return self._combined(op, self._polynomial(left), self._polynomial(right))
-            case Call(Name(function)):
+            case CallExpr(Name(function)):
                 return self._unknown(function, *map(self._polynomial, children(expr)))
             case Conditional():
                 return self._unknown("?", *map(self._polynomial, children(expr)))

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from autotune.tile.gradient.contraction_gradients import Tape
-from autotune.tile.syntax.syntax_tree import Access, Binary, Call, Contraction, Expr, Name, Number
+from autotune.tile.syntax.syntax_tree import (
+    AccessExpr,
+    BinaryExpr,
+    CallExpr,
+    Contraction,
+    Expr,
+    Name,
+    Number,
+)
 
 
-def pulled_back(tape: Tape, call: Call, result: Name, gradient: Name) -> Expr:
+def pulled_back(tape: Tape, call: CallExpr, result: Name, gradient: Name) -> Expr:
     """Return what a call of a function of `OF_FIRST` adds to its operand's gradient.
 
     Parameters
@@ -27,29 +35,31 @@ def pulled_back(tape: Tape, call: Call, result: Name, gradient: Name) -> Expr:
     assert isinstance(operand, Name)
     sizes = tape.shapes[operand.text]
     if function == "gather":
-        return Call(Name("scatter"), (gradient, call.arguments[1], operand))
+        return CallExpr(Name("scatter"), (gradient, call.arguments[1], operand))
     if function == "scatter":
-        return Call(Name("gather"), (gradient, call.arguments[1]))
+        return CallExpr(Name("gather"), (gradient, call.arguments[1]))
     term: Expr = gradient
     if function == "builtin_softmax":
-        weighted = tape.assign(tape.temporary(result.text), Binary("*", gradient, result)).target
+        weighted = tape.assign(
+            tape.temporary(result.text), BinaryExpr("*", gradient, result)
+        ).target
         inside = _row_sums(tape, weighted, call)
-        term = Binary("-", weighted, Binary("*", inside, result))
+        term = BinaryExpr("-", weighted, BinaryExpr("*", inside, result))
     elif function == "builtin_logsoftmax":
         inside = _row_sums(tape, gradient, call)
-        term = Binary("-", gradient, Binary("*", inside, Call(Name("exp"), (result,))))
+        term = BinaryExpr("-", gradient, BinaryExpr("*", inside, CallExpr(Name("exp"), (result,))))
     same = len(sizes) == len(call.arguments) - 1
     if same and all(map(tape.extents.same, sizes, call.arguments[1:])):
         return term
     if not isinstance(term, Name):
         term = tape.assign(tape.temporary(result.text), term).target
-    return Call(Name("reshape"), (term, *sizes))
+    return CallExpr(Name("reshape"), (term, *sizes))
 
 
-def _row_sums(tape: Tape, tensor: Name, call: Call) -> Name:
+def _row_sums(tape: Tape, tensor: Name, call: CallExpr) -> Name:
     """Return the sums of the rows that a softmax is of."""
     rows = call.arguments[1]
     i, j = Name("i"), Name("j")
-    target = Access(Name(tape.names.numbered(f"{tensor.text}_sum")), (i, Number(0)))
-    read = Access(tensor, (i, j))
+    target = AccessExpr(Name(tape.names.numbered(f"{tensor.text}_sum")), (i, Number(0)))
+    read = AccessExpr(tensor, (i, j))
     return tape.contract(Contraction(target, (rows, Number(1)), "+", "", (read,)))

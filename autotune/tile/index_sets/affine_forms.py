@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from autotune.tile.syntax.syntax_tree import Binary, Expr, Name, Negate, names_in
+from autotune.tile.syntax.syntax_tree import BinaryExpr, Expr, Name, Negate, names_in
 
 
 class SizeNeeded(Exception):
@@ -104,15 +104,15 @@ def affine(expr: Expr, valued: Valued) -> Affine:
             return Affine.of({text: 1})
         case Negate(value):
             return affine(value, valued) * -1
-        case Binary("+", left, right):
+        case BinaryExpr("+", left, right):
             return affine(left, valued) + affine(right, valued)
-        case Binary("-", left, right):
+        case BinaryExpr("-", left, right):
             return affine(left, valued) + affine(right, valued) * -1
-        case Binary("*", left, right):
+        case BinaryExpr("*", left, right):
             if any(is_index(name.text) for name in names_in(right)):
                 left, right = right, left
             return affine(left, valued) * _known(right, valued)
-        case Binary("/", left, right):
+        case BinaryExpr("/", left, right):
             return affine(left, valued) * (1 / _known(right, valued))
     raise AssertionError(f"not an index expression: {expr}")
 

@@ -22,7 +22,7 @@ _FEW_POINTS: Final = 1 << 16
 #: Points that are enumerated in the time that a box takes by itself.
 _BOX_POINTS: Final = 1 << 12
 #: With more indices it is not tried which to fix.
-_MOST_INDICES: Final = 12
+_MAX_INDICES: Final = 12
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def is_worthwhile(domain: IndexSet, ends: Ends) -> bool:
     """Whether boxes are quicker to go through than points; `ends` are those of the indices."""
     counts = {name: high - low + 1 for name, (low, high) in ends.items()}
     points = math.prod(counts.values())
-    if points < _FEW_POINTS or len(counts) > _MOST_INDICES:
+    if points < _FEW_POINTS or len(counts) > _MAX_INDICES:
         return False
     return math.prod(counts[name] for name in _fixed(domain, counts)) * _BOX_POINTS <= points
 

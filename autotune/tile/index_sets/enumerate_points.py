@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.tile.index_sets.index_conditions import Condition, Range, reach
+from autotune.tile.index_sets.index_conditions import Condition, RangeCondition, reach
 
 #: Index values by name, one array of equal length for each.
 Block = dict[str, NDArray[np.int64]]
@@ -19,9 +19,7 @@ Ends = Mapping[str, tuple[int, int]]
 _BLOCK: Final = 1 << 18
 
 
-def enumerated(
-    names: Sequence[str], conditions: Sequence[Condition], box: Ends
-) -> Iterator[Block]:
+def enumerated(names: Sequence[str], conditions: Sequence[Condition], box: Ends) -> Iterator[Block]:
     """Yield all integers inside a box that satisfy every condition, in blocks.
 
     Raises
@@ -36,7 +34,7 @@ def enumerated(
 def check_reach(conditions: Iterable[Condition], box: Ends) -> None:
     """Refuse conditions whose values inside a box would not fit in 64 bits, by a UsageError."""
     for condition in conditions:
-        size = condition.size if isinstance(condition, Range) else 1
+        size = condition.size if isinstance(condition, RangeCondition) else 1
         top = abs(condition.form.denominator * size)
         if max(reach(condition.form, box), top) >= 2**62:
             raise UsageError(f"indices reach too far to be enumerated: {condition.form}")
@@ -60,8 +58,7 @@ def _extended(
         step = max(_BLOCK // len(numbers), 1)
         for start in range(0, count, step):
             longer = {
-                name: np.repeat(v[start : start + step], len(numbers))
-                for name, v in values.items()
+                name: np.repeat(v[start : start + step], len(numbers)) for name, v in values.items()
             }
             longer[rest[0]] = np.tile(numbers, min(step, count - start))
             kept = _possible(longer, rest[1:], conditions, box)
@@ -80,7 +77,7 @@ def _possible(
     for condition in conditions:
         if not any(name in rest for name in condition.form.names):
             kept &= condition.holds(values)
-        elif isinstance(condition, Range):
+        elif isinstance(condition, RangeCondition):
             terms, constant, d = condition.form.whole()
             ends = [sorted((c * box[n][0], c * box[n][1])) for n, c in terms.items() if n in rest]
             known = sum((c * values[n] for n, c in terms.items() if n in values), start=constant)

@@ -13,7 +13,7 @@ from autotune.tile.index_sets.affine_forms import Affine
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RangeCondition:
     """``0 <= form < size``; of index expressions (`whole`) also: form is an integer."""
 
     form: Affine
@@ -68,7 +68,7 @@ class Divides:
 
 
 #: A condition on index values; all have a form.
-Condition: TypeAlias = Range | AtLeast | Divides
+Condition: TypeAlias = RangeCondition | AtLeast | Divides
 
 
 def reach(form: Affine, box: Mapping[str, tuple[int, int]]) -> int:

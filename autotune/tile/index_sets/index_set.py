@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from autotune.errors import UsageError
 from autotune.tile.index_sets.affine_forms import Affine, free_direction
 from autotune.tile.index_sets.enumerate_points import Block, Ends, enumerated
-from autotune.tile.index_sets.index_conditions import AtLeast, Condition, Divides, Range, isl_text
+from autotune.tile.index_sets.index_conditions import (
+    AtLeast,
+    Condition,
+    Divides,
+    RangeCondition,
+    isl_text,
+)
 
 if TYPE_CHECKING:
     import islpy
@@ -26,11 +32,11 @@ _MOST: Final = 3_000_000
 _FEW: Final = 100_000
 #: Binary digits of coefficients, all together, up to which isl is asked what it answers by
 #: parametric integer programming, which takes no limit: 80 digits can keep it for hours.
-_MOST_DIGITS: Final = 48
+_MAX_DIGITS: Final = 48
 _contexts: Final = threading.local()
 
 
-class EntangledError(UsageError):
+class IndexSetTooComplexError(UsageError):
     """Index sets that isl cannot decide in reasonable time; coefficients are large and many."""
 
 
@@ -42,7 +48,7 @@ class IndexSet:
     """
 
     names: tuple[str, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[RangeCondition, ...]
     conditions: tuple[Condition, ...] = ()
 
     def restricted(self, *conditions: Condition) -> IndexSet:
@@ -99,7 +105,7 @@ class IndexSet:
         first, second = numbers[:half], numbers[half:]
         return dict(zip(self.names, first, strict=True)), dict(zip(self.names, second, strict=True))
 
-    def shadow(self, onto: IndexSet) -> tuple[Condition, ...] | None:
+    def projection(self, onto: IndexSet) -> tuple[Condition, ...] | None:
         """Return which points of a set of the leading indices extend to points of this one.
 
         Returns
@@ -143,7 +149,7 @@ class IndexSet:
         """Whether the coefficients of some indices are small and few."""
         forms = [condition.form.whole()[0] for condition in (*self.ranges, *self.conditions)]
         digits = (abs(f[name]).bit_length() - 1 for f in forms for name in names if name in f)
-        return sum(digits) <= _MOST_DIGITS
+        return sum(digits) <= _MAX_DIGITS
 
     def _variables(self) -> dict[str, str]:
         return {name: f"i{k}" for k, name in enumerate(self.names)}
@@ -168,7 +174,7 @@ class IndexSet:
 
 def _example(pairs: Any, simple: bool) -> Any:
     """Return the first point of a set that has some, or any if that takes long to find."""
-    with contextlib.suppress(EntangledError), _limited(_FEW):
+    with contextlib.suppress(IndexSetTooComplexError), _limited(_FEW):
         if simple:
             return pairs.lexmin().sample_point()
     with _limited(_MOST):
@@ -185,7 +191,7 @@ def _limited(operations: int) -> Iterator[None]:
     try:
         yield
     except _isl().Error:
-        raise EntangledError(
+        raise IndexSetTooComplexError(
             "the index sets of a contraction are too entangled to be decided"
         ) from None
     finally:

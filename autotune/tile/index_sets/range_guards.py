@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 
 from autotune.tile.index_sets.affine_forms import Affine
-from autotune.tile.index_sets.index_conditions import AtLeast, Range
+from autotune.tile.index_sets.index_conditions import AtLeast, RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet
 
 
-def primitive(r: Range) -> Range:
+def primitive(r: RangeCondition) -> RangeCondition:
     """Return a range over integers as one of a form without common divisor, which is whole."""
     d = r.form.denominator
     form, top = r.form * d, d * (r.size - 1) if r.whole else d * r.size - 1
@@ -20,10 +20,10 @@ def primitive(r: Range) -> Range:
     low = -(form.constant // g)
     high = (top - form.constant) // g
     terms = {name: c / g for name, c in form.terms}
-    return Range(Affine.of(terms, -low), int(high - low) + 1)
+    return RangeCondition(Affine.of(terms, -low), int(high - low) + 1)
 
 
-def needed(box: IndexSet, ranges: Iterable[Range]) -> tuple[AtLeast, ...]:
+def needed(box: IndexSet, ranges: Iterable[RangeCondition]) -> tuple[AtLeast, ...]:
     """Return the ends of ranges that neither the box nor the other ends imply."""
     ends: list[AtLeast] = []
     for r in ranges:

@@ -11,8 +11,8 @@ from autotune.ir import dtypes
 from autotune.ir.visitor import free_vars
 from autotune.schedule.schedule import Schedule
 from autotune.tile.schedules.default_schedule import is_worth_threads
-from autotune.tile.schedules.stage_graph import Reading, Together, extent
-from autotune.tile.schedules.vector_partial_sums import Lanes
+from autotune.tile.schedules.stage_graph import Reading, RowGroup, extent
+from autotune.tile.schedules.vector_partial_sums import LaneReduction
 
 if TYPE_CHECKING:
     from autotune.trace.template_knobs import Knobs
@@ -43,14 +43,14 @@ class RowLoops:
         cfg: Knobs,
         schedule: Schedule,
         stages: Sequence[Reading],
-        lanes: Mapping[te.Tensor, Lanes],
+        lanes: Mapping[te.Tensor, LaneReduction],
     ) -> None:
         self.cfg = cfg
         self.schedule = schedule
         self.reads = {s.tensor: s.reads for s in stages}
         self.lanes = lanes
 
-    def apply(self, group: Together, may_choose: bool) -> bool:
+    def apply(self, group: RowGroup, may_choose: bool) -> bool:
         """Schedule a group; whether row by row may be a choice, and is returned if it was."""
         axes, own = group.root.op.axis, self.lanes.get(group.root)
         if own is not None and group.root is not own.result:
@@ -67,7 +67,7 @@ class RowLoops:
                 self.apart(tensor)
         return is_choice
 
-    def is_lanes_alone(self, group: Together) -> bool:
+    def is_lanes_alone(self, group: RowGroup) -> bool:
         """Whether a group is nothing but the lanes of one reduction."""
         own = self.lanes.get(group.root)
         parts = [] if own is None else [own.parts, own.vector]
@@ -77,13 +77,13 @@ class RowLoops:
         """Schedule a stage by itself; partial results belong to the reduction that they are of."""
         own = self.lanes.get(tensor)
         if own is None:
-            self.rows(Together(tensor, (), ()))
+            self.rows(RowGroup(tensor, (), ()))
         elif tensor is own.result:
             rank = len(tensor.op.axis)
             members = [(part, part.op.axis[:rank]) for part in (own.vector, own.parts)]
-            self.rows(Together(tensor, tuple(range(rank)), tuple(members)))
+            self.rows(RowGroup(tensor, tuple(range(rank)), tuple(members)))
 
-    def rows(self, group: Together) -> None:
+    def rows(self, group: RowGroup) -> None:
         """Compute all of a group in the loop of its root over rows."""
         root, stage = group.root, self.schedule[group.root]
         axes = list(root.op.axis)

@@ -17,8 +17,14 @@ from autotune.tile.schedules.cpu_rows import RowLoops
 from autotune.tile.schedules.cpu_tiles import Effort, lanes_in, schedule_tiles, tiles
 from autotune.tile.schedules.default_schedule import is_fused
 from autotune.tile.schedules.packed_panels import Panels
-from autotune.tile.schedules.stage_graph import ends_in, iterations, readings, together, written_out
-from autotune.tile.schedules.vector_partial_sums import Lanes, lanes_of, runs_along_rows
+from autotune.tile.schedules.stage_graph import (
+    ends_in,
+    iterations,
+    readings,
+    row_groups,
+    written_out,
+)
+from autotune.tile.schedules.vector_partial_sums import LaneReduction, lanes_of, runs_along_rows
 from autotune.tile.to_te.program_to_te import Tensors, to_te
 
 if TYPE_CHECKING:
@@ -43,7 +49,7 @@ def cpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
     NAME_block_rows, NAME_block_columns, NAME_order
         Tiles that one task computes, and which of them come first.
     NAME_unroll
-        Steps of the reduction that are written out.
+        Steps of the reduction that are unrolled.
     NAME_vectors
         Of reductions along rows: vectors of partial results.
     NAME_lanes
@@ -65,7 +71,7 @@ class _Space:
         self.fused = _fused(plain)
         self.efforts = _efforts(plain)
         self.panels: list[Panels] = []
-        self.lanes: dict[te.Tensor, Lanes] = {}
+        self.lanes: dict[te.Tensor, LaneReduction] = {}
         self.tensors = to_te(program, self.refine)
         self.schedule: Schedule = te.create_schedule([t.op for t in self.tensors.outputs])
         self.inline()
@@ -73,7 +79,7 @@ class _Space:
         stages = readings(self.schedule)
         loops = RowLoops(cfg, self.schedule, stages, self.lanes)
         choices = 0
-        for group in together(self.schedule, stages, apart):
+        for group in row_groups(self.schedule, stages, apart):
             is_choice = choices < _CHOICES
             choices += loops.apply(group, is_choice)
 

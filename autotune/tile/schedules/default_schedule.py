@@ -1,4 +1,4 @@
-"""A schedule for any Tile function without tuning: fused, parallel, in vectors or on threads."""
+"""The fallback schedule of any Tile function without tuning: fused, parallel, vectorised."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PARALLEL: Final = 1 << 16
 
 _THREADS: Final = 256
 #: Expressions that a fused stage may consist of: more would be copied, and nest, without end.
-_MOST_FUSED: Final = 500
+_MAX_FUSED: Final = 500
 
 #: What may be computed where it is read, and how often a reduction may do that again.
 _FUSED: Final = (ELEMENT_WISE, ASSIGNED, BEHIND)
 _OFTEN: Final = 4
 
 
-def plain_schedule(tensors: Tensors, target: Target) -> Schedule:
+def fallback_schedule(tensors: Tensors, target: Target) -> Schedule:
     """Return a schedule that is legal for every Tile function and sensible for most.
 
     Element-wise statements are computed where they are read, if that repeats little work. On a
@@ -60,7 +60,7 @@ def is_fused(schedule: Schedule, tensor: te.Tensor, outputs: tuple[te.Tensor, ..
         suits = len(readers) == 1 and times <= 1
     else:
         suits = times < _OFTEN or not any(reader.reduce_axis for reader in readers)
-    return suits and _length(schedule, tensor) <= _MOST_FUSED
+    return suits and _length(schedule, tensor) <= _MAX_FUSED
 
 
 def _length(schedule: Schedule, tensor: te.Tensor) -> int:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from autotune.schedule.recipes.gpu_loops import WARP
 from autotune.schedule.recipes.gpu_product import Tiles, define_tiles
-from autotune.schedule.recipes.gpu_rows import Rows
+from autotune.schedule.recipes.gpu_rows import RowMapping
 from autotune.target import Target
-from autotune.tile.schedules.gpu_plan import Kernel, Plan, computed_with
+from autotune.tile.schedules.gpu_plan import FusedKernel, FusionPlan, computed_with
 from autotune.tile.schedules.gpu_products import Product, runs_of
 from autotune.tile.schedules.stage_graph import extent
 
@@ -25,7 +25,7 @@ _LESS_LONG: Final = 32
 _FEW: Final = 1 << 14
 #: Elements fetched one by one that a thread holds until they are stored: their addresses and
 #: conditions take registers, too.
-_MOST_WAITING: Final = 16
+_MAX_WAITING: Final = 16
 
 
 class GpuKnobs:
@@ -35,7 +35,7 @@ class GpuKnobs:
     same ones together, with fewer values, as spaces would grow beyond all bounds.
     """
 
-    def __init__(self, cfg: Knobs, made: Plan) -> None:
+    def __init__(self, cfg: Knobs, made: FusionPlan) -> None:
         self.cfg = cfg
         self.left = _MOST
         largest: dict[str, tuple[int, str]] = {}
@@ -51,7 +51,7 @@ class GpuKnobs:
         """What the kernels are for."""
         return self.cfg.target
 
-    def define(self, kernel: Kernel, what: str, values: Sequence[Any]) -> Any:
+    def define(self, kernel: FusedKernel, what: str, values: Sequence[Any]) -> Any:
         """Return the value of a kernel's knob."""
         own, values = kernel.tail.name in self.own, list(values)
         name = f"{kernel.tail.name}_{what}" if own else f"others_{_kind(kernel)}_{what}"
@@ -68,14 +68,14 @@ class GpuKnobs:
         self.left //= len(values)
         return self.cfg.define_knob(name, values)
 
-    def require(self, kernel: Kernel, condition: Any, message: str) -> None:
+    def require(self, kernel: FusedKernel, condition: Any, message: str) -> None:
         """Make a condition of a kernel's own knobs; shared ones suit some kernels less well."""
         if kernel.tail.name in self.own:
             self.cfg.add_constraint(condition, message)
 
     # -- kinds of kernels ----------------------------------------------------------------------
 
-    def tiles(self, kernel: Kernel, product: Product, widths: Sequence[int]) -> Tiles:
+    def tiles(self, kernel: FusedKernel, product: Product, widths: Sequence[int]) -> Tiles:
         """Return how a product is cut up."""
         found = runs_of(product)
         runs = [run for _, run in found if run > 1]
@@ -85,22 +85,22 @@ class GpuKnobs:
             for way in (way for way, run in found if run == 1):
                 size = (tiles.rows, tiles.columns)[way]
                 own.add_constraint(
-                    size * tiles.depth <= _MOST_WAITING * tiles.threads,
-                    f"at most {_MOST_WAITING} elements with addresses of their own wait in a "
+                    size * tiles.depth <= _MAX_WAITING * tiles.threads,
+                    f"at most {_MAX_WAITING} elements with addresses of their own wait in a "
                     "thread's registers",
                 )
         return tiles
 
-    def rows(self, kernel: Kernel, columns: int, lanes: Sequence[int]) -> Rows:
+    def rows(self, kernel: FusedKernel, columns: int, lanes: Sequence[int]) -> RowMapping:
         """Return how the threads of a kernel share rows of so many elements."""
         usual = min(256, max(WARP, _power(columns)))
         counts = _first(usual, [8, 16, 32, 64, 128, 256, 512, 1024])
         threads = self.define(kernel, "threads", counts)
         rows = self.define(kernel, "rows", [1, 2, 4, 8, 16])
         self.require(kernel, threads * rows >= WARP, "a block has a warp or more")
-        return Rows(rows, threads, 1, self.define(kernel, "lanes", lanes), across=True)
+        return RowMapping(rows, threads, 1, self.define(kernel, "lanes", lanes), across=True)
 
-    def cells(self, kernel: Kernel, elements: int, steps: int, across: bool) -> Rows:
+    def cells(self, kernel: FusedKernel, elements: int, steps: int, across: bool) -> RowMapping:
         """Return how threads share the reductions of so many elements."""
         together = _kind(kernel) == "long"
         powers = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -114,13 +114,13 @@ class GpuKnobs:
         self.require(kernel, threads <= longest, "an element has no more threads than steps")
         least = min(WARP, usual * needed)
         self.require(kernel, threads * rows >= least, "a block has a warp or more")
-        return Rows(rows, threads, each, 1, across)
+        return RowMapping(rows, threads, each, 1, across)
 
 
 class _OfProduct:
     """Defines the knobs of one product; what products have in common fits all their sizes."""
 
-    def __init__(self, knobs: GpuKnobs, kernel: Kernel, runs: Sequence[int]) -> None:
+    def __init__(self, knobs: GpuKnobs, kernel: FusedKernel, runs: Sequence[int]) -> None:
         self.knobs = knobs
         self.kernel = kernel
         self.runs = runs
@@ -143,7 +143,7 @@ class _OfProduct:
         self.knobs.cfg.add_constraint(condition, message)
 
 
-def _kind(kernel: Kernel) -> str:
+def _kind(kernel: FusedKernel) -> str:
     """Return what a kernel does: kernels of a kind may have knobs together."""
     if kernel.product is not None:
         return "product"

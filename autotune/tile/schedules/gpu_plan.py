@@ -23,11 +23,11 @@ from autotune.tile.to_te.program_to_te import Tensors
 #: Calls that choose or hint and compute nothing.
 _FREE: Final = ("if_then_else", "likely")
 #: Operations that are done again for each reader, at most.
-_MOST_REPEATED: Final = 64
+_MAX_REPEATED: Final = 64
 
 
 @dataclass(slots=True)
-class Kernel:
+class FusedKernel:
     """What one kernel computes.
 
     Attributes
@@ -64,7 +64,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FusionPlan:
     """The kernels of a function, and names of what is computed where it is read.
 
     Attributes
@@ -77,7 +77,7 @@ class Plan:
         Names of the kernels in which each stage is computed.
     """
 
-    kernels: dict[str, Kernel]
+    kernels: dict[str, FusedKernel]
     inline: frozenset[str]
     hosts: dict[str, frozenset[str]]
 
@@ -86,7 +86,7 @@ class Plan:
         return {m for kernel in self.kernels.values() if kernel.is_flat for m in kernel.members}
 
 
-def plan(tensors: Tensors) -> Plan:
+def plan(tensors: Tensors) -> FusionPlan:
     """Return the kernels of a function, whose contractions are as they were written."""
     made = _Planner(tensors)
     for tensor in reversed(tensors.stages):
@@ -94,7 +94,7 @@ def plan(tensors: Tensors) -> Plan:
     kernels = {t.name: made.kernels[t.name] for t in tensors.stages if t.name in made.kernels}
     for kernel in kernels.values():
         kernel.reductions.reverse()
-    return Plan(kernels, frozenset(made.inline), made.hosts)
+    return FusionPlan(kernels, frozenset(made.inline), made.hosts)
 
 
 def long_axes(tensor: te.Tensor) -> list[Any]:
@@ -102,7 +102,7 @@ def long_axes(tensor: te.Tensor) -> list[Any]:
     return [axis for axis in tensor.op.axis if extent(axis) > 1]
 
 
-def computed_with(kernel: Kernel) -> list[te.Tensor]:
+def computed_with(kernel: FusedKernel) -> list[te.Tensor]:
     """Return the tensors whose sizes say how much work a kernel has."""
     own = [] if kernel.product is None else [kernel.product.tensor]
     return [kernel.tail, *own, *kernel.reductions]
@@ -124,7 +124,7 @@ class _Planner:
 
     def __init__(self, tensors: Tensors) -> None:
         self.outputs = {t.name for t in tensors.outputs}
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, FusedKernel] = {}
         self.inline: set[str] = set()
         self.hosts: dict[str, frozenset[str]] = {}
         self.products: dict[str, Product] = {}
@@ -152,7 +152,7 @@ class _Planner:
             if reduces or (source.name in self.of_rows and source.name in self.repeated):
                 self.of_rows.add(tensor.name)
         dear = any(isinstance(node, Call) and node.name not in _FREE for node in nodes)
-        if not is_reduction(tensor) and not dear and operations <= _MOST_REPEATED:
+        if not is_reduction(tensor) and not dear and operations <= _MAX_REPEATED:
             self.repeated[tensor.name] = operations
 
     def place(self, tensor: te.Tensor) -> None:
@@ -161,7 +161,7 @@ class _Planner:
         if is_reduction(tensor):
             product = self.products.get(name)
             host = self._epilogue(tensor) if product is not None else self._row(tensor)
-            kernel = self.kernels.setdefault(host, Kernel(tensor))
+            kernel = self.kernels.setdefault(host, FusedKernel(tensor))
             if product is not None:
                 kernel.product = product
             else:
@@ -173,7 +173,7 @@ class _Planner:
             readers = (self.hosts[r.name] for r in self.readers[name])
             self.hosts[name] = frozenset().union(*readers)
         else:
-            self.kernels[name] = Kernel(tensor)
+            self.kernels[name] = FusedKernel(tensor)
             self.hosts[name] = frozenset([name])
 
     def _fuses(self, tensor: te.Tensor) -> bool:
@@ -247,7 +247,7 @@ class _Planner:
         return frozenset().union(*(self.hosts[r.name] for r in self.readers[tensor.name]))
 
     def _uses(self, tensor: te.Tensor) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-        """Yield who reads a tensor where, inline stages written out."""
+        """Yield who reads a tensor where, inline stages expanded."""
         for reader in self.readers[tensor.name]:
             own = [r.children for r in reads(body_of(reader)) if r.tensor is tensor]
             if reader.name not in self.inline:

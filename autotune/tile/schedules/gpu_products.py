@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from autotune import te
 from autotune.ir.algebra.polynomials import Poly, add, normal, to_expr, to_poly
-from autotune.ir.expr import Binary, Cast, Const, Expr, Read, Reduce, Var
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Read, Reduce, Var
 from autotune.ir.ops import cast, const
 from autotune.ir.visitor import free_vars, reads, substitute
 from autotune.lowering.nest.regions import Interval, Relaxer
@@ -53,9 +53,7 @@ class Product:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Rows, columns and steps."""
-        m, n, k = (
-            math.prod(map(extent, axes)) for axes in (self.rows, self.columns, self.steps)
-        )
+        m, n, k = (math.prod(map(extent, axes)) for axes in (self.rows, self.columns, self.steps))
         return m, n, k
 
     @property
@@ -200,7 +198,7 @@ def _is_product(node: Expr) -> bool:
             return True
         case Cast(a=inner):
             return _is_product(inner)
-        case Binary(op="*", a=a, b=b):
+        case BinaryOp(op="*", a=a, b=b):
             return _is_product(a) and _is_product(b)
     return False
 
@@ -209,7 +207,7 @@ def _conjuncts(condition: Expr) -> list[Expr]:
     match condition:
         case Const(value=value) if value:
             return []
-        case Binary(op="and", a=a, b=b):
+        case BinaryOp(op="and", a=a, b=b):
             return [*_conjuncts(a), *_conjuncts(b)]
     return [condition]
 
@@ -291,7 +289,7 @@ def _within(product: Product, read: Read, guards: Iterable[Expr]) -> list[Expr]:
         if high >= int(size):
             forms.append(add({(): int(size) - 1}, to_poly(index), -1))
     for guard in guards:
-        if isinstance(guard, Binary) and guard.op == ">=" and to_poly(guard.b) == {}:
+        if isinstance(guard, BinaryOp) and guard.op == ">=" and to_poly(guard.b) == {}:
             forms.append(to_poly(guard.a))
         else:
             others.append(guard)

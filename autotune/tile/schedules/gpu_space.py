@@ -21,7 +21,14 @@ from autotune.schedule.recipes.gpu_rows import schedule_rows
 from autotune.schedule.schedule import Schedule
 from autotune.tile.binding.bound_program import Program
 from autotune.tile.schedules.gpu_knobs import GpuKnobs
-from autotune.tile.schedules.gpu_plan import Kernel, Plan, body_of, is_reduction, long_axes, plan
+from autotune.tile.schedules.gpu_plan import (
+    FusedKernel,
+    FusionPlan,
+    body_of,
+    is_reduction,
+    long_axes,
+    plan,
+)
 from autotune.tile.schedules.gpu_products import (
     Product,
     Tiled,
@@ -96,7 +103,7 @@ def gpu_schedule(cfg: Knobs, program: Program) -> tuple[Schedule, Tensors]:
     return s, tensors
 
 
-def _widest(kernel: Kernel, product: Product) -> str:
+def _widest(kernel: FusedKernel, product: Product) -> str:
     """Return the type of the largest elements that a product moves."""
     types = [r.dtype for r, _ in product.sides] + [kernel.tail.dtype]
     return max(types, key=dtypes.itemsize)
@@ -128,7 +135,7 @@ class _Loops:
 
     s: Schedule
     knobs: GpuKnobs
-    made: Plan
+    made: FusionPlan
     stages: dict[str, te.Tensor]
     flattened: dict[str, te.Tensor]
 
@@ -141,7 +148,7 @@ class _Loops:
             self.s, tail, (rows, columns), own.total, own.operands, tiles, batch, in_vectors
         )
 
-    def kernel(self, kernel: Kernel, tail: te.Tensor) -> None:
+    def kernel(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute what is no product."""
         if not tail.op.axis:
             self._scalar(kernel, tail)
@@ -152,7 +159,7 @@ class _Loops:
         else:
             self._rows(kernel, tail)
 
-    def _scalar(self, kernel: Kernel, tail: te.Tensor) -> None:
+    def _scalar(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute one element, by the threads of one block together if it is a reduction."""
         reduced = list(tail.op.reduce_axis)
         if not reduced:
@@ -162,7 +169,7 @@ class _Loops:
         along = stage.fuse(*reduced) if len(reduced) > 1 else reduced[0]
         bind(stage, {"threadIdx.x": stage.split(along, factor=threads)[1]})
 
-    def _elements(self, kernel: Kernel, tail: te.Tensor) -> None:
+    def _elements(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute each element by itself."""
         stage, axes = self.s[tail], list(tail.op.axis)
         lanes = self.knobs.define(kernel, "lanes", self._lanes(tail, extent(axes[-1])))
@@ -182,7 +189,7 @@ class _Loops:
         counts = lane_counts(self.knobs.target, max(types, key=dtypes.itemsize))
         return [lanes for lanes in counts[::-1] if length % lanes == 0]
 
-    def _cells(self, kernel: Kernel, tail: te.Tensor) -> None:
+    def _cells(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Reduce elements each by itself, in the order in which they lie."""
         members = [self.flattened[name] for name in kernel.members]
         elements = math.prod(map(extent, tail.op.axis))
@@ -192,7 +199,7 @@ class _Loops:
         reductions = [(m, m.op.axis[0], _steps(m)) for m in members]
         schedule_rows(self.s, tail, ((), fused, None), reductions, (), how)
 
-    def _rows(self, kernel: Kernel, tail: te.Tensor) -> None:
+    def _rows(self, kernel: FusedKernel, tail: te.Tensor) -> None:
         """Compute rows, of which something is reduced first."""
         axes = list(tail.op.axis)
         last = axes.index(long_axes(tail)[kernel.rows - 1])
@@ -206,7 +213,7 @@ class _Loops:
         schedule_rows(self.s, tail, (around, row, fused), reductions, kept, how)
 
     def _kept(
-        self, kernel: Kernel, tail: te.Tensor, last: int
+        self, kernel: FusedKernel, tail: te.Tensor, last: int
     ) -> list[tuple[te.Tensor, Any, Sequence[Any]]]:
         """Return what of rows is kept in shared memory: what is read several times."""
         own = frozenset([kernel.tail.name])

@@ -20,7 +20,7 @@ from autotune.tile.to_te.program_to_te import CONTRACTION
 
 #: A panel may hold this many times the elements of the tensor that it is packed from, and each of
 #: its elements is read so often at least.
-_MOST_COPIES: Final = 2
+_MAX_COPIES: Final = 2
 _OFTEN: Final = 4
 
 
@@ -119,7 +119,7 @@ def _packs(read: Read, tensor: te.Tensor, v: int, rows: int | None) -> bool:
         return False
     size = math.prod(int(n) for n in read.tensor.shape)
     panel = math.prod(map(extent, used))
-    return panel <= _MOST_COPIES * size and _OFTEN * panel <= iterations(tensor)
+    return panel <= _MAX_COPIES * size and _OFTEN * panel <= iterations(tensor)
 
 
 def _panel(

@@ -1,4 +1,4 @@
-"""How the stages of a Tile function hang together: which share rows, which end a contraction."""
+"""Relations of the stages of a Tile function: which share rows, which end a contraction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _WrittenOut(Rewriter):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A stage that is computed by itself, and what it reads with what is fused written out."""
+    """A stage that is computed by itself, and what it reads with what is fused inlined."""
 
     tensor: te.Tensor
     reads: tuple[Read, ...]
@@ -95,7 +95,7 @@ def ends_in(tensor: te.Tensor, stages: Sequence[Reading]) -> te.Tensor | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class RowGroup:
     """Stages that can be computed for some elements of certain axes at a time, each once.
 
     Attributes
@@ -113,12 +113,12 @@ class Together:
     members: tuple[tuple[te.Tensor, tuple[Any, ...]], ...]
 
 
-def together(
+def row_groups(
     schedule: Schedule, stages: Sequence[Reading], alone: Collection[te.Tensor]
-) -> list[Together]:
+) -> list[RowGroup]:
     """Return groups of stages that share rows; every stage but those `alone` is in one."""
     left = [s for s in stages if not any(s.tensor is t for t in alone)]
-    groups: list[Together] = []
+    groups: list[RowGroup] = []
     while left:
         group = _group(schedule, left, stages)
         groups.append(group)
@@ -127,7 +127,7 @@ def together(
     return groups
 
 
-def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> Together:
+def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading]) -> RowGroup:
     *before, last = left
     root = last.tensor
     rows = {n: axis for n, axis in enumerate(root.op.axis) if extent(axis) > 1}
@@ -143,7 +143,7 @@ def _group(schedule: Schedule, left: Sequence[Reading], stages: Sequence[Reading
         if shared:
             found = [(s, {n: own[n] for n in shared}) for s, own in found]
             found.append((stage, shared))
-    return Together(
+    return RowGroup(
         root,
         tuple(found[0][1]),
         tuple((s.tensor, tuple(own.values())) for s, own in found[1:]),

@@ -19,7 +19,7 @@ from autotune.tile.to_te.program_to_te import CONTRACTION
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneReduction:
     """A reduction in lanes.
 
     Attributes
@@ -62,7 +62,7 @@ def _reduction(tensor: te.Tensor) -> Reduce:
     return body
 
 
-def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> Lanes:
+def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> LaneReduction:
     """Return a reduction in some vectors (an integer or a knob) of so many lanes."""
     reduced = _reduction(tensor)
     *outer, last = reduced.axes
@@ -95,7 +95,7 @@ def lanes_of(tensor: te.Tensor, lanes: int, vectors: Any) -> Lanes:
         return _folded(reduced, [folded[(*place, v)] for v in range(lanes)])
 
     total = te.compute(tensor.shape, result, name=tensor.name, tag=CONTRACTION)
-    return Lanes(tensor, parts, folded, total)
+    return LaneReduction(tensor, parts, folded, total)
 
 
 def _folded(reduced: Reduce, values: Sequence[Expr]) -> Expr:

@@ -15,12 +15,12 @@ _AROUND: Final = 80
 _LONGEST: Final = 400
 
 
-def mistake(function: Function, span: Span, problem: str, advice: str = "") -> TileError:
+def tile_error(function: Function, span: Span, problem: str, advice: str = "") -> TileError:
     """Return the error that says what is wrong at a place of a function."""
-    return mistake_in(function.source, function.name, span.start, problem, advice)
+    return tile_error_in(function.source, function.name, span.start, problem, advice)
 
 
-def mistake_in(source: str, name: str, at: int, problem: str, advice: str = "") -> TileError:
+def tile_error_in(source: str, name: str, at: int, problem: str, advice: str = "") -> TileError:
     """Return the error that says what is wrong at an offset of a text."""
     start = source.rfind("\n", 0, at) + 1
     end = source.find("\n", at)

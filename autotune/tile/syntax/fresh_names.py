@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 
-class Names:
+class TileNameSupply:
     """The names of a function, and new ones (`made`)."""
 
     def __init__(self, used: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Says what was probably meant where the reading of Tile code stopped."""
+"""Suggests a correction where the parser of Tile code stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autotune.tile.syntax.elementwise_functions import KNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class ParseFailure:
     """Where reading stopped: a token that cannot stand there.
 
     Attributes
@@ -43,12 +43,12 @@ _BEHIND: Final = {"COMMA", "SEMICOLON", "NO_DEFRACT", "DEFAULT"}
 _ELSEWHERE: Final = "do the rest element-wise in another statement"
 
 
-def advice(stop: Stop) -> str:
+def advice(stop: ParseFailure) -> str:
     """Return what to write instead, or "" where there is no telling."""
     return next(filter(None, (advise(stop) for advise in _ADVICE)), "")
 
 
-def _header(stop: Stop) -> str:
+def _header(stop: ParseFailure) -> str:
     if stop.expected == {"FUNCTION"}:
         return "a Tile function begins with its header, as in function (A[M, N]) -> (O) {"
     if stop.before == "function" and stop.kind == "NAME":
@@ -58,7 +58,7 @@ def _header(stop: Stop) -> str:
     return ""
 
 
-def _other_compilers(stop: Stop) -> str:
+def _other_compilers(stop: ParseFailure) -> str:
     if stop.kind == "LSQB" and "RBRACE" in stop.expected and stop.after == "[":
         return "attributes in [[ ]] do not change what is computed: leave them out"
     if stop.before == "default" and stop.expected == {"NAME"}:
@@ -66,7 +66,7 @@ def _other_compilers(stop: Stop) -> str:
     return ""
 
 
-def _other_languages(stop: Stop) -> str:
+def _other_languages(stop: ParseFailure) -> str:
     if stop.kind == "SLASH" and "/" in (stop.before, stop.after):
         return "comments begin with #; division of dimensions by / rounds down already"
     if stop.kind == "SLASH" and stop.after == "*":
@@ -78,7 +78,7 @@ def _other_languages(stop: Stop) -> str:
     return ""
 
 
-def _aggregation(stop: Stop) -> str:
+def _aggregation(stop: ParseFailure) -> str:
     if stop.expected == {"EQUAL"} and stop.after == "=" and stop.text in _AGGREGATES.values():
         return f"the aggregation stands behind the equals sign: = {stop.text}(...)"
     if stop.before == "=" and stop.kind in _AGGREGATIONS and "NUMBER" in stop.expected:
@@ -95,7 +95,7 @@ def _aggregation(stop: Stop) -> str:
     )
 
 
-def _sizes(stop: Stop) -> str:
+def _sizes(stop: ParseFailure) -> str:
     if stop.kind == "COLON" and stop.expected >= {"COMMA", "RSQB"}:
         return "first all indices, then all sizes: O[i, j: M, N]"
     if stop.kind == "SEMICOLON" and "RSQB" in stop.expected and "COLON" in stop.expected:
@@ -103,7 +103,7 @@ def _sizes(stop: Stop) -> str:
     return ""
 
 
-def _element_wise_indices(stop: Stop) -> str:
+def _element_wise_indices(stop: ParseFailure) -> str:
     if stop.kind != "LSQB" or "SEMICOLON" not in stop.expected:
         return ""
     return (
@@ -112,7 +112,7 @@ def _element_wise_indices(stop: Stop) -> str:
     )
 
 
-def _inside_contraction(stop: Stop) -> str:
+def _inside_contraction(stop: ParseFailure) -> str:
     if stop.expected == {"RPAR", "PLUS", "STAR", "SAME"}:
         if stop.kind in ("QUESTION", *_ARITHMETIC, *_COMPARISONS):
             return (
@@ -133,13 +133,13 @@ def _inside_contraction(stop: Stop) -> str:
     return ""
 
 
-def _behind_contraction(stop: Stop) -> str:
+def _behind_contraction(stop: ParseFailure) -> str:
     if stop.expected == _BEHIND and stop.kind in _ARITHMETIC:
         return f"a contraction is a whole statement: {_ELSEWHERE}"
     return ""
 
 
-def _constraint(stop: Stop) -> str:
+def _constraint(stop: ParseFailure) -> str:
     if "LESS" in stop.expected and stop.kind in _COMPARISONS:
         return (
             "a constraint is `form < bound` and means 0 <= form < bound: "
@@ -150,13 +150,13 @@ def _constraint(stop: Stop) -> str:
     return ""
 
 
-def _chained_comparison(stop: Stop) -> str:
+def _chained_comparison(stop: ParseFailure) -> str:
     if stop.kind in _COMPARISONS and "QUESTION" in stop.expected:
         return "comparisons do not chain: put one of them in parentheses"
     return ""
 
 
-def _bits(stop: Stop) -> str:
+def _bits(stop: ParseFailure) -> str:
     if stop.kind in ("AMPERSAND", "BAR") and stop.before == stop.text:
         return f"conditions are joined by one sign: C {stop.text} D"
     if stop.kind in ("BAR", "CARET") and "AMPERSAND" in stop.expected:
@@ -164,7 +164,7 @@ def _bits(stop: Stop) -> str:
     return ""
 
 
-def _product_sign(stop: Stop) -> str:
+def _product_sign(stop: ParseFailure) -> str:
     if stop.kind not in ("NAME", "LPAR") or "STAR" not in stop.expected:
         return ""
     if stop.before in KNOWN:
@@ -174,7 +174,7 @@ def _product_sign(stop: Stop) -> str:
     return f"write {stop.before} * {stop.text}" if stop.before[:1].isalnum() else ""
 
 
-_Advice = Callable[[Stop], str]
+_Advice = Callable[[ParseFailure], str]
 _ADVICE: Final[tuple[_Advice, ...]] = (
     _header,
     _other_compilers,

@@ -1,4 +1,4 @@
-"""Says what is wrong with a text that is no Tile function."""
+"""Explains why a text is no Tile function."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from autotune.errors import TileError
-from autotune.tile.syntax.error_locations import mistake_in
-from autotune.tile.syntax.parse_advice import Stop, advice
+from autotune.tile.syntax.error_locations import tile_error_in
+from autotune.tile.syntax.parse_advice import ParseFailure, advice
 
 _TOKEN: Final = re.compile(r"#[^\n]*|[A-Za-z]\w*|[0-9.]+|->|[=!<>]=|\S")
 _SPELLED: Final = {
@@ -39,11 +39,11 @@ _INSTEAD: Final = {
 }
 
 
-def unexpected(code: str, name: str, stop: Stop) -> TileError:
+def unexpected(code: str, name: str, stop: ParseFailure) -> TileError:
     """Return the error for a token that cannot stand where it does."""
     stop = _with_neighbours(code, stop)
     if "SEMICOLON" in stop.expected and _ends_a_statement(code, stop):
-        return mistake_in(
+        return tile_error_in(
             code, name, stop.before_end, f"expected ';' after {stop.before[:30]!r}",
             "every statement ends in a semicolon",
         )  # fmt: skip
@@ -51,12 +51,12 @@ def unexpected(code: str, name: str, stop: Stop) -> TileError:
         found = "the text ends too early"
     else:
         found = f"{stop.text[:30]!r} cannot stand here"
-    return mistake_in(
+    return tile_error_in(
         code, name, stop.at, f"{found}; expected {_either(stop.expected)}", advice(stop)
     )
 
 
-def _with_neighbours(code: str, stop: Stop) -> Stop:
+def _with_neighbours(code: str, stop: ParseFailure) -> ParseFailure:
     before = [m for m in _TOKEN.finditer(code, 0, stop.at) if not m[0].startswith("#")]
     if before:
         stop = replace(stop, before=before[-1][0], before_end=before[-1].end())
@@ -64,7 +64,7 @@ def _with_neighbours(code: str, stop: Stop) -> Stop:
     return replace(stop, after=after[0]) if after else stop
 
 
-def _ends_a_statement(code: str, stop: Stop) -> bool:
+def _ends_a_statement(code: str, stop: ParseFailure) -> bool:
     """Whether a token begins what can only stand behind a whole statement."""
     if stop.kind != "NAME":
         return stop.kind in ("RBRACE", "$END")
@@ -76,10 +76,10 @@ def _either(expected: Collection[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def stray(code: str, name: str, at: int) -> TileError:
+def unknown_character(code: str, name: str, at: int) -> TileError:
     """Return the error for a character that Tile does not have."""
     character = code[at]
     wanted = _INSTEAD.get(character, "")
     if character == "." and not code[at + 1 : at + 2].isdigit():
         wanted = "Tile has no attributes: sizes are dimensions in the header"
-    return mistake_in(code, name, at, f"{character!r} is no character of Tile", wanted)
+    return tile_error_in(code, name, at, f"{character!r} is no character of Tile", wanted)

@@ -11,19 +11,19 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from autotune.errors import ArgumentError
-from autotune.tile.syntax.error_locations import mistake_in
-from autotune.tile.syntax.parse_advice import Stop
-from autotune.tile.syntax.parse_errors import stray, unexpected
+from autotune.tile.syntax.error_locations import tile_error_in
+from autotune.tile.syntax.parse_advice import ParseFailure
+from autotune.tile.syntax.parse_errors import unexpected, unknown_character
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Assignment,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
-    Constraint,
     Contraction,
     Expr,
     Function,
+    IndexConstraint,
     Input,
     Name,
     Negate,
@@ -64,14 +64,14 @@ def parse(code: str, name: str = "tile") -> Function:
     except UnexpectedToken as stop:
         raise unexpected(code, name, _stop(code, stop)) from None
     except UnexpectedCharacters as stop:
-        raise stray(code, name, stop.pos_in_stream or 0) from None
+        raise unknown_character(code, name, stop.pos_in_stream or 0) from None
     function = Function(read.inputs, read.outputs, read.statements, code, name)
     _check_literals(function)
     return function
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class ContractionDefault:
     """What stands behind the constraints of a contraction."""
 
     default: Name | None
@@ -98,42 +98,42 @@ class _Builder(Transformer[Token, Any]):
     def negate(self, items: list[Any]) -> Negate:
         return Negate(items[1], _span(items))
 
-    def invert(self, items: list[Any]) -> Call:
-        return Call(Name(str(items[0]), _span(items[:1])), (items[1],), _span(items))
+    def invert(self, items: list[Any]) -> CallExpr:
+        return CallExpr(Name(str(items[0]), _span(items[:1])), (items[1],), _span(items))
 
-    def binary(self, items: list[Any]) -> Binary:
-        return Binary(str(items[1]), items[0], items[2], _span(items))
+    def binary(self, items: list[Any]) -> BinaryExpr:
+        return BinaryExpr(str(items[1]), items[0], items[2], _span(items))
 
     def conditional(self, items: list[Any]) -> Conditional:
         return Conditional(items[0], items[2], items[4], _span(items))
 
-    def call(self, items: list[Any]) -> Call:
-        return Call(items[0], _listed(items[2:]), _span(items))
+    def call(self, items: list[Any]) -> CallExpr:
+        return CallExpr(items[0], _listed(items[2:]), _span(items))
 
     def listed(self, items: list[Any]) -> tuple[Any, ...]:
         return _listed(items)
 
     sums = sizes = listed
 
-    def access(self, items: list[Any]) -> Access:
-        return Access(items[0], items[2], _span(items))
+    def access(self, items: list[Any]) -> AccessExpr:
+        return AccessExpr(items[0], items[2], _span(items))
 
-    def constraint(self, items: list[Any]) -> Constraint:
-        return Constraint(items[0], items[2], _span(items))
+    def constraint(self, items: list[Any]) -> IndexConstraint:
+        return IndexConstraint(items[0], items[2], _span(items))
 
-    def combination(self, items: list[Any]) -> tuple[str, tuple[Access, ...]]:
+    def combination(self, items: list[Any]) -> tuple[str, tuple[AccessExpr, ...]]:
         signs = [str(item) for item in items if isinstance(item, Token)]
         return signs[-1] if signs else "", _listed(items)
 
-    def written(self, items: list[Any]) -> tuple[Access, tuple[Expr, ...]]:
+    def written(self, items: list[Any]) -> tuple[AccessExpr, tuple[Expr, ...]]:
         sizes = next((item for item in items[3:] if not isinstance(item, Token)), ())
-        return Access(items[0], items[2], _span(items)), sizes
+        return AccessExpr(items[0], items[2], _span(items)), sizes
 
     def aggregation(self, items: list[Any]) -> str:
         return str(items[0])
 
-    def behind(self, items: list[Any]) -> Behind:
-        return Behind(next(iter(_listed(items)), None))
+    def behind(self, items: list[Any]) -> ContractionDefault:
+        return ContractionDefault(next(iter(_listed(items)), None))
 
     def contraction(self, items: list[Any]) -> Contraction:
         (output, sizes), aggregation, (sign, inputs) = items[0], items[2], items[4]
@@ -187,7 +187,7 @@ def _check_literals(function: Function) -> None:
     while pending:
         expr, depth = pending.pop()
         if depth > MAX_DEPTH:
-            raise mistake_in(
+            raise tile_error_in(
                 function.source,
                 function.name,
                 expr.span.start,
@@ -207,13 +207,13 @@ def _check_number(function: Function, number: Number) -> None:
         problem = "the number is larger than any float64"
     else:
         return
-    raise mistake_in(function.source, function.name, number.span.start, problem)
+    raise tile_error_in(function.source, function.name, number.span.start, problem)
 
 
-def _stop(code: str, error: UnexpectedToken) -> Stop:
+def _stop(code: str, error: UnexpectedToken) -> ParseFailure:
     """Return what a diagnosis needs to know, without lark's classes."""
     token = error.token
     expected = frozenset(error.accepts or error.expected)
     if token.type == "$END":
-        return Stop("$END", "", len(code), expected)
-    return Stop(token.type, str(token), token.start_pos or 0, expected)
+        return ParseFailure("$END", "", len(code), expected)
+    return ParseFailure(token.type, str(token), token.start_pos or 0, expected)

@@ -54,7 +54,7 @@ class Negate:
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class BinaryExpr:
     """Arithmetic ``+ - * /``, a comparison, or an operation on bits."""
 
     op: str
@@ -74,7 +74,7 @@ class Conditional:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """A function applied to arguments; "~" of one is ``~x``."""
 
     function: Name
@@ -83,11 +83,11 @@ class Call:
 
 
 #: One family of expressions: in indices, sizes and constraints the checker allows some of it.
-Expr: TypeAlias = Number | Name | Negate | Binary | Conditional | Call
+Expr: TypeAlias = Number | Name | Negate | BinaryExpr | Conditional | CallExpr
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessExpr:
     """A tensor at indices: ``A[i, 2 * k]``."""
 
     tensor: Name
@@ -96,7 +96,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class IndexConstraint:
     """``form < bound``, which means ``0 <= form < bound``."""
 
     form: Expr
@@ -120,12 +120,12 @@ class Contraction:
     Elements that nothing is aggregated to are those of `default`; 0 if that is None.
     """
 
-    output: Access
+    output: AccessExpr
     sizes: tuple[Expr, ...]
     aggregation: Aggregation
     combination: Combination
-    inputs: tuple[Access, ...]
-    constraints: tuple[Constraint, ...] = ()
+    inputs: tuple[AccessExpr, ...]
+    constraints: tuple[IndexConstraint, ...] = ()
     default: Name | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
@@ -192,11 +192,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Negate(value):
             return (value,)
-        case Binary(_, left, right):
+        case BinaryExpr(_, left, right):
             return (left, right)
         case Conditional(condition, then, otherwise):
             return (condition, then, otherwise)
-        case Call(_, arguments):
+        case CallExpr(_, arguments):
             return arguments
     return ()
 
@@ -206,12 +206,12 @@ def with_operands(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
     match expr:
         case Negate(value):
             return Negate(function(value))
-        case Binary(op, left, right):
-            return Binary(op, function(left), function(right))
+        case BinaryExpr(op, left, right):
+            return BinaryExpr(op, function(left), function(right))
         case Conditional(condition, then, otherwise):
             return Conditional(function(condition), function(then), function(otherwise))
-        case Call(name, arguments):
-            return Call(name, tuple(map(function, arguments)))
+        case CallExpr(name, arguments):
+            return CallExpr(name, tuple(map(function, arguments)))
     return expr
 
 

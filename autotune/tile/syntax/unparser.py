@@ -6,10 +6,10 @@ from typing import Final
 
 from autotune.tile.syntax.syntax_tree import (
     COMPARISONS,
-    Access,
+    AccessExpr,
     Assignment,
-    Binary,
-    Call,
+    BinaryExpr,
+    CallExpr,
     Conditional,
     Contraction,
     Expr,
@@ -60,17 +60,17 @@ def _parts(expr: Expr) -> tuple[int, str]:
             return _PRIMARY, text
         case Negate(value):
             return _UNARY, f"-{expr_code(value, _UNARY)}"
-        case Call(Name("~"), (value,)):
+        case CallExpr(Name("~"), (value,)):
             return _UNARY, f"~{expr_code(value, _UNARY)}"
-        case Call(function, arguments):
+        case CallExpr(function, arguments):
             return _PRIMARY, f"{function.text}({', '.join(map(expr_code, arguments))})"
         case Conditional(condition, then, otherwise):
             chosen = f"{expr_code(then)} : {expr_code(otherwise)}"
             return _CONDITIONAL, f"{expr_code(condition, _BITS)} ? {chosen}"
-        case Binary(op, left, right):
+        case BinaryExpr(op, left, right):
             level = _LEVELS[op]
             alone = level == _COMPARISON or (
-                level == _BITS and isinstance(left, Binary) and left.op != op
+                level == _BITS and isinstance(left, BinaryExpr) and left.op != op
             )
             first = level + 1 if alone else level
             return level, f"{expr_code(left, first)} {op} {expr_code(right, level + 1)}"
@@ -83,7 +83,7 @@ def input_code(declared: Input) -> str:
     return f"{declared.name.text}[{_sums(declared.dimensions)}]"
 
 
-def _access(access: Access) -> str:
+def _access(access: AccessExpr) -> str:
     return f"{access.tensor.text}[{_sums(access.indices)}]"
 
 

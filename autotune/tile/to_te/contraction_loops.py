@@ -22,8 +22,14 @@ from fractions import Fraction
 from autotune.tile.binding.bound_program import Contract
 from autotune.tile.check.dimension_arithmetic import LIMIT
 from autotune.tile.index_sets.affine_forms import Affine
-from autotune.tile.index_sets.index_conditions import AtLeast, Condition, Divides, Range, reach
-from autotune.tile.index_sets.index_set import EntangledError, IndexSet
+from autotune.tile.index_sets.index_conditions import (
+    AtLeast,
+    Condition,
+    Divides,
+    RangeCondition,
+    reach,
+)
+from autotune.tile.index_sets.index_set import IndexSet, IndexSetTooComplexError
 from autotune.tile.index_sets.lattice import (
     Matrix,
     completed,
@@ -96,7 +102,7 @@ def loops(contract: Contract) -> Loops:
 
     Raises
     ------
-    EntangledError
+    IndexSetTooComplexError
         If isl cannot decide a question about it, or a number in it does not fit in 64 bits.
     """
     output = _output_names(contract)
@@ -167,7 +173,7 @@ class _Change:
         _, unimodular = echelon([row for row in rows if row is not None], n)
         self.indices = self.spelled(offset, product(basis, unimodular) if n else [])
         ranges = [
-            Range(r.form.substituted(self.indices), r.size, r.whole)
+            RangeCondition(r.form.substituted(self.indices), r.size, r.whole)
             for r in contract.domain.ranges
         ]
         rank = len(output)
@@ -218,11 +224,11 @@ class _Change:
         reduced = [Reduced(c.name, c.low, c.high) for c in choices if c.low < c.high]
         values = dict(zip(self.z, [*self.leading, *self.following(choices)], strict=True))
         ranges = [
-            Range(r.form.substituted(values), r.size, r.whole)
+            RangeCondition(r.form.substituted(values), r.size, r.whole)
             for r in self.domain.ranges[len(self.output) :]
         ]
         reduced, quotients, moved = self.windowed(reduced, ranges)
-        ranges = [Range(r.form.substituted(moved), r.size, r.whole) for r in ranges]
+        ranges = [RangeCondition(r.form.substituted(moved), r.size, r.whole) for r in ranges]
         values = {name: form.substituted(moved) for name, form in values.items()}
         indices = {name: form.substituted(values) for name, form in self.indices.items()}
         reads = tuple(
@@ -233,11 +239,9 @@ class _Change:
         self.check_reach(reduced, quotients, [*forms, *(primitive(r).form for r in ranges)])
         box = self.box(reduced, quotients)
         guards = needed(box, ranges)
-        shadow = box.restricted(*guards).shadow(self.box((), ()))
+        shadow = box.restricted(*guards).projection(self.box((), ()))
         written = None if shadow is None else (*self.solved, *shadow)
-        return Loops(
-            self.output, tuple(reduced), quotients, reads, self.solved, guards, written
-        )
+        return Loops(self.output, tuple(reduced), quotients, reads, self.solved, guards, written)
 
     def check_reach(
         self, reduced: Sequence[Reduced], quotients: Sequence[Quotient], forms: Sequence[Affine]
@@ -250,10 +254,10 @@ class _Change:
             most = reach(q.form, box) // q.divisor + 1
             box[q.name] = (-most, most)
         if any(reach(form, box) >= LIMIT for form in (*forms, *(q.form for q in quotients))):
-            raise EntangledError("the loops of a contraction need numbers above 2^62")
+            raise IndexSetTooComplexError("the loops of a contraction need numbers above 2^62")
 
     def windowed(
-        self, reduced: Sequence[Reduced], ranges: list[Range]
+        self, reduced: Sequence[Reduced], ranges: list[RangeCondition]
     ) -> tuple[list[Reduced], tuple[Quotient, ...], dict[str, Affine]]:
         """Count reduced indices from the start of the windows that outputs confine them to.
 
@@ -277,10 +281,10 @@ class _Change:
                 back = _name(Affine(()), f"r{len(kept)}", self.contract, [*taken, start])
                 kept.append(Reduced(back, 0, count - 1))
                 moved[r.name] += Affine.of({back: -1})
-            ranges.append(Range(Affine.of({r.name: 1}, -r.low), r.high - r.low + 1))
+            ranges.append(RangeCondition(Affine.of({r.name: 1}, -r.low), r.high - r.low + 1))
         return kept, tuple(quotients), moved
 
-    def window(self, r: Reduced, x: Range) -> tuple[int, Affine, int] | None:
+    def window(self, r: Reduced, x: RangeCondition) -> tuple[int, Affine, int] | None:
         """Return how many values a range leaves a reduced index for each output element.
 
         Where ``0 <= e - c * w < size`` and e is a form of output indices, w is ``e // c - t`` with
@@ -302,9 +306,13 @@ class _Change:
     def box(self, reduced: Sequence[Reduced], quotients: Sequence[Quotient]) -> IndexSet:
         """Return the points that the bounds of the loops and `solved` leave."""
         shape = zip(self.output, self.contract.type.shape, strict=True)
-        ranges = [Range(Affine.of({name: 1}), size) for name, size in shape]
-        ranges += [Range(q.form + Affine.of({q.name: -q.divisor}), q.divisor) for q in quotients]
-        ranges += [Range(Affine.of({r.name: 1}, -r.low), r.high - r.low + 1) for r in reduced]
+        ranges = [RangeCondition(Affine.of({name: 1}), size) for name, size in shape]
+        ranges += [
+            RangeCondition(q.form + Affine.of({q.name: -q.divisor}), q.divisor) for q in quotients
+        ]
+        ranges += [
+            RangeCondition(Affine.of({r.name: 1}, -r.low), r.high - r.low + 1) for r in reduced
+        ]
         names = (*self.output, *(q.name for q in quotients), *(r.name for r in reduced))
         return IndexSet(names, tuple(ranges), self.solved)
 
@@ -355,6 +363,4 @@ class _Change:
             for c in choices
         ]
         back = inverse([c.row for c in choices])
-        return [
-            sum((v * c for v, c in zip(shifted, row, strict=True)), Affine(())) for row in back
-        ]
+        return [sum((v * c for v, c in zip(shifted, row, strict=True)), Affine(())) for row in back]

@@ -15,8 +15,8 @@ from autotune.ir import dtypes
 from autotune.tile.binding.bound_program import Contract, Elementwise, Program
 from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.index_conditions import AtLeast, Condition, Divides
-from autotune.tile.index_sets.index_set import EntangledError
-from autotune.tile.syntax.error_locations import mistake
+from autotune.tile.index_sets.index_set import IndexSetTooComplexError
+from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.to_te.contraction_loops import Loops, loops
 from autotune.tile.to_te.elementwise_to_te import Index, expression
 
@@ -84,8 +84,8 @@ def to_te(program: Program, refine: Refine = _as_it_is) -> Tensors:
         else:
             try:
                 made = _contraction(step, tensors, refine)
-            except EntangledError as error:
-                raise mistake(program.function, step.statement.span, str(error)) from None
+            except IndexSetTooComplexError as error:
+                raise tile_error(program.function, step.statement.span, str(error)) from None
         stages += made
         tensors[step.name] = made[-1]
     outputs = tuple(tensors[name] for name in program.outputs)

@@ -1,4 +1,4 @@
-"""Which candidates of a space are judged: all of a small one, a well-chosen part of a large one."""
+"""Chooses which candidates the model scores: all of a small space, a part of a large one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource, IndexVector
 from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
-from autotune.tuner.search.mutations import one_knob_changes
+from autotune.tuner.search.mutations import one_knob_neighbors
 from search_spaces.space import ENUMERABLE, Space
 from search_spaces.space_errors import SpaceError
 
@@ -77,9 +77,7 @@ class Candidates:
         if models:
             self._ranker.rank(models, measured, rng)
 
-    def some(
-        self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator
-    ) -> IndexVector:
+    def some(self, best: Sequence[int], seen: IndexVector, rng: np.random.Generator) -> IndexVector:
         """Return some unseen candidates, ascending: random ones, and those that look good.
 
         Parameters
@@ -91,10 +89,10 @@ class Candidates:
         """
         settings = self._settings
         parts = [self._space.sample(settings.random, rng, exclude=seen), self._ranker.best(seen)]
-        parts += [one_knob_changes(self._space, i) for i in best[: settings.incumbents]]
+        parts += [one_knob_neighbors(self._space, i) for i in best[: settings.incumbents]]
         return np.setdiff1d(np.concatenate(parts), seen)
 
     def around(self, candidates: IndexVector, seen: IndexVector) -> IndexVector:
         """Return the unseen candidates one knob away from these, and these, ascending."""
-        parts = [candidates, *(one_knob_changes(self._space, int(i)) for i in candidates)]
+        parts = [candidates, *(one_knob_neighbors(self._space, int(i)) for i in candidates)]
         return np.setdiff1d(np.concatenate(parts), seen)

@@ -1,4 +1,4 @@
-"""Where configurations lie for a Gaussian process: knob values as coordinates between 0 and 1."""
+"""Encodes configurations for a Gaussian process: knob values as numbers between 0 and 1."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SIZE_LENGTH = -0.3
 """Logarithm of the length scale expected of a size."""
 
 PATTERN_LENGTH = 0.7
-"""The same of what may or may not matter: alignment, and a few numbers taken as categories."""
+"""The same for properties that may not matter: alignment, and a few numbers as categories."""
 
 FEW_VALUES = 6
-"""A numeric knob of 3 to so many values also counts as categories: numbers may be mere names."""
+"""A numeric knob of 3 to this many values is also encoded as a category."""
 
 MANY_CATEGORIES = 64
 """A category with more values than this counts by its position."""
@@ -34,7 +34,7 @@ class _Axis:
     log_length: float
 
 
-class Coordinates:
+class KnobEncoding:
     """Coordinates of the configurations of a space.
 
     A size gives its logarithm and, unless all are powers of two, how often two divides it and

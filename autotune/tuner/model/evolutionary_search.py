@@ -1,4 +1,4 @@
-"""Candidates of a space too large to be scored whole: a population bred towards high scores."""
+"""Candidates of a large space: a population that evolves towards high scores."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from autotune.cost_model.base import FloatVector, IndexVector
-from autotune.system.available_cpus import in_threads
-from autotune.tuner.model.scoring import distinct, highest, without
-from autotune.tuner.search.mutations import changed, crossed
+from autotune.system.available_cpus import run_in_threads
+from autotune.tuner.model.scoring import distinct, top_rows, without
+from autotune.tuner.search.mutations import crossover, mutated
 from search_spaces.space import Space
 
-BROODS = 2
+OFFSPRING_PARTS = 2
 """Parts of a generation that are bred at the same time."""
 
 
@@ -74,7 +74,7 @@ def evolve(
         if wanted <= 0:
             break
         size = max(int(settings.parent_share * len(known)), settings.parents)
-        parents = known[highest(scores, size, rng)]
+        parents = known[top_rows(scores, size, rng)]
         new = without(_children(space, parents, settings.children, rng), known)
         new = np.sort(rng.permutation(new)[:wanted])
         at = np.searchsorted(known, new)
@@ -87,24 +87,25 @@ def _children(
 ) -> IndexVector:
     """Return the feasible ones of so many children, distinct and ascending."""
     positions = space.positions(parents)
-    broods: list[IndexVector] = []
+    offspring: list[IndexVector] = []
     jobs = [
-        partial(_breed, space, positions, count // BROODS, own, broods) for own in rng.spawn(BROODS)
+        partial(_add_offspring, space, positions, count // OFFSPRING_PARTS, own, offspring)
+        for own in rng.spawn(OFFSPRING_PARTS)
     ]
-    in_threads(jobs, BROODS)
-    return distinct(np.concatenate(broods))
+    run_in_threads(jobs, OFFSPRING_PARTS)
+    return distinct(np.concatenate(offspring))
 
 
-def _breed(
+def _add_offspring(
     space: Space,
     positions: IndexVector,
     count: int,
     rng: np.random.Generator,
-    broods: list[IndexVector],
+    offspring: list[IndexVector],
 ) -> None:
-    """Add the feasible ones of so many children of parents at some positions to the broods."""
+    """Add the feasible children of parents at some positions to the list."""
     some, others = (positions[rng.integers(len(positions), size=count)] for _ in range(2))
-    mixed = np.where(rng.random((count, 1)) < 0.5, some, crossed(some, others, rng))
-    children = changed(space, mixed, rng.integers(3, size=count), rng)
+    mixed = np.where(rng.random((count, 1)) < 0.5, some, crossover(some, others, rng))
+    children = mutated(space, mixed, rng.integers(3, size=count), rng)
     found = distinct(space.indices_of(children))
-    broods.append(found[space.feasible(found)])
+    offspring.append(found[space.feasible(found)])

@@ -1,4 +1,4 @@
-"""Features that are worked out when a tuner first asks for them: short runs never do."""
+"""Features that are computed at the first use by a tuner: short runs never need them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class LazyTaskFeatures:
         return self._features.names
 
     def prepare(self, n: int) -> None:
-        """Make ready for the features of so many candidates."""
+        """Prepare for the features of so many candidates."""
         self._features.prepare(n)
 
     def preparations(self) -> Iterator[None]:
-        """Do ahead what takes long, a piece at each step."""
+        """Do slow preparations, a part at each step."""
         return self._features.preparations()
 
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:

@@ -1,4 +1,4 @@
-"""The model tuner: believes something of every candidate and proposes what promises most.
+"""The model tuner: predicts every candidate and proposes those with the largest expected gain.
 
 A Gaussian process over the knobs guesses the time of each candidate and how sure that is, another
 one the chance that it works. Boosted trees over the features are a trend that the guess follows as
@@ -17,12 +17,12 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
-from autotune.tuner.model.acquisition import Belief
+from autotune.tuner.diversity import Geometry, max_min_subset, pick_diverse
+from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.candidate_selection import Candidates, CandidateSettings
 from autotune.tuner.model.knob_features import KnobFeatures
 from autotune.tuner.model.prediction_audit import Audit, AuditResult
-from autotune.tuner.model.stagnation import Progress
+from autotune.tuner.model.stagnation import ImprovementTracker
 from autotune.tuner.model.surrogate import Surrogate, SurrogateSettings
 from autotune.tuner.model.transfer import TransferPrior
 from autotune.tuner.model.trends import TreeTrend, Trend
@@ -57,11 +57,11 @@ class ModelSettings:
         Outcomes of its own proposals from which on the model is audited.
     trusted : float
         Rank correlation of guesses with outcomes from which on every proposal is the model's.
-    boldness, boldest : float
+    exploration, max_exploration : float
         With each measurement in vain, every other proposal has to better the best time by so much
         more for it to count, up to a limit; 1 is the deviation of the times measured. Who searches
         a plateau in vain so looks elsewhere, too.
-    boldness_halved : float
+    exploration_half_life : float
         Measurements after which boldness counts half, and so on.
     climbs : int
         Times that, in a large space, the surroundings of the best candidates are judged, too.
@@ -75,9 +75,9 @@ class ModelSettings:
     trees: bool = True
     audit_from: int = 16
     trusted: float = 0.0
-    boldness: float = 0.1
-    boldest: float = 1.0
-    boldness_halved: float = 50.0
+    exploration: float = 0.1
+    max_exploration: float = 1.0
+    exploration_half_life: float = 50.0
     climbs: int = 2
     candidates: CandidateSettings = field(default_factory=CandidateSettings)
     surrogate: SurrogateSettings = field(default_factory=SurrogateSettings)
@@ -126,12 +126,12 @@ class ModelTuner(Tuner):
         self._surrogate = Surrogate(space, trends, prior, self._settings.surrogate)
         self._candidates = Candidates(space, source, self._settings.candidates)
         self._geometry = Geometry(space)
-        self._belief: Belief | None = None
+        self._acquisition: Acquisition | None = None
         self._audit = Audit()
-        self._progress = Progress()
+        self._progress = ImprovementTracker()
         self._owed = False
         self._held: list[int] = []
-        self._proposed_from: Belief | None = None
+        self._proposed_from: Acquisition | None = None
 
     def tell(self, observations: Iterable[Observation]) -> None:
         """Take in measurements; see :meth:`Tuner.tell`."""
@@ -148,14 +148,14 @@ class ModelTuner(Tuner):
     def think(self) -> None:
         """Fit the model to what the latest proposals were made from, for the next ones.
 
-        Rank a large space by it, and let the beliefs expect what was proposed to work, but for
+        Rank a large space by it, and treat what was proposed as fantasies, but for
         what may be held back.
         """
-        self._catch_up()
-        if self._belief is not None:
-            self._belief.expect(np.setdiff1d(self.pending, self._held))
+        self._fit_pending()
+        if self._acquisition is not None:
+            self._acquisition.fantasize(np.setdiff1d(self.pending, self._held))
 
-    def _catch_up(self) -> None:
+    def _fit_pending(self) -> None:
         """Fit the model to what the latest proposals were made from, unless that is done."""
         if self._owed:
             self._owed, self._proposed_from = False, None
@@ -164,7 +164,7 @@ class ModelTuner(Tuner):
             due = self._trees.due(surrogate.told) if surrogate.trends else surrogate.due
             if due:
                 surrogate.learn(self._chooser(surrogate.told))
-                self._follow(True)
+                self._update_acquisition(True)
             self._rank()
 
     # -- proposals -------------------------------------------------------------------------
@@ -173,14 +173,14 @@ class ModelTuner(Tuner):
         rng = self._generator()
         if not self._informed():
             return self._start(n, rng)
-        belief = self._proposed_from = self._update(rng)
-        belief.expect(self.pending)
+        acquisition = self._proposed_from = self._update(rng)
+        acquisition.fantasize(self.pending)
         self._owed = True
-        free = np.isin(belief.candidates, self.seen, invert=True)
-        own = n if self._trusts() else n // 2 + n % 2 * (len(self._seen) % 2)
-        rows = belief.pick(self._margins(own), free)
-        picked: list[int] = belief.candidates[rows].tolist()
-        self._audit.expect(dict(zip(picked, belief.guess(rows), strict=True)))
+        free = np.isin(acquisition.candidates, self.seen, invert=True)
+        own = n if self._is_trusted() else n // 2 + n % 2 * (len(self._seen) % 2)
+        rows = acquisition.select_batch(self._margins(own), free)
+        picked: list[int] = acquisition.candidates[rows].tolist()
+        self._audit.expect(dict(zip(picked, acquisition.predict_log_times(rows), strict=True)))
         proposals = picked + self._moves(n - len(picked), picked, rng)
         self._held = proposals[len(proposals) - self.held_back :]
         return proposals
@@ -193,8 +193,8 @@ class ModelTuner(Tuner):
         best, settings = self.best, self._settings
         known = len(self._told)
         vain = 0 if best is None else self._progress.in_vain(best.throughput, known)
-        bold = min(settings.boldness * vain, settings.boldest)
-        bold *= 0.5 ** (known / settings.boldness_halved)
+        bold = min(settings.exploration * vain, settings.max_exploration)
+        bold *= 0.5 ** (known / settings.exploration_half_life)
         return [bold if (known + number) % 2 else 0.0 for number in range(n)]
 
     def _informed(self) -> bool:
@@ -222,14 +222,14 @@ class ModelTuner(Tuner):
             pool = np.setdiff1d(whole, self.seen)
         scores = -prior.at(pool)
         order = np.argsort(-scores, kind="stable")[: 64 * n]
-        return pick_unlike(self._geometry, pool[order], scores[order][np.newaxis], n)
+        return pick_diverse(self._geometry, pool[order], scores[order][np.newaxis], n)
 
     @property
     def audit(self) -> AuditResult:
         """How the model's latest guesses, made before the measurements, turned out."""
         return self._audit.result(self._told)
 
-    def _trusts(self) -> bool:
+    def _is_trusted(self) -> bool:
         audit = self.audit
         few = audit.outcomes < self._settings.audit_from
         return few or audit.rank_correlation >= self._settings.trusted
@@ -238,33 +238,33 @@ class ModelTuner(Tuner):
         """Return up to `n` candidates without a model: neighbours of the best, then far ones."""
         if n < 1:
             return []
-        barred = self._seen.union(picked)
+        excluded = self._seen.union(picked)
         near: list[int] = []
         for best in self._working()[:3]:
-            around = [i for i in self.space.neighbors(best.index).tolist() if i not in barred]
+            around = [i for i in self.space.neighbors(best.index).tolist() if i not in excluded]
             near += [int(i) for i in rng.permutation(np.array(around, dtype=np.int64))]
         near = list(dict.fromkeys(near))[: n // 2 + rng.integers(2) * (n % 2)]
         picked = [*picked, *near]
         sample = self._sample(max(n, self._settings.start_pool), rng, exclude=picked)
         taken = [*self.seen.tolist(), *picked]
-        return near + spread_out(self._geometry, sample, taken, n - len(near))
+        return near + max_min_subset(self._geometry, sample, taken, n - len(near))
 
-    # -- beliefs ---------------------------------------------------------------------------
+    # -- acquisition ---------------------------------------------------------------------------
 
-    def _update(self, rng: np.random.Generator) -> Belief:
-        """Return beliefs about the candidates worth judging, with all observations taken in."""
+    def _update(self, rng: np.random.Generator) -> Acquisition:
+        """Return the acquisition for the candidates to score, with all observations taken in."""
         surrogate, told = self._surrogate, self.observations
         if told != surrogate.told:
-            self._catch_up()
+            self._fit_pending()
             surrogate.take(told, self._chooser(told))
             overdue = surrogate.overdue
             if overdue:
                 surrogate.learn(self._chooser(told), trends=self._trees_at_once())
                 self._rank()
-            self._follow(surrogate.drop_prior_if_it_hurts() or overdue)
-        elif self._belief is not None:
-            self._belief.settle()
-        return self._search(rng) if self._belief is None else self._belief
+            self._update_acquisition(surrogate.drop_prior_if_harmful() or overdue)
+        elif self._acquisition is not None:
+            self._acquisition.drop_fantasies()
+        return self._search(rng) if self._acquisition is None else self._acquisition
 
     def _trees_at_once(self) -> bool:
         """Whether the trees learn before a proposal: when they should have long ago.
@@ -273,13 +273,13 @@ class ModelTuner(Tuner):
         """
         return not self._trees.models and len(self._told) >= TREES_OVERDUE
 
-    def _follow(self, changed: bool) -> None:
-        """Let the beliefs about a whole space follow what was learned, if it is judged whole."""
+    def _update_acquisition(self, changed: bool) -> None:
+        """Update the acquisition of a whole space after learning, if it is judged whole."""
         whole = self._candidates.whole()
-        if self._belief is not None:
-            self._belief.update(changed)
+        if self._acquisition is not None:
+            self._acquisition.update(changed)
         elif whole is not None:
-            self._belief = Belief(self._surrogate, whole)
+            self._acquisition = Acquisition(self._surrogate, whole)
 
     def _rank(self) -> None:
         """Rank a large space by what was learned."""
@@ -293,17 +293,19 @@ class ModelTuner(Tuner):
         """Return a generator to choose among more measurements than can be used."""
         return np.random.default_rng([self.seed, len(told), 2])
 
-    def _search(self, rng: np.random.Generator) -> Belief:
-        """Return beliefs about a part of a large space, climbing to what promises most."""
+    def _search(self, rng: np.random.Generator) -> Acquisition:
+        """Return the acquisition for a part of a large space, climbing to what promises most."""
         best = [o.index for o in self._working()]
         candidates = self._candidates.some(best, self.seen, rng)
-        belief = Belief(self._surrogate, candidates)
+        acquisition = Acquisition(self._surrogate, candidates)
         for _ in range(self._settings.climbs):
-            gains = belief.gains(np.ones(len(belief.candidates), dtype=bool))
-            top = belief.candidates[np.argsort(-gains, kind="stable")[:KEPT]]
+            gains = acquisition.expected_improvements(
+                np.ones(len(acquisition.candidates), dtype=bool)
+            )
+            top = acquisition.candidates[np.argsort(-gains, kind="stable")[:KEPT]]
             around = self._candidates.around(top[:CLIMBERS], self.seen)
-            belief = Belief(self._surrogate, np.union1d(top, around))
-        return belief
+            acquisition = Acquisition(self._surrogate, np.union1d(top, around))
+        return acquisition
 
     def _working(self) -> list[Observation]:
         """Return what worked, the fastest first."""
@@ -312,12 +314,12 @@ class ModelTuner(Tuner):
     def expected_gain(self) -> float | None:
         """Return the expected share of the best time that all further measurements would gain.
 
-        The mean, over joint samples of what is believed of the most promising candidates, of how
+        The mean, over joint samples of the predictions for the most promising candidates, of how
         much the least of them betters the best time.
         """
         if not self._informed():
             return None
         rng = np.random.default_rng([self.seed, len(self._told), 1])
-        belief = self._proposed_from or self._update(rng)
+        acquisition = self._proposed_from or self._update(rng)
         told = np.array(sorted(self._told), dtype=np.int64)
-        return belief.expected_gain(np.isin(belief.candidates, told, invert=True), rng)
+        return acquisition.expected_gain(np.isin(acquisition.candidates, told, invert=True), rng)

@@ -1,6 +1,6 @@
-"""The online audit: what a model said of candidates before they were measured, against the outcome.
+"""The online audit: compares a model's predictions with the measurements that follow.
 
-A model fits what it has seen whatever it is worth; only what it says beforehand counts.
+A model fits its own training data even if it is bad, so only predictions made before count.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from autotune.cost_model.ranking_metrics import rank_correlation, recall_at_k
 from autotune.tuner.base import Observation
 
 LATEST = 32
-"""Outcomes that an audit looks back on."""
+"""Number of latest measurements that an audit uses."""
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """How the latest guesses turned out.
+    """How good the latest predictions were.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class AuditResult:
 
 
 class Audit:
-    """Keeps guesses and compares them with what became of them."""
+    """Keeps predictions and compares them with the measurements."""
 
     def __init__(self) -> None:
         self._guesses: dict[int, float] = {}
 
     def expect(self, guesses: Mapping[int, float]) -> None:
-        """Note guesses of logarithmic times, by candidate, before these are measured."""
+        """Keep predictions of logarithmic times, by candidate, before these are measured."""
         self._guesses.update(guesses)
 
     def result(self, told: Mapping[int, Observation]) -> AuditResult:

@@ -11,7 +11,7 @@ import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
 from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
-from autotune.tuner.model.scoring import highest, score, without
+from autotune.tuner.model.scoring import score, top_rows, without
 from search_spaces.space import Space
 
 SAMPLE = 1 << 16
@@ -145,4 +145,4 @@ class SpaceRanker:
             unseen = np.isin(rows, measured, invert=True)
             rows, scores = rows[unseen], scores[unseen]
         size = max(math.ceil(settings.pool_share * len(rows)), settings.pool_min)
-        return rows[highest(scores, size, rng)]
+        return rows[top_rows(scores, size, rng)]

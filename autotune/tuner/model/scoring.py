@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from autotune.cost_model.base import CostModel, FeatureSource, FloatVector, IndexVector
-from autotune.system.available_cpus import in_threads
+from autotune.system.available_cpus import run_in_threads
 
 PART = 1 << 15
 """Candidates whose features one thread evaluates at a time."""
@@ -16,7 +16,7 @@ PART = 1 << 15
 BLOCK = 2048
 """Candidates that a model scores at a time: their rows stay in the cache."""
 
-MOST_THREADS = 2
+MAX_THREADS = 2
 """Threads at a time; they need the interpreter for a tenth of the time."""
 
 
@@ -25,7 +25,7 @@ def score(
     features: FeatureSource,
     indices: IndexVector,
     part_rows: int = PART,
-    threads: int = MOST_THREADS,
+    threads: int = MAX_THREADS,
 ) -> FloatVector:
     """Return the scores of candidates by each model, float64 (len(models), n).
 
@@ -49,7 +49,7 @@ def score(
         partial(_score_part, models, features, columns, indices[part], scores[:, part])
         for part in parts
     ]
-    in_threads(jobs, threads)
+    run_in_threads(jobs, threads)
     return scores
 
 
@@ -60,7 +60,7 @@ def columns_read(models: Sequence[CostModel], width: int) -> IndexVector:
     return np.unique(np.concatenate(known)) if len(known) == len(read) else np.arange(width)
 
 
-def highest(scores: FloatVector, n: int, rng: np.random.Generator) -> IndexVector:
+def top_rows(scores: FloatVector, n: int, rng: np.random.Generator) -> IndexVector:
     """Return the rows of the ``n`` highest scores, ascending; ties at the edge by lot."""
     if len(scores) <= n:
         return np.arange(len(scores), dtype=np.int64)
@@ -78,12 +78,12 @@ def distinct(indices: IndexVector) -> IndexVector:
     return ascending[new]
 
 
-def without(indices: IndexVector, barred: IndexVector) -> IndexVector:
+def without(indices: IndexVector, excluded: IndexVector) -> IndexVector:
     """Return the indices that are not barred; both ascend, and few may be barred of many."""
-    if not len(barred):
+    if not len(excluded):
         return indices
-    at = np.searchsorted(barred, indices)
-    kept: IndexVector = indices[barred[np.minimum(at, len(barred) - 1)] != indices]
+    at = np.searchsorted(excluded, indices)
+    kept: IndexVector = indices[excluded[np.minimum(at, len(excluded) - 1)] != indices]
     return kept
 
 

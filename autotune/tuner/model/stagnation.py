@@ -1,20 +1,20 @@
-"""Progress: how many measurements ago the best time last became clearly better."""
+"""Counts the measurements since the best time last became clearly better."""
 
 from __future__ import annotations
 
 CLEARLY = 1.02
-"""Times as fast as before is progress."""
+"""An improvement by this factor counts."""
 
 
-class Progress:
-    """Looks at the best throughput before each proposal: the order of telling does not matter."""
+class ImprovementTracker:
+    """Compares the best throughput before each proposal; the order of results does not matter."""
 
     def __init__(self) -> None:
         self._best = 0.0
         self._since = 0
 
     def in_vain(self, best: float, known: int) -> int:
-        """Return how many measurements were made since the look that saw the last progress.
+        """Return the number of measurements since the last clear improvement.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import GaussianProcess, Posterior
 from autotune.cost_model.normal_distribution import log_density
 from autotune.tuner.base import Observation
-from autotune.tuner.model.encoding import Coordinates
+from autotune.tuner.model.encoding import KnobEncoding
 from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
 
@@ -31,19 +31,19 @@ FAILURE_NOISE = -3.0
 
 @dataclass(frozen=True)
 class SurrogateSettings:
-    """How beliefs are formed.
+    """Settings of the surrogate.
 
     Attributes
     ----------
     slow_share, squeeze : float
         The slowest share of what was measured tells little of what is fast: what lies beyond
-        the others' logarithmic times counts only by the factor `squeeze`.
+        the others' logarithmic times counts only by the factor `compress_slow`.
     steps : int
         Steps of fitting the kernel's parameters.
-    often, at_once, growth : int, float, float
-        They are fitted before every proposal while less than `often` is known, or `at_once` times
-        as much as at the last time. Otherwise they are fitted after a proposal, for the next one,
-        each time `growth` times as much is known.
+    often, vectorize_iterations, growth : int, float, float
+        They are fitted before every proposal while less than `often` is known, or
+        `vectorize_iterations` times as much as at the last time. Otherwise they are fitted after a
+        proposal, for the next one, each time `growth` times as much is known.
     learn_from, condition_on : int
         At most so many measurements serve to fit the parameters, and to predict: the best half
         and a random one.
@@ -89,9 +89,9 @@ class Surrogate:
     ) -> None:
         self.prior = prior
         self.settings = settings or SurrogateSettings()
-        self.coordinates = Coordinates(space)
+        self.encoding = KnobEncoding(space)
         self.trends = tuple(trends)
-        kernel = self.coordinates.prior
+        kernel = self.encoding.prior
         self.times = GaussianProcess(replace(kernel, trends=len(self.trends)))
         self.failures = GaussianProcess(replace(kernel, log_noise=FAILURE_NOISE))
         self.works = np.zeros(0, dtype=np.int64)
@@ -144,7 +144,7 @@ class Surrogate:
             trend.learn(self.told)
         rows = _some(self._log_s, self.settings.learn_from, rng)
         self.times.learn(
-            self.coordinates.matrix(self.works[rows]),
+            self.encoding.matrix(self.works[rows]),
             self.values(self.works[rows]) - self.expected(self.works[rows]),
             self.trend_matrix(self.works[rows], measured=True),
             self.settings.steps,
@@ -157,9 +157,9 @@ class Surrogate:
         tried = self.tried
         labels = np.repeat([0.0, 1.0], [len(self.works), len(self.fails)])
         rows = np.sort(rng.permutation(len(tried))[: self.settings.learn_from])
-        usual = usual_share(labels)
+        usual = failure_rate(labels)
         scaled = (labels[rows] - usual) / np.sqrt(usual * (1.0 - usual))
-        self.failures.learn(self.coordinates.matrix(tried[rows]), scaled, None, self.settings.steps)
+        self.failures.learn(self.encoding.matrix(tried[rows]), scaled, None, self.settings.steps)
 
     def values(self, indices: IndexVector) -> FloatVector:
         """Return the squeezed, standardised logarithmic times of measured candidates."""
@@ -185,7 +185,7 @@ class Surrogate:
         out: FloatVector = weight * (self.prior.at(indices) - centre) / spread
         return out
 
-    def drop_prior_if_it_hurts(self) -> bool:
+    def drop_prior_if_harmful(self) -> bool:
         """Drop the prior if the measurements are predicted better without it; return whether.
 
         Judged by the mean log density of each as the others predict it.
@@ -193,7 +193,7 @@ class Surrogate:
         if self.prior is None or len(self.works) < PRIOR_AUDIT_FROM:
             return False
         values, trends = self.values(self.works), self.trend_matrix(self.works, measured=True)
-        x = self.coordinates.matrix(self.works)
+        x = self.encoding.matrix(self.works)
         posterior = Posterior(self.times, x[:0], trends[:0])
         posterior.add(x, trends)
         expected = self.expected(self.works)
@@ -215,7 +215,7 @@ class Surrogate:
         return float(self._squeezed().std()) or 1.0
 
     def _squeezed(self) -> FloatVector:
-        return squeeze(self._log_s, self.settings.slow_share, self.settings.squeeze)
+        return compress_slow(self._log_s, self.settings.slow_share, self.settings.squeeze)
 
     def trend_matrix(self, indices: IndexVector, measured: bool) -> FloatVector:
         """Return the values of the trends, float64 (n, number of trends)."""
@@ -225,7 +225,7 @@ class Surrogate:
         return np.stack(columns, axis=1)
 
 
-def squeeze(values: FloatVector, share: float, factor: float) -> FloatVector:
+def compress_slow(values: FloatVector, share: float, factor: float) -> FloatVector:
     """Return values whose greatest `share` exceeds the others by `factor` of what it did."""
     if not len(values):
         return values
@@ -234,7 +234,7 @@ def squeeze(values: FloatVector, share: float, factor: float) -> FloatVector:
     return out
 
 
-def usual_share(failed: FloatVector) -> float:
+def failure_rate(failed: FloatVector) -> float:
     """Return the share of failures, drawn a little towards few."""
     return float((failed.sum() + 0.5) / (len(failed) + 5.0))
 

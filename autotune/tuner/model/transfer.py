@@ -12,7 +12,7 @@ from autotune.cost_model.ranking_metrics import average_ranks
 from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation
-from autotune.tuner.model.trends import Kept
+from autotune.tuner.model.trends import ValueCache
 from records import Record, workload_key
 from search_spaces import Knob, Space
 from search_spaces.knob import as_value
@@ -26,7 +26,7 @@ MOST = 20_000
 SCALE_ROWS = 2048
 """Random candidates over which scores are standardised."""
 
-_MOST_NUMBER = float(np.finfo(np.float32).max)
+_MAX_NUMBER = float(np.finfo(np.float32).max)
 """The largest number that trees are trained on."""
 
 _SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
@@ -57,7 +57,7 @@ class TransferPrior:
         self._encoder = encoder
         self.sources = sources
         self.measurements = measurements
-        self._kept = Kept(self._standardised)
+        self._kept = ValueCache(self._standardised)
         scores = self._raw(space.sample(SCALE_ROWS, np.random.default_rng(0)))
         self._mean = float(scores.mean()) if len(scores) else 0.0
         self._std = (float(scores.std()) if len(scores) else 0.0) or 1.0
@@ -167,7 +167,7 @@ def _numbers(knob: Knob, value: object, width: int) -> list[float]:
     if len(members) == width and all(
         isinstance(member, int | float) and not isinstance(member, bool) for member in members
     ):
-        return [float(m) if abs(m) <= _MOST_NUMBER else float("nan") for m in members]
+        return [float(m) if abs(m) <= _MAX_NUMBER else float("nan") for m in members]
     for position in range(len(knob)):
         if knob.value(position) == value and width == 1:
             return [float(position)]

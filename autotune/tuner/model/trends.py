@@ -15,13 +15,13 @@ from autotune.cost_model.base import (
     FloatVector,
     IndexVector,
 )
-from autotune.system.available_cpus import in_threads
+from autotune.system.available_cpus import run_in_threads
 from autotune.tuner.base import Observation
 
 FOLDS = 3
 """A measured candidate is judged by a model that learned from the other folds."""
 
-LEAST, LEAST_DISTINCT = 24, 3
+LEAST, MIN_DISTINCT = 24, 3
 """So many measurements, of so many different times, are the least to learn from."""
 
 LONG = 1000
@@ -30,7 +30,7 @@ LONG = 1000
 GROWTH = 1.3
 """The models are trained again when so many times as much is known."""
 
-MOST_KEPT_BYTES = 1 << 26
+MAX_KEPT_BYTES = 1 << 26
 """Size up to which the features of a long array are kept."""
 
 THREADS = 2
@@ -53,7 +53,7 @@ class Trend(Protocol):
         ...
 
 
-class Kept:
+class ValueCache:
     """Keeps values of candidates: of the last long array, and of all that short ones asked for.
 
     Parameters
@@ -108,7 +108,7 @@ class TreeTrend:
         self._models: tuple[CostModel, ...] = ()
         self._judged: dict[int, float] = {}
         self._learned = 0
-        self._kept = Kept(self._scores)
+        self._kept = ValueCache(self._scores)
         self._rows: tuple[IndexVector, FloatMatrix] | None = None
 
     @property
@@ -133,7 +133,7 @@ class TreeTrend:
         """Whether there are measurements enough, and many of them new."""
         if len(told) < max(LEAST, GROWTH * self._learned):
             return False
-        return len({o.throughput for o in told}) >= LEAST_DISTINCT
+        return len({o.throughput for o in told}) >= MIN_DISTINCT
 
     def learn(self, told: Sequence[Observation]) -> None:
         """Train on all observations, and on all but a fold for each fold, if many are new."""
@@ -142,7 +142,7 @@ class TreeTrend:
         throughput = np.array([o.throughput for o in told])
         indices = np.array([o.index for o in told], dtype=np.int64)
         self._learned = len(told)
-        self._kept = Kept(self._scores)
+        self._kept = ValueCache(self._scores)
         matrix = self._features.matrix(indices)
         fold = np.random.default_rng([self._seed, len(told)]).permutation(len(told)) % FOLDS
         parts = [np.ones(len(told), dtype=bool), *(fold != number for number in range(FOLDS))]
@@ -156,7 +156,7 @@ class TreeTrend:
             model.fit(matrix[part], throughput[part])
             return model
 
-        models = in_threads([partial(fit, number) for number in range(len(parts))], THREADS)
+        models = run_in_threads([partial(fit, number) for number in range(len(parts))], THREADS)
         self._models = tuple(model for model in models if model is not None)
         self._judged = {}
         for part, model in zip(parts[1:], models[1:], strict=True):
@@ -186,6 +186,6 @@ class TreeTrend:
         if self._rows is not None and self._rows[0] is indices:
             return self._rows[1]
         matrix = self._features.matrix(indices)
-        if len(indices) >= LONG and matrix.nbytes <= MOST_KEPT_BYTES:
+        if len(indices) >= LONG and matrix.nbytes <= MAX_KEPT_BYTES:
             self._rows = indices, matrix
         return matrix

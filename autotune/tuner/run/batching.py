@@ -1,31 +1,31 @@
-"""What a session measures next, and what builders begin with before that is complete."""
+"""Proposes the batches of a session, and starts builds before a batch is complete."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from autotune.measure.result import Foreseeing, MeasureInput, Measurer
+from autotune.measure.result import MeasureInput, Measurer, SupportsPrebuild
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
 from autotune.tuner.run.limits import Limits
 from autotune.tuner.run.trials import Trials
 
 FRESH = 7
-"""For each candidate held back a batch has so many, at least, that know of the latest results."""
+"""For each candidate held back, at least so many of a batch are chosen after the latest results."""
 
 
-class Supply:
+class BatchProposer:
     """The batches of one workload: the default configuration first, then what its tuner proposes.
 
-    What is known to be measured is built while the tuner chooses the rest of a batch; so the last
-    of its proposals are held back, to be that the next time (`Tuner.held_back`).
+    The first candidates of a batch are built while the tuner chooses the rest. For this the last
+    proposals of a batch are held back for the next one (`Tuner.held_back`).
 
     Parameters
     ----------
     task : Task
     measurer : Measurer
-        Whose builders are told, if it is `Foreseeing`.
+        Its builders get candidates ahead, if it is `SupportsPrebuild`.
     tuner : Tuner
     trials : Trials
         What is measured so far.
@@ -41,53 +41,53 @@ class Supply:
         self, task: Task, measurer: Measurer, tuner: Tuner, trials: Trials, limits: Limits
     ) -> None:
         self._task = task
-        self._builders = measurer if isinstance(measurer, Foreseeing) else None
+        self._builders = measurer if isinstance(measurer, SupportsPrebuild) else None
         self.overlap = self._builders is not None and self._builders.overlap
         self._tuner = tuner
         self._trials = trials
         self._limits = limits
         self._default_asked = False
         self._cut_off: list[int] = []
-        self._foreseen: list[int] = []
+        self._next: list[int] = []
         self._held: list[MeasureInput] = []
 
     @property
     def left(self) -> int:
-        """How many trials there may still be."""
+        """Number of trials that are left."""
         wanted = self._limits.trials
         return sys.maxsize if wanted is None else wanted - len(self._trials)
 
     @property
-    def foresees(self) -> bool:
-        """Whether some of the next batch is chosen."""
-        return bool(self._foreseen)
+    def has_next(self) -> bool:
+        """Whether candidates of the next batch are chosen already."""
+        return bool(self._next)
 
     def next_batch(self) -> list[int]:
-        """Return what to measure next; builders begin with what is known of it at once."""
+        """Return the next batch; builders begin at once with its first candidates."""
         wanted = min(self._limits.batch, self.left)
-        first = [*self._default(), *self._cut_off, *self._foreseen]
+        first = [*self._default(), *self._cut_off, *self._next]
         self._cut_off = []
         self._build(self._legal(first))
         held_back = self._held_back(wanted)
         found = self._with_more(first, wanted + held_back)
         if held_back:  # the tuner may have proposed the default, too
             found = self._with_more(found, wanted + held_back)
-        self._foreseen = found[wanted:]
-        self._held = self._legal(self._foreseen)
+        self._next = found[wanted:]
+        self._held = self._legal(self._next)
         return found[:wanted]
 
-    def ask_ahead(self, unmeasured: int) -> None:
-        """Ask for the next batch while some of this one are left, and have it built already."""
+    def propose_ahead(self, unmeasured: int) -> None:
+        """Ask for the next batch while this one is measured, and start to build it."""
         wanted = min(self._limits.batch, self.left - unmeasured)
-        self._foreseen = self._tuner.ask(wanted) if wanted > 0 else []
-        self._build(self._legal(self._foreseen))
+        self._next = self._tuner.ask(wanted) if wanted > 0 else []
+        self._build(self._legal(self._next))
 
-    def build_held(self) -> None:
-        """Let builders begin with what is held back, now that they have nothing else to do."""
+    def prebuild_held_back(self) -> None:
+        """Start to build the candidates that are held back, now that the builders are idle."""
         self._build(self._held)
 
-    def put_back(self, indices: Sequence[int]) -> None:
-        """Take back what was not measured after all: it comes first the next time."""
+    def requeue(self, indices: Sequence[int]) -> None:
+        """Put candidates that were not measured at the front of the next batch."""
         self._cut_off = list(indices)
 
     def _default(self) -> list[int]:
@@ -119,4 +119,4 @@ class Supply:
 
     def _build(self, candidates: Sequence[MeasureInput]) -> None:
         if self._builders is not None and candidates:
-            self._builders.foresee(candidates)
+            self._builders.prebuild(candidates)

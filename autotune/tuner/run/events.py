@@ -1,4 +1,4 @@
-"""What a tuning run tells whoever watches: plain data, one event after another.
+"""Events of a tuning run as plain data, for displays and scripts.
 
 The display and scripts see nothing else of a run. Each event names its job, the workload that it
 is about; in a run of one workload that is "".
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autotune.measure.result import MeasureResult
-from autotune.tuner.run.final_comparison import Round
+from autotune.tuner.run.final_comparison import ComparisonRound
 from records import Record
 
 
 class End(StrEnum):
-    """Why a workload is tuned no further."""
+    """Why the tuning of a workload ended."""
 
     TRIALS = "trials"
     """The log holds as many records as were asked for."""
@@ -26,7 +26,7 @@ class End(StrEnum):
     GOAL = "goal"
     """The best time is as good as was asked for."""
     PATIENCE = "patience"
-    """Too little is expected of going on."""
+    """Too little gain is expected of further measurements."""
     EXHAUSTED = "exhausted"
     """The tuner has nothing more to propose."""
     FAILED = "failed"
@@ -117,7 +117,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Noisy:
-    """The machine does something else besides: measured times are not to be relied on.
+    """The machine is busy with something else: measured times are not reliable.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Noisy:
 class Compared:
     """The finalists were timed in turns once more."""
 
-    round: Round
+    round: ComparisonRound
     job: str = ""
 
 
@@ -190,15 +190,15 @@ class TuneSummary:
 
 @dataclass(frozen=True)
 class Finished:
-    """A workload is tuned no further."""
+    """The tuning of a workload has ended."""
 
     summary: TuneSummary
     job: str = ""
 
 
 Event = Started | MachineKnown | Measured | Noisy | Compared | Finished
-Watcher = Callable[[Event], None]
+EventCallback = Callable[[Event], None]
 
 
-def unwatched(event: Event) -> None:
-    """Nobody watches."""
+def ignore_event(event: Event) -> None:
+    """Ignore the event."""

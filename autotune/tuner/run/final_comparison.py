@@ -1,6 +1,7 @@
 """The end of a search: the finalists and the default are timed in turns, and that is logged.
 
-What the rounds mean is decided in `autotune.tuner.run.finalists`; here they are planned and held.
+Decisions by the rounds are made in `autotune.tuner.run.finalists`; this module plans and runs the
+rounds.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import AutotuneError
 from autotune.measure.noise_monitor import NOISY
-from autotune.measure.result import Comparing, MeasureResult
+from autotune.measure.result import MeasureResult, SupportsComparison
 from autotune.system.interrupts import restoring
 from autotune.task.task import Task
 from autotune.tuner.run.finalists import (
     FEW,
-    LEAST_ROUNDS,
-    MOST_ROUNDS,
+    MAX_ROUNDS,
+    MIN_ROUNDS,
     NEAR,
-    Comparison,
+    FinalistComparison,
     Tried,
     choose_finalists,
 )
@@ -37,10 +38,10 @@ MOST = 16
 trials than at others: the fastest configuration may have been the tenth of the trials."""
 
 PLANNED_ROUNDS = 12
-"""The time is divided by so many rounds: those that a settled order does not need are not held."""
+"""Rounds that the time is planned for; fewer are run if the order is settled earlier."""
 
 LOST = 2
-"""Rounds that may be lost through no finalist's fault before the comparison ends."""
+"""The comparison ends after so many rounds failed for reasons other than a finalist."""
 
 SHORTEST_S, LONGEST_S = 0.02, 0.3
 """Seconds that each finalist is timed for in a round, at least and at most."""
@@ -49,22 +50,22 @@ MANY_S = 0.008
 """Seconds that each is timed for at least while they are many, of whom half are to be left."""
 
 FRESH_S = 0.1
-"""What a new process is taken to need to begin, besides the arrays, before there was one."""
+"""Assumed seconds for a new process to start, without the arrays, before one was started."""
 
 CHECKING = 8
-"""Computing right answers takes at least so many times as long as drawing the inputs alone."""
+"""Computing the right answers is assumed to take this many times as long as drawing the inputs."""
 
 ENTER_S = 0.01
-"""What one finalist is taken to need to be loaded and called."""
+"""Assumed seconds to load one finalist and call it."""
 
 CAREFUL = 1.2
-"""A round is taken to last so many times what was foreseen, when it is asked whether it fits."""
+"""Safety factor of the planned time of a round, when it must fit into the time that is left."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Round:
+class ComparisonRound:
     """One round of a final comparison.
 
     Attributes
@@ -83,14 +84,14 @@ class Round:
 
 
 @dataclass
-class Finals:
-    """Holds the final comparison of one workload.
+class FinalComparison:
+    """Runs the final comparison of one workload.
 
     Parameters
     ----------
     task : Task
     measurer : Measurer
-        One that is not `Comparing` holds none.
+        A measurer that is not `SupportsComparison` has no final comparison.
     trials : Trials
         What the search has found; the comparison is logged there.
     budget_s : float
@@ -99,7 +100,7 @@ class Finals:
     tell : callable
         Told each round.
     clock : callable
-        Seconds that only ever grow.
+        Returns monotonic seconds.
 
     Attributes
     ----------
@@ -114,18 +115,18 @@ class Finals:
     trials: Trials
     budget_s: float
     seed: int = 0
-    tell: Callable[[Round], object] = lambda found: None
+    tell: Callable[[ComparisonRound], object] = lambda found: None
     clock: Callable[[], float] = time.monotonic
     why_not: str = field(default="", init=False)
     rounds: int = field(default=0, init=False)
 
-    def hold(self) -> None:
+    def run(self) -> None:
         """Time the finalists until their order is settled or the budget is spent; log that.
 
         An interrupt ends the comparison, and what is decided until then is logged. If no worker
-        can hold a round, a warning says so, and the search keeps its result.
+        can run a round, a warning says so, and the search keeps its result.
         """
-        if not isinstance(self.measurer, Comparing):
+        if not isinstance(self.measurer, SupportsComparison):
             return
         self._begin = self.clock()
         self._measurer = self.measurer
@@ -141,7 +142,7 @@ class Finals:
         if comparison.settled:
             return
         try:
-            restoring(self._conclude, self._hold)
+            restoring(self._conclude, self._run_rounds)
         except AutotuneError as error:
             _log.warning("%s: the final comparison has failed: %s", self.task.workload, error)
 
@@ -151,11 +152,11 @@ class Finals:
     def _left_s(self) -> float:
         return self.budget_s - (self.clock() - self._begin)
 
-    def _finalists(self) -> Comparison:
-        """Return the comparison to hold: who is in it, and what is known of them."""
+    def _finalists(self) -> FinalistComparison:
+        """Return the comparison to run: its finalists, and the earlier rounds."""
         default = self.trials.default
         known = sorted({index for costs in self._earlier for index in costs})
-        before = Comparison(known, default if default in known else None, self._earlier)
+        before = FinalistComparison(known, default if default in known else None, self._earlier)
         beaten = [i for i in known if any(before.beats(j, i) for j in known)]
         chosen = self.trials.chosen
         champion = None if chosen is None or chosen.is_trial else self._index_of_chosen()
@@ -171,7 +172,7 @@ class Finals:
         if len(found) == 2 and not self._fits(2):
             self.why_not = "too little time for a final comparison"
             found = []
-        return Comparison(found, default if default in found else None, list(self._earlier))
+        return FinalistComparison(found, default if default in found else None, list(self._earlier))
 
     @property
     def _noisy(self) -> bool:
@@ -186,7 +187,7 @@ class Finals:
     def _fits(self, count: int) -> bool:
         """Whether there is time for as many rounds of so many finalists as decide anything."""
         enter_s = count * (ENTER_S + self._call_s)
-        left = [max(min(count, FEW), count >> number) for number in range(LEAST_ROUNDS)]
+        left = [max(min(count, FEW), count >> number) for number in range(MIN_ROUNDS)]
         rounds_s = sum(self._least_s(number) for number in left)
         return CAREFUL * (self._fresh_s + enter_s + rounds_s) <= self.budget_s
 
@@ -200,9 +201,9 @@ class Finals:
 
     # -- rounds ----------------------------------------------------------------------------
 
-    def _hold(self) -> None:
+    def _run_rounds(self) -> None:
         lost = held = 0
-        while held < MOST_ROUNDS and not self._comparison.settled:
+        while held < MAX_ROUNDS and not self._comparison.settled:
             configs = self._comparison.remaining
             seconds, fresh = self._plan(len(configs), held)
             if not seconds or len(configs) < 2:
@@ -211,7 +212,7 @@ class Finals:
             if len(found) == len(configs):
                 held += 1
                 self._comparison.rounds.append(found)
-                self.tell(Round(held, found, tuple(self._comparison.remaining)))
+                self.tell(ComparisonRound(held, found, tuple(self._comparison.remaining)))
             elif all(index in self._comparison.finalists for index in configs):
                 lost += 1  # else one of them has failed, and the others begin anew without it
             if lost > LOST:
@@ -233,7 +234,7 @@ class Finals:
     def _round(
         self, indices: list[int], seconds: float, fresh: bool, number: int
     ) -> dict[int, float]:
-        """Hold a round; return the costs, and take out who failed."""
+        """Run a round; return the costs, and remove finalists that failed."""
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
         check = (self._checks and not self._results) or opening_s < seconds / 4

@@ -1,9 +1,8 @@
-"""Which configuration a run ends with: what rounds of side-by-side times say, as pure decisions.
+"""Chooses the configuration that a run ends with, from rounds of times; no measuring here.
 
 In a round each finalist is timed in turns with the others, in one process on one set of arrays.
-What differs from round to round, such as where the arrays lie or who else uses the machine, hits
-all of them alike: so the ratio of two costs of the same round is the unit of evidence, and never a
-cost alone.
+What differs from round to round, such as where the arrays lie or who else uses the machine, affects
+all of them equally. So only the ratio of two costs of the same round is used, never a cost alone.
 """
 
 from __future__ import annotations
@@ -15,35 +14,36 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 TIE = 0.01
-"""Configurations whose ratio is nearer to 1 than this are level."""
+"""Two configurations whose ratio is nearer to 1 than this count as equally fast."""
 
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 """With fewer rounds nothing is decided."""
 
 ENOUGH_ROUNDS = 5
 """With so many rounds it may be over early."""
 
-MOST_ROUNDS = 15
-"""More rounds than that settle nothing that these have not."""
+MAX_ROUNDS = 15
+"""Most rounds: more of them decide nothing that these have not decided."""
 
 CONFIDENCE = 0.8
-"""How sure it is that the median of all rounds there could be lies in a range, where it can be."""
+"""Confidence level of a range: the probability that it holds the true median of the rounds."""
 
 NARROW = 0.05
-"""A range so wide, upper end over lower end, is narrow enough to be stated."""
+"""A range whose upper end over its lower end is at most this is narrow enough to be stated."""
 
 NEAR = 1.3
 """A trial whose fastest repeat is more than so many times the fastest of all is no finalist."""
 
 FAR = (2.0, 1.5)
-"""After one round, and after two, who is so many times slower than the fastest is timed no more."""
+"""A finalist that is this many times slower than the fastest after one round, or after two, is
+dropped."""
 
 FEW = 5
 """So many finalists are left by successive halving (Jamieson and Talwalkar, 2016)."""
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """How many times as fast as another a configuration is.
 
     Attributes
@@ -66,7 +66,7 @@ class Interval:
     rounds: int
 
     @classmethod
-    def of(cls, ratios: Sequence[float]) -> Interval | None:
+    def of(cls, ratios: Sequence[float]) -> ConfidenceInterval | None:
         """Return what some rounds say; None if there are none."""
         if not ratios:
             return None
@@ -78,7 +78,7 @@ class Interval:
     @property
     def clear(self) -> bool:
         """Whether it is clearly faster, and by more than a tie."""
-        return self.rounds >= LEAST_ROUNDS and self.low > 1.0 and self.value > 1.0 + TIE
+        return self.rounds >= MIN_ROUNDS and self.low > 1.0 and self.value > 1.0 + TIE
 
     @property
     def narrow(self) -> bool:
@@ -99,7 +99,7 @@ def _left_out(rounds: int) -> int:
 
 
 @dataclass
-class Comparison:
+class FinalistComparison:
     """The finalists of a workload and what rounds have shown so far.
 
     Attributes
@@ -116,12 +116,12 @@ class Comparison:
     default: int | None
     rounds: list[Mapping[int, float]] = field(default_factory=list)
 
-    def ratio(self, faster: int, slower: int) -> Interval | None:
+    def ratio(self, faster: int, slower: int) -> ConfidenceInterval | None:
         """Return how many times as fast one is as another; None if no round had both."""
         both = [costs for costs in self.rounds if faster in costs and slower in costs]
-        return Interval.of([costs[slower] / costs[faster] for costs in both])
+        return ConfidenceInterval.of([costs[slower] / costs[faster] for costs in both])
 
-    def over_default(self, index: int) -> Interval | None:
+    def over_default(self, index: int) -> ConfidenceInterval | None:
         """Return how many times as fast as the default a configuration is."""
         default = self.default
         return None if default is None or default == index else self.ratio(index, default)
@@ -133,7 +133,7 @@ class Comparison:
 
     @property
     def anchor(self) -> int:
-        """Whom all others are compared with: the default, or else the lowest index."""
+        """The configuration to compare with: the default, or else the lowest index."""
         return min(self.finalists) if self.default is None else self.default
 
     def speed(self, index: int) -> float:
@@ -185,14 +185,14 @@ class Comparison:
     def decided(self) -> bool:
         """Whether there were rounds enough to choose by."""
         ratio = self.ratio(self.leader, self.anchor) if self.finalists else None
-        return ratio is not None and ratio.rounds >= LEAST_ROUNDS
+        return ratio is not None and ratio.rounds >= MIN_ROUNDS
 
     @property
     def winner(self) -> int:
         """The configuration to build.
 
-        Only who is clearly faster than the default goes before it. Of those, the one that seems
-        fastest, or the lowest index that is level with it.
+        The default wins unless another one is clearly faster. Of the clearly faster ones it
+        is the fastest, or the lowest index of those that are equally fast.
         """
         better = [i for i in self.finalists if self.default is None or self._betters(i)]
         if not better:
@@ -212,7 +212,7 @@ class Comparison:
         return [winner, *sorted(rest, key=self.speed, reverse=True)]
 
     def fail(self, index: int) -> None:
-        """Take out who gave a wrong answer or none."""
+        """Remove a finalist that gave a wrong answer or none."""
         self.finalists = [i for i in self.finalists if i != index]
         if index == self.default:
             self.default = None

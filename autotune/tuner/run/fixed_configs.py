@@ -1,4 +1,4 @@
-"""Measures configurations that somebody has chosen, as trials of a log: what it holds is reused."""
+"""Measures given configurations as trials of a log; results that the log holds are reused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from records import Record, RecordStore
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What is known of configurations that were chosen.
+class MeasuredConfigs:
+    """The results of given configurations.
 
     Attributes
     ----------
@@ -36,14 +36,14 @@ class Chosen:
     foreign: int
 
 
-def measure_chosen(
+def measure_configs(
     task: Task,
     measurer: Measurer,
     store: RecordStore,
     seed: int,
     indices: Iterable[int],
-    tell: Callable[[Record], object] = lambda record: None,
-) -> Chosen:
+    notify: Callable[[Record], object] = lambda record: None,
+) -> MeasuredConfigs:
     """Measure the configurations that the log does not know; append them to it.
 
     Parameters
@@ -56,7 +56,7 @@ def measure_chosen(
         Recorded with each measurement.
     indices : iterable of int
         Configurations; one that comes twice counts once.
-    tell : callable
+    notify : callable
         Is told each new record.
 
     Raises
@@ -69,20 +69,20 @@ def measure_chosen(
     trials = Trials(task, store, measurer.policy, seed)
     measured = 0
     try:
-        trials.news()
+        trials.new_records()
         left = [i for i in wanted if i not in refused and i not in trials.by_index]
         results = measurer.measure(_claimed(task, trials, left))
         for candidate, result in results:
             record = trials.add(candidate.config.index, result)
             if record is not None:
                 measured += 1
-                tell(record)
-        trials.news()  # what others have measured meanwhile
+                notify(record)
+        trials.new_records()  # what others have measured meanwhile
     finally:
         trials.close()
     known = {index: trials.by_index[index] for index in wanted if index in trials.by_index}
     foreign = sum(not trials.comparable(record) for record in known.values())
-    return Chosen(known, refused, measured, trials.best, foreign)
+    return MeasuredConfigs(known, refused, measured, trials.best, foreign)
 
 
 def _claimed(task: Task, trials: Trials, indices: Iterable[int]) -> Iterator[MeasureInput]:

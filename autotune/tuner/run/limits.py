@@ -62,7 +62,7 @@ class Deadline:
     seconds : float or None
         Time there is; None for any.
     clock : callable
-        Seconds that only ever grow.
+        Returns monotonic seconds.
     begin : float, optional
         When the time began, by this clock; by default now.
     """
@@ -95,13 +95,13 @@ class Deadline:
         return self.left_s == 0.0
 
 
-class Paces:
+class TrialPace:
     """How long a trial takes lately: the mean over the latest batches, the current one included.
 
     Parameters
     ----------
     clock : callable
-        Seconds that only ever grow.
+        Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.errors import AutotuneError
-from autotune.tuner.run.events import Event, Measured, TuneSummary, Watcher, unwatched
+from autotune.tuner.run.events import Event, EventCallback, Measured, TuneSummary, ignore_event
 from autotune.tuner.run.limits import Deadline
 from autotune.tuner.run.session import Session
 
@@ -21,7 +21,7 @@ FAIR = 4
 INFORMED = 16
 """Trials below which a workload comes before all guessing."""
 
-MOST_OPEN = 4
+MAX_OPEN = 4
 """Workloads that may keep worker processes at the same time."""
 
 
@@ -81,7 +81,7 @@ def choose(prospects: Sequence[Prospect], turn: int) -> int:
     """Return which workload gets the next batch.
 
     First come those that little is known of, in turns. Then each `FAIR`-th batch goes
-    to the one that has waited longest, so that none starves, and the others to the greatest rate.
+    to the workload that has waited longest, and the others to the one with the greatest rate.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Portfolio:
     def __init__(
         self,
         sessions: Sequence[Session],
-        on_event: Watcher = unwatched,
+        on_event: EventCallback = ignore_event,
         deadline: Deadline | None = None,
     ) -> None:
         self._sessions = list(sessions)
@@ -169,7 +169,7 @@ class Portfolio:
     def _close_idle(self) -> None:
         """Let only the latest workloads keep their processes."""
         latest = sorted(self._served, key=lambda number: -self._served[number])
-        for number in latest[MOST_OPEN:]:
+        for number in latest[MAX_OPEN:]:
             self._sessions[number].measurer.close()
 
     def _relay(self, event: Event) -> None:

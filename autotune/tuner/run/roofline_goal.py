@@ -1,4 +1,4 @@
-"""What a workload's times are held against: its goal, and what the machine can do."""
+"""The goal of a workload and its roofline: the least time that the machine allows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from autotune.tuner.run.goal import Goal
 
 _log = logging.getLogger(__name__)
 
-MOST_DOUBTS = 3
-"""How often the machine is measured again as something was faster than it can be."""
+MAX_REMEASURES = 3
+"""How often the machine is measured again because a time was below the roofline."""
 
 
-class Yardstick:
+class RooflineGoal:
     """The goal of a workload and its ceiling, in seconds, as far as they are known.
 
     Parameters
@@ -30,13 +30,13 @@ class Yardstick:
         Time that reaches the goal; None if there is none, or the machine has to be measured first.
     ceiling_s : float or None
         The least time that the machine allows; None before it is measured.
-    asked : bool
-        Whether it was tried to measure the machine.
+    is_measured : bool
+        Whether the machine was measured, or this was tried.
 
     Raises
     ------
     UsageError
-        If the workload cannot be held against its goal.
+        If the goal does not apply to the workload.
     """
 
     def __init__(self, task: Task, goal: Goal | None) -> None:
@@ -44,40 +44,40 @@ class Yardstick:
         self._goal = goal
         self.goal_s: float | None = None
         self.ceiling_s: float | None = None
-        self.asked = False
+        self.is_measured = False
         self._ceiling: Ceiling | None = None
         self._confirmed_s: float | None = None
         self._doubted_s: float | None = None
-        self._doubts = 0
+        self._remeasure_count = 0
         if goal is not None:
             goal.check(task.flops)
             if not goal.needs_ceiling:
                 self.goal_s = goal.seconds(*self._work, None)
 
     @property
-    def waits(self) -> bool:
+    def needs_measurement(self) -> bool:
         """Whether the goal is not known before the machine is measured."""
         return self._goal is not None and self.goal_s is None
 
-    def ask(self, measurer: Measurer) -> Ceiling | None:
-        """Let the measurer find out what the machine can do; None if it cannot.
+    def measure(self, measurer: Measurer) -> Ceiling | None:
+        """Measure the peak performance of the machine; return None if the measurer cannot.
 
         Raises
         ------
         UsageError
-            If the workload cannot be held against its goal after all.
+            If the goal does not apply to the workload.
         """
-        self.asked = True
-        self._take(measurer.ceiling())
+        self.is_measured = True
+        self._set_ceiling(measurer.ceiling())
         return self._ceiling
 
-    def ask_again(self, measurer: Measurer, best_s: float | None) -> Ceiling | None:
-        """Let the machine be measured again if a best time says that it was disturbed before.
+    def remeasure(self, measurer: Measurer, best_s: float | None) -> Ceiling | None:
+        """Measure the machine again if a best time shows that the first measurement was disturbed.
 
-        A time below the ceiling says so, and one that reaches a goal which is a share of the
-        ceiling may. The larger figures count. None is returned if they are those of before.
+        A time below the ceiling shows this; a time that reaches a goal relative to the ceiling may
+        show it. The larger figures are kept. Return None if nothing changed.
         """
-        if self._ceiling is None or best_s is None or not self._doubtful(best_s):
+        if self._ceiling is None or best_s is None or not self._needs_remeasure(best_s):
             return None
         before = self._ceiling
         try:
@@ -85,23 +85,23 @@ class Yardstick:
         except AutotuneError as error:  # what is known is still the best that is known
             _log.warning("%s: %s", self._task.workload, error)
             return None
-        self._take(before if now is None else before.or_higher(now))
+        self._set_ceiling(before if now is None else before.or_higher(now))
         return None if self._ceiling == before else self._ceiling
 
-    def _doubtful(self, best_s: float) -> bool:
-        """Whether the ceiling must be measured before a best time is held against it."""
+    def _needs_remeasure(self, best_s: float) -> bool:
+        """Whether the ceiling must be measured again before a best time is compared with it."""
         shared = self._goal is not None and self._goal.needs_ceiling
         reached = shared and self.goal_s is not None and best_s <= self.goal_s
         if reached and best_s != self._confirmed_s:
             self._confirmed_s = best_s
             return True
         exceeded = self.ceiling_s is not None and best_s < self.ceiling_s
-        if exceeded and best_s != self._doubted_s and self._doubts < MOST_DOUBTS:
-            self._doubted_s, self._doubts = best_s, self._doubts + 1
+        if exceeded and best_s != self._doubted_s and self._remeasure_count < MAX_REMEASURES:
+            self._doubted_s, self._remeasure_count = best_s, self._remeasure_count + 1
             return True
         return False
 
-    def _take(self, ceiling: Ceiling | None) -> None:
+    def _set_ceiling(self, ceiling: Ceiling | None) -> None:
         self._ceiling = ceiling
         if ceiling is not None:
             self.ceiling_s = ceiling.of_work(*self._work)

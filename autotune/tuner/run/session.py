@@ -1,6 +1,6 @@
-"""One workload being tuned: proposals are claimed, measured, recorded and told, batch by batch.
+"""Tunes one workload: proposes, measures and records batches, and tells the tuner the results.
 
-The log is the only memory between runs: what it holds counts as trials and is told to the tuner.
+The log is the only memory between runs: its records count as trials, and the tuner learns them.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from autotune.errors import AutotuneError
 from autotune.measure.noise_monitor import NOISY
 from autotune.measure.recorded_measurer import result_of
 from autotune.measure.result import (
-    Comparing,
     MeasureErrorNo,
     MeasureInput,
     Measurer,
     MeasureResult,
+    SupportsComparison,
 )
 from autotune.measure.roofline import Ceiling
 from autotune.task.task import Task
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.run.background import Meanwhile
-from autotune.tuner.run.batching import Supply
+from autotune.tuner.run.background import BackgroundTask
+from autotune.tuner.run.batching import BatchProposer
 from autotune.tuner.run.events import (
     Compared,
     End,
+    EventCallback,
     Finished,
     MachineKnown,
     Measured,
     Noisy,
     Started,
     TuneSummary,
-    Watcher,
-    unwatched,
+    ignore_event,
 )
-from autotune.tuner.run.final_comparison import SHARE, Finals
-from autotune.tuner.run.limits import Deadline, Limits, Paces
-from autotune.tuner.run.roofline_goal import Yardstick
+from autotune.tuner.run.final_comparison import SHARE, FinalComparison
+from autotune.tuner.run.limits import Deadline, Limits, TrialPace
+from autotune.tuner.run.roofline_goal import RooflineGoal
 from autotune.tuner.run.stop_rule import Patience
 from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore
@@ -59,7 +59,7 @@ LONG_RUN = 24
 USUAL_PACE_S = 0.2
 """Seconds that a trial is taken to need before there was one."""
 
-MOST_REFUSED = 1000
+MAX_REFUSED = 1000
 """Proposals refused in a row after which no legal one is expected any more."""
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Session:
     weight : float
         How much its time matters beside that of other workloads, > 0.
     clock : callable
-        Seconds that only ever grow.
+        Returns monotonic seconds.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class Session:
         self.job = job
         self.weight = weight
         self.deadline = Deadline()
-        self.on_event: Watcher = unwatched
+        self.on_event: EventCallback = ignore_event
         self.ended: End | None = None
         self.gain: float | None = None
         self.gain_at_once = limits.patience is not None
@@ -152,15 +152,15 @@ class Session:
         self._patience = None if limits.patience is None else Patience(tuner, limits.patience)
         self._clock = clock
         self._begin = clock()
-        self._paces = Paces(clock)
+        self._paces = TrialPace(clock)
         self._measured = 0
         self._spent_s = 0.0
-        self._compares = isinstance(measurer, Comparing)
+        self._compares = isinstance(measurer, SupportsComparison)
         self._no_finals = ""
         self._untold: list[Observation] = []
         self._deferred: list[int] = []
-        self._supply = Supply(task, measurer, tuner, self.trials, limits)
-        self._yardstick = Yardstick(task, limits.goal)
+        self._supply = BatchProposer(task, measurer, tuner, self.trials, limits)
+        self._goal = RooflineGoal(task, limits.goal)
         self._why = ""
         self._noisy = False
         self._gain_due = True
@@ -205,9 +205,9 @@ class Session:
             If the workload cannot be measured at all.
         """
         begin = self._clock()
-        if self._yardstick.waits:
+        if self._goal.needs_measurement:
             self._know_machine()
-        self._doubt_machine()
+        self._remeasure_machine()
         self.ended = self._end()
         if self.ended is None:
             with self._paces.batch():
@@ -238,7 +238,7 @@ class Session:
 
     def _limit(self) -> End | None:
         """Return which limit is reached, if one is, whatever is expected of going on."""
-        best_s, goal_s = self.trials.best_s, self._yardstick.goal_s
+        best_s, goal_s = self.trials.best_s, self._goal.goal_s
         if goal_s is not None and best_s is not None and best_s <= goal_s:
             return End.GOAL
         if self.limits.trials is not None and len(self.trials) >= self.limits.trials:
@@ -259,7 +259,7 @@ class Session:
             self._estimate()
 
     def _estimate(self) -> None:
-        """Ask the tuner what is still to be gained, once of what it was told."""
+        """Ask the tuner for the expected gain, once after each batch of results."""
         if self._gain_due:
             self._gain_due = False
             self.gain = self._tuner.expected_gain()
@@ -274,7 +274,7 @@ class Session:
         self._measure(indices)
         if len(self.trials) > known:
             self._refused_since = 0
-        elif exhausted or self._refused_since >= MOST_REFUSED:
+        elif exhausted or self._refused_since >= MAX_REFUSED:
             self.ended = End.EXHAUSTED
 
     @property
@@ -284,24 +284,24 @@ class Session:
         in_time = math.inf if left_s is None else left_s / (self.pace_s or USUAL_PACE_S)
         return min(self._supply.left, in_time)
 
-    def _foresee(self, left: int, thinking: Meanwhile) -> None:
+    def _prebuild_next(self, left: int, thinking: BackgroundTask) -> None:
         """Ask for the next batch while so many of this one are left, and have it built already."""
         if self._supply.left > left and self._limit() is None:
             thinking.wait()  # the tuner does one thing at a time
             self._learn()
-            self._supply.ask_ahead(left)
+            self._supply.propose_ahead(left)
 
     def _measure(self, indices: Sequence[int]) -> None:
         for start in range(0, len(indices), AT_A_TIME):
             if self._limit() is None:
                 self._measure_some(indices[start : start + AT_A_TIME], len(indices) - start)
         done = {*self.trials.by_index, *self._deferred, *self.refused}
-        self._supply.put_back([index for index in indices if index not in done])
+        self._supply.requeue([index for index in indices if index not in done])
 
     def _measure_some(self, indices: Sequence[int], rest: int) -> None:
         """Measure a few candidates, the first of those that are still to be measured now."""
         with (
-            Meanwhile(functools.partial(self._think, rest)) as thinking,
+            BackgroundTask(functools.partial(self._think, rest)) as thinking,
             contextlib.closing(self._results(indices, thinking)) as results,
         ):
             for done, (candidate, result) in enumerate(results, 1):
@@ -313,9 +313,9 @@ class Session:
                     self._paces.count()
                     self._untold.append(_observation(index, record))
                     self._announce(record, result)
-                late = rest - done == min(LATE, rest // 2) and not self._supply.foresees
+                late = rest - done == min(LATE, rest // 2) and not self._supply.has_next
                 if self._supply.overlap and late:
-                    self._foresee(rest - done, thinking)
+                    self._prebuild_next(rest - done, thinking)
 
     def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
         """Let the tuner do, beside the builds, what proposals after the rest will need."""
@@ -327,15 +327,15 @@ class Session:
                 break
 
     def _results(
-        self, indices: Sequence[int], thinking: Meanwhile
+        self, indices: Sequence[int], thinking: BackgroundTask
     ) -> Generator[tuple[MeasureInput, MeasureResult], None, None]:
         """Measure; a generator whatever the measurer returns, so that it can be closed."""
 
         def still_wanted(candidate: MeasureInput) -> bool:
             if not self._supply.overlap:
                 # They are built, and what is timed must not have neighbours.
-                if thinking.goes_on and self._limit() is None:
-                    self._supply.build_held()
+                if thinking.is_running and self._limit() is None:
+                    self._supply.prebuild_held_back()
                 thinking.wait()
             self._know_machine()
             self._recall(thinking)
@@ -346,7 +346,7 @@ class Session:
         finally:
             self.trials.release()
 
-    def _claimed(self, indices: Sequence[int], thinking: Meanwhile) -> Iterator[MeasureInput]:
+    def _claimed(self, indices: Sequence[int], thinking: BackgroundTask) -> Iterator[MeasureInput]:
         """Yield the candidates that nobody else has measured or is measuring.
 
         Before the last one, thinking begins: until then they are traced one after the other, and
@@ -357,7 +357,7 @@ class Session:
                 return
             drafted = self._drafts(index)
             if index == indices[-1]:
-                thinking.begin()
+                thinking.start()
             if not drafted:
                 continue
             if self.trials.claim(index):
@@ -380,14 +380,14 @@ class Session:
             self.trials.draft(index)
         return not rule
 
-    def _recall(self, thinking: Meanwhile | None = None) -> None:
+    def _recall(self, thinking: BackgroundTask | None = None) -> None:
         """Take in what others have logged; tell the measurer what was measured just as now.
 
         That is left for later while there is thinking: what is new may have to be traced.
         """
-        if thinking is not None and thinking.goes_on:
+        if thinking is not None and thinking.is_running:
             return
-        for index, record in self.trials.news():
+        for index, record in self.trials.new_records():
             self._untold.append(_observation(index, record))
             if record.ok and self.trials.comparable(record):
                 self.measurer.remember(result_of(record))
@@ -410,19 +410,19 @@ class Session:
 
     def _know_machine(self) -> None:
         """Let the measurer find out what the machine can do, once."""
-        if self._yardstick.asked:
+        if self._goal.is_measured:
             return
-        self._tell_machine(self._yardstick.ask(self.measurer))
+        self._tell_machine(self._goal.measure(self.measurer))
 
-    def _doubt_machine(self) -> None:
-        """Let it be measured again before something too fast to be true is believed."""
+    def _remeasure_machine(self) -> None:
+        """Measure the machine again before a time below the roofline is accepted."""
         best_s = self.trials.best_s
-        self._tell_machine(self._yardstick.ask_again(self.measurer, best_s))
+        self._tell_machine(self._goal.remeasure(self.measurer, best_s))
 
     def _tell_machine(self, ceiling: Ceiling | None) -> None:
         if ceiling is not None:
             peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
-            ceiling_s, library_s = self._yardstick.ceiling_s, ceiling.library_s
+            ceiling_s, library_s = self._goal.ceiling_s, ceiling.library_s
             self.on_event(MachineKnown(peak, copy, ceiling_s, self.job, library_s))
 
     def _finish(self) -> None:
@@ -430,7 +430,7 @@ class Session:
         if self._measured:
             budget_s = SHARE / (1.0 - SHARE) * self._spent_s
             left_s = self.deadline.left_s
-            finals = Finals(
+            finals = FinalComparison(
                 self.task,
                 self.measurer,
                 self.trials,
@@ -439,14 +439,14 @@ class Session:
                 lambda found: self.on_event(Compared(found, self.job)),
                 self._clock,
             )
-            finals.hold()
+            finals.run()
             self._no_finals = finals.why_not
-            self._doubt_goal()
+            self._recheck_goal()
         self._sum_up()
 
-    def _doubt_goal(self) -> None:
+    def _recheck_goal(self) -> None:
         """Say so if only a lucky trial has reached the goal."""
-        chosen, goal_s = self.trials.chosen, self._yardstick.goal_s
+        chosen, goal_s = self.trials.chosen, self._goal.goal_s
         if self.ended is not End.GOAL or chosen is None or goal_s is None:
             return
         if chosen.cost_s > goal_s:
@@ -467,7 +467,7 @@ class Session:
             ended=self.ended,
             elapsed_s=self._clock() - self._begin,
             why=self._why,
-            ceiling_s=self._yardstick.ceiling_s,
+            ceiling_s=self._goal.ceiling_s,
             refused=dict(Counter(self.refused.values()).most_common()),
             no_finals=self._no_finals,
         )

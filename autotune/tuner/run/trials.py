@@ -124,7 +124,7 @@ class Trials:
         finals = [record for _, record in self.finals]
         return next(iter(ranked([*finals, *self.recorded])), None)
 
-    def news(self) -> list[tuple[int, Record]]:
+    def new_records(self) -> list[tuple[int, Record]]:
         """Take in what others have logged since the last look.
 
         Returns
@@ -132,7 +132,7 @@ class Trials:
         list of (int, Record)
             The trials among it, with their configurations.
         """
-        news = valid_records(self._task, self._journal.news())
+        news = valid_records(self._task, self._journal.new_records())
         for index, record in news:
             self._take(index, record)
         return [(index, record) for index, record in news if record.is_trial]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune.measure.result import Measurer
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
-from autotune.tuner.run.events import TuneSummary, Watcher, unwatched
+from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import BATCH, Deadline, Limits
 from autotune.tuner.run.portfolio import Portfolio
@@ -20,7 +20,7 @@ def tune(
     store: RecordStore,
     trials: int | None,
     seed: int,
-    on_event: Watcher = unwatched,
+    on_event: EventCallback = ignore_event,
     batch: int = BATCH,
     patience: float | None = None,
     goal: Goal | None = None,

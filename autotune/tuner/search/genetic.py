@@ -8,17 +8,17 @@ import numpy as np
 
 from autotune.tuner.base import Tuner
 from autotune.tuner.diversity import Geometry
-from autotune.tuner.search.k_nearest import Hearsay, HearsaySettings
-from autotune.tuner.search.mutations import changed, crossed, new_ones
+from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
+from autotune.tuner.search.mutations import crossover, mutated, unseen
 from search_spaces.space import Space
 
 TRIES = 64
-"""Children bred before a random candidate takes their place."""
+"""Attempts at a new child, before a random candidate takes its place."""
 
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """How the population lives.
+    """Settings of the genetic algorithm.
 
     Attributes
     ----------
@@ -29,10 +29,10 @@ class GeneticSettings:
     tournament : int
         A parent is the best of so many drawn from the population.
     mutations : float
-        Mean number of knobs of a child that change by themselves.
-    litter : int
-        Of so many children the most promising one is measured.
-    hearsay : HearsaySettings
+        Mean number of mutated knobs of a child.
+    offspring : int
+        Offspring per measurement: the most promising one of these children is measured.
+    surrogate : KNearestSettings
         How children are judged.
     """
 
@@ -40,8 +40,8 @@ class GeneticSettings:
     population: int = 16
     tournament: int = 3
     mutations: float = 0.8
-    litter: int = 4
-    hearsay: HearsaySettings = field(default_factory=HearsaySettings)
+    offspring: int = 4
+    surrogate: KNearestSettings = field(default_factory=KNearestSettings)
 
 
 class GeneticTuner(Tuner):
@@ -69,23 +69,25 @@ class GeneticTuner(Tuner):
         if len(self._seen) < settings.start or len(working) < 2:
             return self._spread(self._geometry, n, 16 * n, rng)
         parents = [o.index for o in working[: settings.population]]
-        hearsay = Hearsay(self._geometry, self.observations, settings.hearsay)
+        surrogate = KNearestSurrogate(self._geometry, self.observations, settings.surrogate)
         picked: list[int] = []
         while len(picked) < n:
-            litter = self._litter(parents, self._seen.union(picked), rng)
-            if not litter:
+            offspring = self._offspring(parents, self._seen.union(picked), rng)
+            if not offspring:
                 return picked + self._sample(n - len(picked), rng, exclude=picked)
-            picked.append(hearsay.best(litter))
+            picked.append(surrogate.best(offspring))
         return picked
 
-    def _litter(self, parents: list[int], barred: set[int], rng: np.random.Generator) -> list[int]:
-        """Return up to `litter` different new children; fewer where most are known."""
+    def _offspring(
+        self, parents: list[int], excluded: set[int], rng: np.random.Generator
+    ) -> list[int]:
+        """Return up to `offspring` different new children; fewer where most are known."""
         settings = self._settings
         drawn = rng.integers(len(parents), size=(2, TRIES, settings.tournament)).min(axis=2)
         rows = self.space.positions(parents)
-        mixed = crossed(rows[drawn[0]], rows[drawn[1]], rng)
+        mixed = crossover(rows[drawn[0]], rows[drawn[1]], rng)
         varying = sum(len(knob) > 1 for knob in self.space.knobs)
         knobs = rng.binomial(varying, settings.mutations / max(varying, 1), size=TRIES)
-        return new_ones(self.space, changed(self.space, mixed, knobs, rng), barred)[
-            : settings.litter
+        return unseen(self.space, mutated(self.space, mixed, knobs, rng), excluded)[
+            : settings.offspring
         ]

@@ -10,7 +10,7 @@ from search_spaces.space import Space
 WINDOW = 1 << 15
 """Candidates looked at in one go."""
 
-FRUITLESS = 10_000_000
+MAX_EMPTY_WINDOWS = 10_000_000
 """Infeasible candidates in a row after which a walk through a huge space ends."""
 
 
@@ -36,7 +36,7 @@ class GridTuner(Tuner):
 
     def _fill(self) -> bool:
         """Make sure the window holds a candidate; False where the walk ends."""
-        last = min(len(self.space), self._next + FRUITLESS)
+        last = min(len(self.space), self._next + MAX_EMPTY_WINDOWS)
         while not self._window and self._next < last:
             stop = min(self._next + WINDOW, len(self.space))
             indices = np.arange(self._next, stop, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What the nearest measurements say of candidates: enough to choose among moves without a model."""
+"""A k-nearest-neighbour surrogate: predicts candidates from the nearest measurements."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from autotune.tuner.diversity import Geometry
 
 
 @dataclass(frozen=True)
-class HearsaySettings:
-    """How measurements nearby count.
+class KNearestSettings:
+    """Settings of the k-nearest surrogate.
 
     Attributes
     ----------
     nearest : int
-        Measurements asked about each candidate.
+        Number of nearest measurements (k) for each candidate.
     distance_power : float
         A measurement counts in inverse proportion to this power of its distance.
     novelty : float
@@ -32,8 +32,8 @@ class HearsaySettings:
     novelty: float = 0.4
 
 
-class Hearsay:
-    """Judges candidates by how their nearest measured neighbours rank.
+class KNearestSurrogate:
+    """Predicts the rank of candidates from the ranks of their nearest measured neighbours.
 
     Two configurations are as far apart as knobs differ, and as these differ in size, half and
     half. Failures rank last.
@@ -44,17 +44,17 @@ class Hearsay:
         Of the space.
     told : sequence of Observation
         What was measured; at least one.
-    settings : HearsaySettings
+    settings : KNearestSettings
     """
 
     def __init__(
         self,
         geometry: Geometry,
         told: Sequence[Observation],
-        settings: HearsaySettings | None = None,
+        settings: KNearestSettings | None = None,
     ) -> None:
         self._geometry = geometry
-        self._settings = settings or HearsaySettings()
+        self._settings = settings or KNearestSettings()
         self._known = geometry.positions([o.index for o in told])
         order = sorted(range(len(told)), key=lambda row: told[row].order)
         self._ranks = np.empty(len(told))
@@ -63,10 +63,10 @@ class Hearsay:
 
     def best(self, candidates: Sequence[int]) -> int:
         """Return the candidate that promises most; the first one of equals."""
-        return int(candidates[int(np.argmin(self.judge(candidates)))])
+        return int(candidates[int(np.argmin(self.predict_ranks(candidates)))])
 
-    def judge(self, candidates: Sequence[int]) -> FloatVector:
-        """Return the rank expected of each candidate, less what its novelty is worth; (n,)."""
+    def predict_ranks(self, candidates: Sequence[int]) -> FloatVector:
+        """Return the expected rank of each candidate minus its bonus for novelty, (n,)."""
         settings = self._settings
         positions = self._geometry.positions(candidates)
         changed = (positions[:, None, :] != self._known).sum(axis=2)

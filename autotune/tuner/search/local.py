@@ -9,8 +9,8 @@ import numpy as np
 from autotune.cost_model.base import IndexVector
 from autotune.tuner.base import Tuner
 from autotune.tuner.diversity import Geometry
-from autotune.tuner.search.k_nearest import Hearsay, HearsaySettings
-from autotune.tuner.search.mutations import changed, crossed, new_ones, one_knob_changes
+from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
+from autotune.tuner.search.mutations import crossover, mutated, one_knob_neighbors, unseen
 from search_spaces.space import Space
 
 
@@ -34,7 +34,7 @@ class LocalSettings:
         Share of moves that change two knobs; the others change one.
     blind_share : float
         Share of proposals that are any move.
-    hearsay : HearsaySettings
+    surrogate : KNearestSettings
         How a move is judged.
     """
 
@@ -45,7 +45,7 @@ class LocalSettings:
     cross_share: float = 0.25
     leap_share: float = 0.2
     blind_share: float = 0.1
-    hearsay: HearsaySettings = field(default_factory=HearsaySettings)
+    surrogate: KNearestSettings = field(default_factory=KNearestSettings)
 
 
 class LocalTuner(Tuner):
@@ -72,23 +72,23 @@ class LocalTuner(Tuner):
         if len(self._seen) < self._settings.start or not working:
             return self._spread(self._geometry, n, 16 * n, rng)
         best = [o.index for o in working[: self._settings.climbers]]
-        hearsay = Hearsay(self._geometry, self.observations, self._settings.hearsay)
+        surrogate = KNearestSurrogate(self._geometry, self.observations, self._settings.surrogate)
         picked: list[int] = []
         while len(picked) < n:
             moves = self._moves(best, self._seen.union(picked), rng)
             if not moves:
                 return picked + self._sample(n - len(picked), rng, exclude=picked)
             blind = rng.random() < self._settings.blind_share
-            picked.append(moves[0] if blind else hearsay.best(moves))
+            picked.append(moves[0] if blind else surrogate.best(moves))
         return picked
 
-    def _moves(self, best: list[int], barred: set[int], rng: np.random.Generator) -> list[int]:
+    def _moves(self, best: list[int], excluded: set[int], rng: np.random.Generator) -> list[int]:
         """Return up to `pool` moves at random; where there are none, changes of one knob."""
-        moves = new_ones(self.space, self._drawn(best, rng), barred)[: self._settings.pool]
+        moves = unseen(self.space, self._drawn(best, rng), excluded)[: self._settings.pool]
         if moves:
             return moves
         for index in best:
-            moves = [i for i in one_knob_changes(self.space, index).tolist() if i not in barred]
+            moves = [i for i in one_knob_neighbors(self.space, index).tolist() if i not in excluded]
             if moves:
                 break
         return moves
@@ -98,13 +98,11 @@ class LocalTuner(Tuner):
         settings = self._settings
         rows = self.space.positions(best)
         weights = settings.decay ** np.arange(len(best))
-        some, others = rng.choice(
-            len(best), size=(2, 2 * settings.pool), p=weights / weights.sum()
-        )
+        some, others = rng.choice(len(best), size=(2, 2 * settings.pool), p=weights / weights.sum())
         lot = rng.random(2 * settings.pool)
         crossing = lot < settings.cross_share
         leaping = ~crossing & (lot < settings.cross_share + settings.leap_share)
-        mixed = crossed(rows[some], rows[others], rng)
+        mixed = crossover(rows[some], rows[others], rng)
         start = np.where(crossing[:, None], mixed, rows[some])
         knobs = np.where(crossing, 0, np.where(leaping, 2, 1))
-        return changed(self.space, start, knobs, rng)
+        return mutated(self.space, start, knobs, rng)

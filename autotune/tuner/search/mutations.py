@@ -11,11 +11,11 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
-MOST_KEPT = 4096
+MAX_KEPT = 4096
 """Values of a knob up to which the neighbours of all of them are kept."""
 
 
-def one_knob_changes(space: Space, index: int) -> IndexVector:
+def one_knob_neighbors(space: Space, index: int) -> IndexVector:
     """Return the feasible candidates that differ from `index` in one knob, whatever its value.
 
     In an unmanageably large knob only the neighbours in its topology count.
@@ -36,13 +36,13 @@ def one_knob_changes(space: Space, index: int) -> IndexVector:
     return changed
 
 
-def crossed(some: IndexVector, others: IndexVector, rng: np.random.Generator) -> IndexVector:
+def crossover(some: IndexVector, others: IndexVector, rng: np.random.Generator) -> IndexVector:
     """Mix rows of knob positions pairwise, each knob from either; int64 (n, knobs)."""
     mixed: IndexVector = np.where(rng.random(some.shape) < 0.5, some, others)
     return mixed
 
 
-def changed(
+def mutated(
     space: Space, rows: IndexVector, knobs: IndexVector, rng: np.random.Generator
 ) -> IndexVector:
     """Change some knobs of each row of knob positions: to a neighbour, or to any other value.
@@ -85,7 +85,7 @@ def _other_values(
 
 def _around(knob: Knob, here: IndexVector) -> tuple[IndexVector, IndexVector, IndexVector]:
     """Return neighbours one after the other, how many each has, and whose are those of `here`."""
-    if len(knob) <= MOST_KEPT:
+    if len(knob) <= MAX_KEPT:
         return *knob.adjacency, here
     positions, place = np.unique(here, return_inverse=True)
     around = [knob.neighbors(position) for position in positions.tolist()]
@@ -93,8 +93,8 @@ def _around(knob: Knob, here: IndexVector) -> tuple[IndexVector, IndexVector, In
     return np.array([*itertools.chain(*around)], dtype=np.int64), counts, place
 
 
-def new_ones(space: Space, rows: IndexVector, barred: set[int]) -> list[int]:
+def unseen(space: Space, rows: IndexVector, excluded: set[int]) -> list[int]:
     """Return the candidates among rows of knob positions that are feasible and not barred."""
     indices = space.indices_of(rows)
     feasible = indices[space.feasible(indices)].tolist()
-    return [index for index in dict.fromkeys(feasible) if index not in barred]
+    return [index for index in dict.fromkeys(feasible) if index not in excluded]

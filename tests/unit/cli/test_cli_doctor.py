@@ -13,7 +13,7 @@ from support.footprint import wait_for
 from autotune.cli.commands import doctor
 from autotune.cli.doctor import machine_checks, software_checks
 from autotune.cli.doctor.finding import Check, Finding
-from autotune.cli.doctor.probe import Outcome, try_out
+from autotune.cli.doctor.probe import ProbeResult, probe_libraries
 from autotune.cli.main import main
 from autotune.errors import AutotuneError, TargetError
 from autotune.measure.local_measurer import LocalMeasurer
@@ -40,16 +40,16 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_step_does_to_its_process_is_held_against_it_alone(fakes):
     names = ["chatters", "crashes", "raises", "leaves", "no_such_module", "json"]
-    outcomes = try_out([f"import {name}" for name in names])
+    outcomes = probe_libraries([f"import {name}" for name in names])
     assert outcomes == {
-        "import chatters": Outcome({"version": "1.2"}),
-        "import crashes": Outcome(error="killed by SIGSEGV"),
-        "import raises": Outcome(error="RuntimeError: two lines"),
-        "import leaves": Outcome(error="exited with 0"),
-        "import no_such_module": Outcome(
+        "import chatters": ProbeResult({"version": "1.2"}),
+        "import crashes": ProbeResult(error="killed by SIGSEGV"),
+        "import raises": ProbeResult(error="RuntimeError: two lines"),
+        "import leaves": ProbeResult(error="exited with 0"),
+        "import no_such_module": ProbeResult(
             error="ModuleNotFoundError: No module named 'no_such_module'"
         ),
-        "import json": Outcome({"version": "2.0.9"}),
+        "import json": ProbeResult({"version": "2.0.9"}),
     }
 
 
@@ -63,24 +63,24 @@ def test_a_step_that_hangs_is_given_up(fakes, tmp_path, monkeypatch):
             return super().communicate(*args, timeout=timeout)
 
     monkeypatch.setattr(subprocess, "Popen", Begun)
-    outcomes = try_out(["import json", "import hangs"], timeout_s=0.25)
+    outcomes = probe_libraries(["import json", "import hangs"], timeout_s=0.25)
     assert outcomes["import json"].error is None
     assert outcomes["import hangs"].error == "did not come back within 0.25 s"
 
 
-def outcomes_with(**changes: Outcome) -> dict[str, Outcome]:
+def outcomes_with(**changes: ProbeResult) -> dict[str, ProbeResult]:
     """Outcomes on a machine where everything is there, but for the changes."""
-    good = dict.fromkeys(software_checks.STEPS, Outcome({"version": "99.0"}))
+    good = dict.fromkeys(software_checks.STEPS, ProbeResult({"version": "99.0"}))
     device = {"name": "GPU 1", "arch": "sm_90", "bytes": 2**36}
-    good["driver"] = Outcome({"version": "12.4", "devices": [device]})
-    good["llvm"] = Outcome({"version": "20.1", "cpu": "znver4"})
+    good["driver"] = ProbeResult({"version": "12.4", "devices": [device]})
+    good["llvm"] = ProbeResult({"version": "20.1", "cpu": "znver4"})
     return good | {name.replace("import_", "import "): found for name, found in changes.items()}
 
 
 def test_a_library_that_is_missing_or_broken_is_told_with_what_it_costs_and_the_remedy():
-    gone = Outcome(error="ModuleNotFoundError: No module named 'xgboost'")
-    broken = Outcome(error="ImportError: libLLVM.so: file too short")
-    plots = Outcome(error="ModuleNotFoundError: No module named 'matplotlib'")
+    gone = ProbeResult(error="ModuleNotFoundError: No module named 'xgboost'")
+    broken = ProbeResult(error="ImportError: libLLVM.so: file too short")
+    plots = ProbeResult(error="ModuleNotFoundError: No module named 'matplotlib'")
     check = software_checks.libraries(
         outcomes_with(import_xgboost=gone, import_llvmlite=broken, import_matplotlib=plots)
     )
@@ -122,21 +122,20 @@ def test_the_libraries_are_those_that_the_package_asks_for():
 def test_a_gpu_is_told_with_what_its_software_is():
     check = software_checks.cuda(outcomes_with())
     assert check.text == (
-        "kernels compile and run; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, "
-        "GPU 1 (sm_90)"
+        "kernels compile and run; a driver for CUDA 12.4, CuPy 99.0, NVRTC 99.0, GPU 1 (sm_90)"
     )
     assert check.findings == ()
 
 
 def test_a_gpu_that_is_absent_is_no_finding():
-    absent = Outcome(error="OSError: libcuda.so.1: cannot open shared object file")
-    missing = Outcome(error="ModuleNotFoundError: No module named 'cupy'")
+    absent = ProbeResult(error="OSError: libcuda.so.1: cannot open shared object file")
+    missing = ProbeResult(error="ModuleNotFoundError: No module named 'cupy'")
     check = software_checks.cuda(
         outcomes_with(driver=absent, import_cupy=missing, nvrtc=missing, cupy=missing)
     )
     assert check.text == "kernels do not compile; no GPU"
     assert [finding.problem for finding in check.findings] == [False]  # of the compiler, below
-    no_driver = Outcome(error="CUDARuntimeError: cudaErrorInsufficientDriver")
+    no_driver = ProbeResult(error="CUDARuntimeError: cudaErrorInsufficientDriver")
     check = software_checks.cuda(outcomes_with(driver=absent, cupy=no_driver))
     assert check.text == "kernels compile; CuPy 99.0, NVRTC 99.0, no GPU"
     assert check.findings == ()
@@ -151,7 +150,9 @@ def test_without_nvrtc_it_says_why_nothing_compiles_and_what_to_install(monkeypa
     with pytest.raises(TargetError) as error:
         cuda_toolkit.load_toolkit()
     cuda_toolkit.load_toolkit.cache_clear()
-    check = software_checks.cuda(outcomes_with(nvrtc=Outcome(error=f"TargetError: {error.value}")))
+    check = software_checks.cuda(
+        outcomes_with(nvrtc=ProbeResult(error=f"TargetError: {error.value}"))
+    )
     assert [(f.what, f.remedy, f.problem) for f in check.findings] == [
         (
             "kernels for GPUs cannot be compiled, not even on a machine without one: NVIDIA's "
@@ -160,24 +161,26 @@ def test_without_nvrtc_it_says_why_nothing_compiles_and_what_to_install(monkeypa
             False,
         )
     ]
-    unusable = Outcome(error="TargetError: NVIDIA's runtime compiler NVRTC cannot be loaded (/a: "
-                       f"cannot open shared object file): {cuda_toolkit.REMEDY}")  # fmt: skip
+    unusable = ProbeResult(error="TargetError: NVIDIA's runtime compiler NVRTC cannot be loaded "
+                       f"(/a: cannot open shared object file): {cuda_toolkit.REMEDY}")  # fmt: skip
     (finding,) = software_checks.cuda(outcomes_with(nvrtc=unusable)).findings
     assert finding.what.endswith("cannot be loaded (/a: cannot open shared object file)")
 
 
 def test_a_driver_or_a_compiler_that_crashes_is_told():
-    crashed = software_checks.cuda(outcomes_with(driver=Outcome(error="killed by SIGSEGV")))
+    crashed = software_checks.cuda(outcomes_with(driver=ProbeResult(error="killed by SIGSEGV")))
     assert [f.what for f in crashed.findings] == [
         "a driver for CUDA is installed and does not work: killed by SIGSEGV"
     ]
-    lost = software_checks.cuda(outcomes_with(cupy=Outcome(error="CUDARuntimeError: device lost")))
+    lost = software_checks.cuda(
+        outcomes_with(cupy=ProbeResult(error="CUDARuntimeError: device lost"))
+    )
     assert not lost.facts["works"]
     assert [f.what for f in lost.findings] == [
         "CuPy on the GPU is installed and does not work: CUDARuntimeError: device lost"
     ]
     assert (
-        software_checks.llvm(outcomes_with(llvm=Outcome(error="killed by SIGILL")))
+        software_checks.llvm(outcomes_with(llvm=ProbeResult(error="killed by SIGILL")))
         .findings[0]
         .problem
     )
@@ -202,7 +205,7 @@ def test_too_little_memory_or_room_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(machine_checks, "available_memory", lambda: 2**20)
     assert "only 1.00 MiB of memory" in machine_checks.memory().findings[0].what
-    monkeypatch.setattr(machine_checks, "_room", lambda folder: 2**20)
+    monkeypatch.setattr(machine_checks, "_free_bytes", lambda folder: 2**20)
     assert machine_checks.folders().findings == tuple(
         Finding(f"there is only 1.00 MiB of room for {what}", f"free some, or {other}")
         for what, other in (
@@ -255,7 +258,7 @@ def test_problems_come_last_and_are_exit_code_1(monkeypatch, capsys):
         Check("one", "well", {"x": 1}, (Finding("slow", "hurry"),)),
         Check("other", "so so", {}, (Finding("odd", "look", problem=False),)),
     ]
-    monkeypatch.setattr(doctor, "_look", lambda command: found)
+    monkeypatch.setattr(doctor, "_run_checks", lambda command: found)
     assert main(["doctor"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "one    well",
@@ -271,7 +274,7 @@ def test_problems_come_last_and_are_exit_code_1(monkeypatch, capsys):
         "notes": [{"check": "other", "what": "odd", "remedy": "look"}],
         "checks": {"one": {"x": 1}, "other": {}},
     }
-    monkeypatch.setattr(doctor, "_look", lambda command: found[1:])
+    monkeypatch.setattr(doctor, "_run_checks", lambda command: found[1:])
     assert main(["doctor"]) == 0
 
 

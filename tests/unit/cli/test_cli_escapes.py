@@ -8,12 +8,12 @@ import json
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.terminal.output import say
-from autotune.report.display.live_region import Block
-from autotune.report.display.panel import Piece, Tone
+from autotune.cli.terminal.output import print_line
+from autotune.report.display.live_region import LiveRegion
+from autotune.report.display.panel import StyledText, TextStyle
 from autotune.report.display.run_display import View, make_display
 from autotune.report.display.terminal_escapes import printable
-from autotune.report.progress import Progress
+from autotune.report.progress import RunProgress
 from records import Record, RecordStore
 
 EVIL = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202e\u2028\ud800"
@@ -60,15 +60,15 @@ def test_nothing_in_a_log_steers_the_terminal(log, tmp_path, capsys, words):
 
 
 def test_what_is_printed_keeps_lines_tabs_and_letters_of_all_scripts(capsys):
-    say("a\tb\nµ é 中 🙂\u00a0c\x1b[0m")
+    print_line("a\tb\nµ é 中 🙂\u00a0c\x1b[0m")
     assert capsys.readouterr().out == "a\tb\nµ é 中 🙂\u00a0c\\x1b[0m\n"
     assert printable("\udcff\u200f") == r"\udcff\u200f"
 
 
 def test_the_panel_of_a_run_shows_only_colours_of_its_own():
     terminal = io.StringIO()
-    block = Block(terminal, colour=True)
-    block.draw([(Piece(f"a{EVIL}", Tone.STRONG),)])
+    block = LiveRegion(terminal, colour=True)
+    block.draw([(StyledText(f"a{EVIL}", TextStyle.STRONG),)])
     text = terminal.getvalue()
     assert r"a\x1b[2J\x1b]0;title" in text
     assert set(text.replace("\x1b[1m", "").replace("\x1b[0m", "")) & STEERING <= {"\x1b", "\r"}
@@ -77,6 +77,6 @@ def test_the_panel_of_a_run_shows_only_colours_of_its_own():
 
 def test_plain_lines_of_a_run_are_escaped_too():
     lines = []
-    display = make_display(View.PROGRESS, Progress(begin=0.0), lines.append)
+    display = make_display(View.PROGRESS, RunProgress(begin=0.0), lines.append)
     display.note(f"learned from {EVIL}")
     assert not STEERING & set("".join(lines))

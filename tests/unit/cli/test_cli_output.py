@@ -12,11 +12,11 @@ from support.report_events import record
 from autotune.cli.commands.show import show_command
 from autotune.cli.options.task_arguments import closest, parse_settings
 from autotune.cli.terminal.diagnostics import Messages
-from autotune.cli.terminal.output import complain, one_line, say, width
+from autotune.cli.terminal.output import one_line, print_error, print_line, width
 from autotune.errors import UsageError
 from autotune.report.log_summary import log_summary_text
 from autotune.report.space_text import legal_lines, space_text
-from autotune.report.text_tables import Column, cells_of, fitted, table, wrap, wrap_clauses
+from autotune.report.text_tables import TableColumn, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
 from records import summary
 from records.record_errors import RecordWarning
@@ -30,7 +30,7 @@ def test_a_line_has_no_breaks_and_no_characters_that_steer_a_terminal():
 
 
 def test_complaints_name_the_program(capsys):
-    complain("two\nlines")
+    print_error("two\nlines")
     assert capsys.readouterr().err == "autotune: two lines\n"
 
 
@@ -44,8 +44,8 @@ def test_a_full_device_is_a_mistake_and_not_a_crash(monkeypatch):
     with open(os.open("/dev/full", os.O_WRONLY), "w") as full:
         monkeypatch.setattr("sys.stdout", full)
         with pytest.raises(UsageError, match="No space left"):
-            say("text")
-        say("what comes later vanishes")
+            print_line("text")
+        print_line("what comes later vanishes")
 
 
 def test_warnings_become_one_line_and_a_logged_one_is_said_once(capsys):
@@ -160,7 +160,7 @@ def test_clauses_are_kept_whole_where_they_fit(width, lines):
 
 
 def columns(*ranks):
-    return [Column(f"c{rank}", ["x", "yy"], rank) for rank in ranks]
+    return [TableColumn(f"c{rank}", ["x", "yy"], rank) for rank in ranks]
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,15 @@ def test_a_table_leaves_out_what_matters_least_where_there_is_no_room(width, hea
 
 
 def test_a_table_leaves_out_empty_columns_and_cuts_what_is_still_too_long():
-    lines = fitted([Column("", ["abcdef"], 0, right=False), Column("none", [""], 1)], 4)
+    lines = fitted([TableColumn("", ["abcdef"], 0, right=False), TableColumn("none", [""], 1)], 4)
     assert lines == ["", "abcd"]
 
 
 def test_a_wide_character_takes_two_columns():
     assert cells_of("a界e\u0301") == 4
-    lines = fitted([Column("", ["界", "ab"], 0, right=False), Column("n", ["1", "2"], 1)], 40)
+    lines = fitted(
+        [TableColumn("", ["界", "ab"], 0, right=False), TableColumn("n", ["1", "2"], 1)], 40
+    )
     assert lines == ["    n", "界  1", "ab  2"]
 
 
@@ -209,7 +211,7 @@ def test_a_space_is_shown_with_sizes_rejections_and_a_configuration():
         [ChoiceKnob("k", [1, 2, 4]), SplitKnob("tile", 8, 2)],
         [Constraint("k is small", lambda c: c["k"] < 4)],
     )
-    text = space_text("t(n=4) on llvm", space, space.tally(), 0, "default config", 80)
+    text = space_text("t(n=4) on llvm", space, space.feasibility(), 0, "default config", 80)
     assert text.splitlines()[:5] == [
         "t(n=4) on llvm",
         "12 configurations, 8 allowed",
@@ -242,7 +244,7 @@ def test_what_a_template_refuses_is_told_with_its_reasons_commonest_first():
 def test_a_space_too_large_to_count_says_of_how_many_the_counts_are():
     knobs = [ChoiceKnob(f"k{i}", list(range(100))) for i in range(6)]
     space = Space(knobs, [Constraint("rule", lambda c: c["k0"] < 50)])
-    text = space_text("t", space, space.tally(sample=1000), 0, "config", 60)
+    text = space_text("t", space, space.feasibility(sample=1000), 0, "config", 60)
     allowed = int(re.search(r"allowed: (\d+) of 1000 drawn", text.replace("\n    ", " "))[1])
     assert "1000000000000 configurations, about " in text
     assert f" {1000 - allowed}     {1000 - allowed}  rule" in text

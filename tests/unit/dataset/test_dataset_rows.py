@@ -27,7 +27,7 @@ from support.dataset_records import (
 from autotune.builder import BuiltFunction
 from autotune.dataset import explain_columns, export, load
 from autotune.dataset.dataset_columns import fixed_columns
-from autotune.dataset.scan_logs import Survey
+from autotune.dataset.scan_logs import LogIndex
 from autotune.dataset.splits import SPLITS, device_splits, split_of
 from autotune.extract.to_loop_nest import loop_nest
 from autotune.lowering.finalise import listing
@@ -133,7 +133,7 @@ def test_rows_do_not_depend_on_how_many_are_written_at_a_time(
     monkeypatch, log, own, frame, tmp_path
 ):
     monkeypatch.setattr("autotune.dataset.dataset_writer._BATCH_NUMBERS", 0)
-    monkeypatch.setattr("autotune.dataset.dataset_writer._FEWEST_ROWS", 5)
+    monkeypatch.setattr("autotune.dataset.dataset_writer._MIN_ROWS", 5)
     monkeypatch.setattr("autotune.dataset.spill_files.CHUNK", 3)
     found = load(export([log], tmp_path / "data.npz", ALL, True, [own]).data)
     assert_same(found[frame.columns], frame)
@@ -302,15 +302,15 @@ def test_the_columns_that_are_explained_are_those_of_an_export(frame, tasks):
 def test_a_log_that_is_cut_during_an_export_is_told(log, tmp_path):
     copy = tmp_path / "log.jsonl"
     copy.write_bytes(log.read_bytes())
-    survey = Survey([copy])
+    log_index = LogIndex([copy])
     copy.write_bytes(log.read_bytes()[:3000])
     with pytest.warns(match="torn"), pytest.raises(RecordError, match="was cut or replaced"):
-        list(survey.again())
+        list(log_index.reread())
 
 
 def test_records_that_come_while_it_is_exported_are_left_out(log, records, tmp_path):
     copy = tmp_path / "log.jsonl"
     copy.write_bytes(log.read_bytes())
-    survey = Survey([copy])
+    log_index = LogIndex([copy])
     RecordStore(copy).append(records[:1])
-    assert len(list(survey.again())) == len(survey) == len(records)
+    assert len(list(log_index.reread())) == len(log_index) == len(records)

@@ -104,7 +104,7 @@ def test_compiled_features_are_those_evaluated_on_arrays(
     indices = rng.choice(task.space.feasible_indices(), ROWS + 500)
     expected = source.matrix(indices)
     monkeypatch.setattr("autotune.extract.structure_features.MANY", 2)
-    what = "MOST_OPERATIONS" if limit is None else "LIMIT"
+    what = "MAX_OPERATIONS" if limit is None else "LIMIT"
     monkeypatch.setattr(f"autotune.extract.candidate_vectors.{what}", limit or 100)
     features = TaskFeatures(task)
     filled, fill = [], StructureColumns._fill_from_arrays

@@ -7,7 +7,7 @@ from autotune import te
 from autotune.errors import LoweringError
 from autotune.extract.autotvm08 import AutoTVM08
 from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest, text_nest
-from autotune.ir.expr import Knob
+from autotune.ir.expr import KnobVar
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from features import SYMBOLIC, VIRTUAL_THREAD, Scratch, candidate
 
@@ -49,8 +49,9 @@ def test_only_float_arithmetic_is_counted_and_division_by_a_constant_multiplies(
     a, b = te.placeholder((8,), name="A"), te.placeholder((8,), "int32", name="B")
     c = te.compute(
         (8,),
-        lambda i: te.max(te.exp(a[i] - 1.0) / 3.0, a[i] / a[0])
-        * (b[i] * b[i] + 1).astype("float32"),
+        lambda i: (
+            te.max(te.exp(a[i] - 1.0) / 3.0, a[i] / a[0]) * (b[i] * b[i] + 1).astype("float32")
+        ),
         name="C",
     )
     (loop,) = loop_nest(lowered(c, args=[a, b, c])).loops
@@ -162,7 +163,7 @@ def tiled_matmul(n=24):
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
     k = te.reduce_axis((0, n), name="k")
     c = te.compute((n, n), lambda x, y: te.sum(a[x, k] * b[k, y], axis=k), name="C")
-    fx, fy, fk = Knob("fx", 1, n), Knob("fy", 1, n), Knob("fk", 1, n)
+    fx, fy, fk = KnobVar("fx", 1, n), KnobVar("fy", 1, n), KnobVar("fk", 1, n)
 
     def steps(s):
         xo, yo, xi, yi = s[c].tile(*c.op.axis, fx, fy)
@@ -178,7 +179,7 @@ def tiled_matmul(n=24):
 def fused_broadcast_add(n=20):
     a, b = te.placeholder((n, 1), name="A"), te.placeholder((n, n), name="B")
     c = te.compute((n, n), lambda i, j: a[i, 0] + b[i, j], name="C")
-    nt, nb = Knob("nt", 1, 64), Knob("nb", 1, 400)
+    nt, nb = KnobVar("nt", 1, 64), KnobVar("nb", 1, 400)
 
     def steps(s):
         outer, inner = s[c].split(s[c].fuse(*c.op.axis), factor=nb * nt)
@@ -194,7 +195,7 @@ def shared_memory_matmul(n=64):
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
     k = te.reduce_axis((0, n), name="k")
     c = te.compute((n, n), lambda x, y: te.sum(a[x, k] * b[k, y], axis=k), name="C")
-    threads, tile, step = Knob("threads", 1, 16), Knob("tile", 1, 8), Knob("step", 1, 32)
+    threads, tile, step = KnobVar("threads", 1, 16), KnobVar("tile", 1, 8), KnobVar("step", 1, 32)
     s = te.create_schedule(c.op)
     aa, bb = s.cache_read(a, "shared", [c]), s.cache_read(b, "shared", [c])
     local = s.cache_write(c, "local")
@@ -229,7 +230,7 @@ def fused_convolution():
         lambda n, c, y, x: te.sum(d[n, rc, y + ry, x + rx] * f[c, rc, ry, rx], axis=[rc, ry, rx]),
         name="O",
     )
-    fo, fx = Knob("fo", 1, 64), Knob("fx", 1, 8)
+    fo, fx = KnobVar("fo", 1, 64), KnobVar("fx", 1, 8)
 
     def steps(s):
         n, c, y, x = o.op.axis
@@ -243,7 +244,7 @@ def fused_convolution():
 
 def packed_panels(n=22):
     a = te.placeholder((n, 6), name="A")
-    tile, block = Knob("tile", 1, 16), Knob("block", 1, 8)
+    tile, block = KnobVar("tile", 1, 16), KnobVar("block", 1, 8)
     p = te.compute(
         (te.ceildiv(n, tile), 6, tile),
         lambda io, k, ii: a[te.min(io * tile + ii, n - 1), k],

@@ -7,7 +7,7 @@ from support.seed_table import SEED_TABLE, SERIAL
 from autotune import te
 from autotune.errors import LoweringError, UsageError
 from autotune.feature import flatten_itervar_feature, get_flatten_name, get_itervar_feature
-from autotune.ir.expr import Knob
+from autotune.ir.expr import KnobVar
 
 
 def gemm(n=128):
@@ -45,8 +45,14 @@ def test_flat_features_and_their_names_follow_the_rows():
 
 def test_take_log_leaves_nest_level_and_one_hot_code_alone():
     rows = get_itervar_feature(*gemm(127), take_log=True)
-    assert rows[1][1] == ("_attr_", 7.0, 2, pytest.approx(13.9774, abs=1e-4), pytest.approx(
-        13.9774, abs=1e-4), *SERIAL)
+    assert rows[1][1] == (
+        "_attr_",
+        7.0,
+        2,
+        pytest.approx(13.9774, abs=1e-4),
+        pytest.approx(13.9774, abs=1e-4),
+        *SERIAL,
+    )
 
 
 def test_a_loop_of_unknown_length_is_minus_one():
@@ -62,7 +68,7 @@ def test_a_loop_of_unknown_length_is_minus_one():
 def test_a_schedule_with_knobs_is_refused():
     schedule, args = gemm()
     stage = schedule[args[2]]
-    stage.split(stage.op.axis[0], factor=Knob("f", 1, 128))
+    stage.split(stage.op.axis[0], factor=KnobVar("f", 1, 128))
     with pytest.raises(LoweringError, match="knob 'f'"):
         get_itervar_feature(schedule, args)
 
@@ -87,12 +93,21 @@ def test_accesses_to_the_results_of_one_operation_are_numbered_together_as_autot
     own = [(name, stride) for name, stride, *_ in inner[3:] if name.startswith("M")]
     assert own == [(f"M_{i}", 0) for i in range(6)]
     assert [entry[0] for entry in outer[3:]] == [
-        "A_0", "A_1", "A_2", "I_0", *(f"M_{i}" for i in range(6))
+        "A_0",
+        "A_1",
+        "A_2",
+        "I_0",
+        *(f"M_{i}" for i in range(6)),
     ]
     assert "0/i/M_5/reuse" in get_flatten_name(*arg_max(), layout="autotvm08")
     plain = [entry[0] for entry in get_itervar_feature(*arg_max())[1][3:]]
     assert [name for name in plain if name.startswith("M")] == [
-        "M.v0_1", "M.v0_2", "M.v1_1", "M.v1_2", "M.v1_3", "M.v1_4"
+        "M.v0_1",
+        "M.v0_2",
+        "M.v1_1",
+        "M.v1_2",
+        "M.v1_3",
+        "M.v1_4",
     ]
 
 

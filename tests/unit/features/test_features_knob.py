@@ -9,7 +9,7 @@ from features import (
     FEATURE_VERSION,
     BufferAccess,
     FeatureError,
-    KnobSurvey,
+    KnobStatistics,
     Loop,
     LoopNest,
     describe,
@@ -78,10 +78,10 @@ def test_a_name_that_is_no_itervar_column_is_refused(name):
 
 
 def layout_of(*configs):
-    survey = KnobSurvey()
+    log_index = KnobStatistics()
     for values in configs:
-        survey.add(values)
-    return survey.layout()
+        log_index.add(values)
+    return log_index.layout()
 
 
 def test_configurations_of_any_origin_share_columns_and_lack_some():
@@ -113,9 +113,9 @@ def test_a_knob_that_is_a_flag_here_and_a_number_there_has_one_column():
 
 def test_knobs_whose_columns_would_share_a_name_have_columns_of_their_own():
     values = {"x": 3, "x/log2": 7, "a": "b", "a=b": 5}
-    survey = KnobSurvey()
-    survey.add(values)
-    layout = survey.layout()
+    log_index = KnobStatistics()
+    log_index.add(values)
+    layout = log_index.layout()
     row = dict(zip(layout.names, layout.matrix([values])[0].tolist(), strict=True))
     assert (row["x"], row["x/log2"], row["x/log2#2"]) == (3, 2, 7)
     assert (row["a=b"], row["a=b#2"]) == (5, 1)

@@ -14,9 +14,21 @@ from autotune.errors import IRError
 from autotune.ir import ops
 from autotune.ir.algebra.intervals import interval
 from autotune.ir.evaluate.column_programs import ColumnProgram
-from autotune.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Knob, Load, Not, Select, Var
+from autotune.ir.expr import (
+    BinaryOp,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    KnobVar,
+    Load,
+    Not,
+    Select,
+    Var,
+)
 
-X, Y = Knob("x", 0, 100), Knob("y", 1, 7)
+X, Y = KnobVar("x", 0, 100), KnobVar("y", 1, 7)
 ROWS = 50
 COLUMNS = {
     "x": np.arange(ROWS, dtype=np.int64),
@@ -50,10 +62,10 @@ def test_float64_columns_are_read_as_int64_ones() -> None:
 
 
 def test_division_rounds_down_for_both_signs() -> None:
-    a, b = Knob("a", -9, 9), Knob("b", -4, 4)
+    a, b = KnobVar("a", -9, 9), KnobVar("b", -4, 4)
     left, right = [7, -7, 7, -7, 0], [2, 2, -2, -2, -3]
-    assert evaluated(Binary("//", a, b), a=left, b=right) == [3, -4, -4, 3, 0]
-    assert evaluated(Binary("%", a, b), a=left, b=right) == [1, 1, -1, -1, 0]
+    assert evaluated(BinaryOp("//", a, b), a=left, b=right) == [3, -4, -4, 3, 0]
+    assert evaluated(BinaryOp("%", a, b), a=left, b=right) == [1, 1, -1, -1, 0]
     assert evaluated(a // 4, a=left) == [1, -2, 1, -2, 0]
     assert evaluated(a % 4, a=left) == [3, 1, 3, 1, 0]
 
@@ -111,9 +123,9 @@ def test_scratch_memory_is_reused_after_its_last_use() -> None:
 
 
 def test_a_division_by_zero_that_is_not_chosen_is_fine_and_silent() -> None:
-    guarded = Select(X > 2, Binary("//", ops.const(60), X), ops.const(-1))
-    lazily = Call("if_then_else", (X > 2, Binary("%", ops.const(60), X), X), "int32")
-    also = ops.binary("and", X > 0, Binary("%", ops.const(60), X).equal(0))
+    guarded = Select(X > 2, BinaryOp("//", ops.const(60), X), ops.const(-1))
+    lazily = Call("if_then_else", (X > 2, BinaryOp("%", ops.const(60), X), X), "int32")
+    also = ops.binary("and", X > 0, BinaryOp("%", ops.const(60), X).equal(0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         values, rests, divides = ColumnProgram([guarded, lazily, also])(COLUMNS)
@@ -126,12 +138,12 @@ def test_a_division_by_zero_that_is_not_chosen_is_fine_and_silent() -> None:
 @pytest.mark.parametrize(
     "expr",
     [
-        Binary("//", Y, X),
-        Binary("%", Y, X) + 1,
-        Binary("//", Y, X) < 3,
-        ops.binary("min", Binary("//", Y, X), Y),
-        ops.select(Binary("//", Y, X) > 2, X, Y),
-        Not(ops.binary("or", Binary("//", Y, X) < 3, X > 90)),
+        BinaryOp("//", Y, X),
+        BinaryOp("%", Y, X) + 1,
+        BinaryOp("//", Y, X) < 3,
+        ops.binary("min", BinaryOp("//", Y, X), Y),
+        ops.select(BinaryOp("//", Y, X) > 2, X, Y),
+        Not(ops.binary("or", BinaryOp("//", Y, X) < 3, X > 90)),
     ],
 )
 def test_a_division_by_zero_that_counts_is_an_error(expr: Expr) -> None:
@@ -140,7 +152,7 @@ def test_a_division_by_zero_that_counts_is_an_error(expr: Expr) -> None:
 
 
 def test_an_expression_that_shares_its_parts_is_compiled_and_refused_in_no_time() -> None:
-    shared: Expr = Binary("//", Y, X)
+    shared: Expr = BinaryOp("//", Y, X)
     for _ in range(50):
         shared = shared + shared * 2 - shared
     program = ColumnProgram([shared > 3])
@@ -154,8 +166,8 @@ def test_an_expression_that_shares_its_parts_is_compiled_and_refused_in_no_time(
 
 
 def test_values_beyond_the_exact_range_are_computed_exactly() -> None:
-    a, b = Knob("a", 0, 2**31 - 1), Knob("b", 0, 2**31 - 1)
-    product = Binary("*", Cast("int64", a), Cast("int64", b))
+    a, b = KnobVar("a", 0, 2**31 - 1), KnobVar("b", 0, 2**31 - 1)
+    product = BinaryOp("*", Cast("int64", a), Cast("int64", b))
     exprs = [product - (product - 1), product % 10, product]
     top = 2**31 - 1
     columns = {"a": np.array([3, top, 5, top]), "b": np.array([7, top, 11, 2])}
@@ -166,11 +178,11 @@ def test_values_beyond_the_exact_range_are_computed_exactly() -> None:
 
 
 def test_overflow_in_one_chunk_leaves_the_next_alone() -> None:
-    a = Knob("a", 0, 2**31 - 1)
-    cube = Binary("*", Binary("*", a, a), a)
+    a = KnobVar("a", 0, 2**31 - 1)
+    cube = BinaryOp("*", BinaryOp("*", a, a), a)
     column = np.arange(20)
     column[2] = 2**31 - 1
-    (result,) = ColumnProgram([Binary("%", cube, ops.const(7))], chunk=5)({"a": column})
+    (result,) = ColumnProgram([BinaryOp("%", cube, ops.const(7))], chunk=5)({"a": column})
     np.testing.assert_array_equal(result, [int(v) ** 3 % 7 for v in column])
 
 
@@ -203,7 +215,7 @@ def test_output_arrays_that_do_not_fit_are_refused(out: list[npt.NDArray[Any]]) 
         Var("i") + 1,
         ops.cast("float32", X),
         Load(Buffer("A", "int32", ()), X),
-        Binary("+", X > 1, X > 2),
+        BinaryOp("+", X > 1, X > 2),
         Call("exp", (X,), "int32"),
     ],
 )
@@ -214,7 +226,7 @@ def test_expressions_of_other_kinds_are_refused(expr: Expr) -> None:
 
 def test_constants_that_columns_cannot_hold_are_refused() -> None:
     with pytest.raises(IRError, match=re.escape("below 2^52")):
-        ColumnProgram([Binary("+", Cast("int64", X), Const(2**52, "int64"))])
+        ColumnProgram([BinaryOp("+", Cast("int64", X), Const(2**52, "int64"))])
 
 
 def test_no_rows_give_no_results() -> None:
@@ -254,14 +266,14 @@ def test_bounds_hold_on_every_small_domain(op: str) -> None:
     ranges = [(low, high) for low in range(-3, 4) for high in range(low, 4)]
     a, b = Var("a"), Var("b")
     values = {
-        (i, j): evaluate(Binary(op, a, b), {a: i, b: j})
+        (i, j): evaluate(BinaryOp(op, a, b), {a: i, b: j})
         for i in range(-3, 4)
         for j in range(-3, 4)
         if j or op not in ("//", "%")
     }
     for first in ranges:
         for second in ranges:
-            low, high = interval(Binary(op, Knob("a", *first), Knob("b", *second)))
+            low, high = interval(BinaryOp(op, KnobVar("a", *first), KnobVar("b", *second)))
             inside = [
                 value
                 for (i, j), value in values.items()

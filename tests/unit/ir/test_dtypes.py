@@ -19,8 +19,8 @@ from autotune.ir import dtypes, ops
 from autotune.ir.algebra.intervals import interval
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.evaluate.interpreter import evaluate, interpret
-from autotune.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Var
-from autotune.ir.stmt import For, Function, LoopKind, Store
+from autotune.ir.expr import BinaryOp, Buffer, Cast, Const, Expr, Load, Var
+from autotune.ir.stmt import For, LoopKind, PrimFunc, Store
 
 NUMPY = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 OPERATIONS = ("+", "-", "*", "/", "//", "%", "min", "max", "==", "!=", "<", "<=", ">", ">=")
@@ -47,12 +47,12 @@ def interpreted(make: Callable[..., Expr], *operands: Array) -> Array:
     body = For(AT, ops.const(n), LoopKind.SERIAL, Store(out, AT, value))
     params = (*(node.buffer for node in loads), out)
     result = np.zeros(n, dtypes.numpy_dtype(value.dtype))
-    interpret(Function("f", params, frozenset([out]), body), [*operands, result])
+    interpret(PrimFunc("f", params, frozenset([out]), body), [*operands, result])
     return result
 
 
 def computed(op: str, x: Array, y: Array) -> Array:
-    return interpreted(lambda a, b: Binary(op, a, b), x, y)
+    return interpreted(lambda a, b: BinaryOp(op, a, b), x, y)
 
 
 # -- the table of types ---------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_ranges_and_precisions_are_those_of_numpy() -> None:
 def test_the_identity_of_an_operation_changes_no_value(op: str, dtype: str) -> None:
     identity = Const(dtypes.identity(op, dtype), dtype)
     values = edges(dtype)
-    result = interpreted(lambda a: Binary(op, a, identity), values)
+    result = interpreted(lambda a: BinaryOp(op, a, identity), values)
     assert_same(result, values, signed_zeros=False)  # -0 + 0 is 0
 
 
@@ -241,9 +241,9 @@ def test_simplification_trusts_no_arithmetic_that_wraps(dtype: str) -> None:
 
 
 def test_bounds_of_what_wraps_are_those_of_its_type() -> None:
-    from autotune.ir.expr import Knob
+    from autotune.ir.expr import KnobVar
 
-    knob = Knob("k", 0, 300)
+    knob = KnobVar("k", 0, 300)
     assert interval(ops.cast("uint8", knob)) == (0, 255)
     assert interval(ops.cast("int8", knob)) == (-128, 127)
     assert interval(ops.cast("int16", knob)) == (0, 300)
@@ -353,5 +353,5 @@ def test_an_allocation_holds_poison_of_its_type(dtype: str) -> None:
     i = Var("i")
     copy = For(i, ops.const(2), LoopKind.SERIAL, Store(out, i, Load(scratch, i)))
     result = np.zeros(2, dtypes.numpy_dtype(dtype))
-    interpret(Function("f", (out,), frozenset([out]), Allocate(scratch, seq(copy))), [result])
+    interpret(PrimFunc("f", (out,), frozenset([out]), Allocate(scratch, seq(copy))), [result])
     assert np.isnan(result).all() if dtypes.is_float(dtype) else result.all()

@@ -13,14 +13,14 @@ from autotune.ir import ops
 from autotune.ir.axes import AxisKind, IterVar
 from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
     Cast,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Not,
     Ramp,
@@ -44,7 +44,7 @@ def test_equal_structures_are_one_object() -> None:
 
 def test_what_differs_in_anything_is_another_object() -> None:
     assert X + J is not J + X
-    assert Binary("+", X, J) is not Binary("-", X, J)
+    assert BinaryOp("+", X, J) is not BinaryOp("-", X, J)
     assert Const(1, "int32") is not Const(1, "int64")
     assert Const(0.0, "float32") is not Const(-0.0, "float32")
     assert Ramp(X, ops.const(1), 4) is not Ramp(X, ops.const(1), 8)
@@ -55,7 +55,7 @@ def test_what_differs_in_anything_is_another_object() -> None:
 
 def test_variables_of_one_name_are_different() -> None:
     assert Var("i") is not Var("i")
-    assert Knob("k", 1, 2) is not Knob("k", 1, 2)
+    assert KnobVar("k", 1, 2) is not KnobVar("k", 1, 2)
 
 
 def test_nan_constants_are_one_object() -> None:
@@ -71,12 +71,12 @@ def test_integer_constants_fold_as_they_evaluate(op: str) -> None:
             x, y = Var("x"), Var("y")
             folded = ops.binary(op, ops.const(a), ops.const(b))
             assert isinstance(folded, Const)
-            assert folded.value == evaluate(Binary(op, x, y), {x: a, y: b})
+            assert folded.value == evaluate(BinaryOp(op, x, y), {x: a, y: b})
 
 
 def test_folding_never_leaves_the_type() -> None:
     top = Const(2**31 - 1, "int32")
-    assert isinstance(ops.binary("+", top, Const(1, "int32")), Binary)
+    assert isinstance(ops.binary("+", top, Const(1, "int32")), BinaryOp)
     assert ops.binary("+", top, Const(1, "int64")) is Const(2**31, "int64")
 
 
@@ -125,7 +125,7 @@ def test_neutral_elements_and_constants_fold_away(folded: Any, expected: Expr) -
 
 def test_floats_are_not_folded_where_nan_or_zero_signs_could_matter() -> None:
     for expr in (F * 0.0, F - F, F + 0.0):
-        assert isinstance(expr, Binary)
+        assert isinstance(expr, BinaryOp)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_bare_number_takes_the_type_beside_it(expr: Expr, number: Any, dtype: 
 
 def test_a_float64_neighbour_keeps_all_digits_of_a_number() -> None:
     total = D + 0.1
-    assert isinstance(total, Binary)
+    assert isinstance(total, BinaryOp)
     assert total.b is Const(0.1, "float64")
 
 
@@ -204,8 +204,8 @@ def test_the_truth_of_an_expression_is_refused_with_advice() -> None:
         (lambda: ops.binary("//", ops.const(3), ops.const(0)), "division by zero in `3 // 0`"),
         (lambda: ops.convert("text"), "cannot use a str"),
         (lambda: Var("h", "float8"), "unknown dtype 'float8'"),
-        (lambda: Binary("+", X, F), "differ in type: int32 and float32"),
-        (lambda: Binary("^", X, J), "unknown operation"),
+        (lambda: BinaryOp("+", X, F), "differ in type: int32 and float32"),
+        (lambda: BinaryOp("^", X, J), "unknown operation"),
         (lambda: Select(X < J, X, F), "branches of select differ"),
     ],
 )

@@ -11,7 +11,7 @@ from support.interrupts import interrupted_at_each_moment
 
 from autotune.ir import interning
 from autotune.ir.expr import Expr, Var
-from autotune.ir.interning import _table, forget_the_dead, interned
+from autotune.ir.interning import _table, interned, purge_dead_entries
 
 X = Var("i")
 
@@ -32,7 +32,7 @@ def node(name: str) -> Node:
 
 def test_expressions_nobody_holds_are_forgotten() -> None:
     gc.collect()
-    forget_the_dead()
+    purge_dead_entries()
     before = len(_table)
     big: Expr = Var("x")
     for k in range(50):
@@ -40,7 +40,7 @@ def test_expressions_nobody_holds_are_forgotten() -> None:
     assert len(_table) > before + 50
     del big
     gc.collect()
-    forget_the_dead()
+    purge_dead_entries()
     assert len(_table) <= before + 1
 
 
@@ -63,14 +63,14 @@ def test_no_python_code_runs_as_an_expression_dies_where_an_interrupt_would_be_l
 
 
 def test_of_two_threads_that_make_a_node_at_once_the_later_gets_that_of_the_other() -> None:
-    meanwhile: list[Node] = []
+    background: list[Node] = []
 
     def fill(new: Node) -> None:
-        meanwhile.append(node("both"))
+        background.append(node("both"))
         new.name = "both"
 
-    assert interned(Node, ("both",), fill) is meanwhile[0]
-    assert node("both") is meanwhile[0]
+    assert interned(Node, ("both",), fill) is background[0]
+    assert node("both") is background[0]
 
 
 def test_a_node_that_dies_while_it_is_made_again_leaves_its_place() -> None:
@@ -98,9 +98,9 @@ def test_an_interrupt_at_any_moment_leaves_the_table_whole() -> None:
         node("made")
 
     for _ in interrupted_at_each_moment(make, [interning]):
-        forget_the_dead()
+        purge_dead_entries()
         kept = node("made")
         assert node("made") is kept
         del kept
-    forget_the_dead()
+    purge_dead_entries()
     assert all(entry.key == key for key, entry in _table.items())

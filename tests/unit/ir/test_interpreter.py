@@ -14,14 +14,14 @@ from autotune.errors import IRError
 from autotune.ir import dtypes, ops
 from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
     Cast,
     Const,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Ramp,
     Select,
@@ -31,9 +31,9 @@ from autotune.ir.expr import (
 from autotune.ir.stmt import (
     Allocate,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Produce,
     Stmt,
     Store,
@@ -54,7 +54,7 @@ def run(
 ) -> None:
     written = params[-1]
     sizes = kwargs.pop("sizes", ())
-    interpret(Function("f", tuple(params), frozenset({written}), body, sizes), arrays, **kwargs)
+    interpret(PrimFunc("f", tuple(params), frozenset({written}), body, sizes), arrays, **kwargs)
 
 
 def stored(value: Expr, *arguments: Any, params: Sequence[Buffer] = ()) -> Any:
@@ -217,7 +217,7 @@ def test_stored_integers_wrap_to_their_type(dtype: str, op: str) -> None:
             expected = {"+": np.add, "-": np.subtract, "*": np.multiply}[op](
                 np.array(x, dtype), np.array(y, dtype)
             )
-        assert stored(Binary(op, a, b), x, y, params=params) == expected
+        assert stored(BinaryOp(op, a, b), x, y, params=params) == expected
 
 
 def test_index_arithmetic_does_not_wrap() -> None:
@@ -231,14 +231,14 @@ def test_index_arithmetic_does_not_wrap() -> None:
 @pytest.mark.parametrize(("x", "y"), [(7, 2), (-7, 2), (7, -2), (-7, -2), (0, 5)])
 def test_integer_division_rounds_down(x: int, y: int) -> None:
     params, a, b = operands("int32")
-    assert stored(Binary("//", a, b), x, y, params=params) == x // y
-    assert stored(Binary("%", a, b), x, y, params=params) == x % y
+    assert stored(BinaryOp("//", a, b), x, y, params=params) == x // y
+    assert stored(BinaryOp("%", a, b), x, y, params=params) == x % y
 
 
 def test_integer_division_by_zero_is_an_error() -> None:
     params, a, b = operands("int32")
     with pytest.raises(IRError, match="division of an integer by zero"):
-        stored(Binary("//", a, b), 1, 0, params=params)
+        stored(BinaryOp("//", a, b), 1, 0, params=params)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_long_expression_compiles() -> None:
     a = buffer("A", "int64", 1)
     value: Expr = Load(a, ops.const(0))
     for k in range(150):
-        value = Binary("-", Const(k, "int64"), value)
+        value = BinaryOp("-", Const(k, "int64"), value)
     assert stored(value, 0, params=[a]) == sum((-1) ** (149 - k) * k for k in range(150))
 
 
@@ -384,7 +384,7 @@ def test_arrays_that_do_not_fit_are_refused(arrays: list[Any], message: str) -> 
 def test_a_size_in_no_shape_must_be_given() -> None:
     n, i, out = SizeVar("n"), Var("i"), buffer("O", "int32", 4)
     result = np.zeros(4, np.int32)
-    function = Function("f", (out,), frozenset({out}), loop(i, n, Store(out, i, i)), (n,))
+    function = PrimFunc("f", (out,), frozenset({out}), loop(i, n, Store(out, i, i)), (n,))
     with pytest.raises(IRError, match="size 'n' of 'f' is in no array's shape"):
         interpret(function, [result])
     interpret(function, [result], {n: 3})
@@ -395,11 +395,13 @@ def test_what_has_no_meaning_is_refused() -> None:
     out, other, i = buffer("O", "int32", 4), buffer("X", "int32", 4), Var("i")
     arrays = [np.zeros(4, np.int32)]
     for body, message in [
-        (Store(out, ops.const(0), Knob("k", 1, 2)), "variable 'k' is used where it has no value"),
+        (
+            Store(out, ops.const(0), KnobVar("k", 1, 2)),
+            "variable 'k' is used where it has no value",
+        ),
         (seq(loop(i, 4, Store(out, i, i)), Store(out, i, i)), "variable 'i' is used where"),
         (Store(out, ops.const(0), Load(other, ops.const(0))), "buffer 'X' is neither"),
         (Store(out, ops.const(0), Call("mystery", (), "int32")), "'mystery' of int32"),
-
         (Store(out, ops.const(0), ops.const(1.0)), "store to 'O'"),
     ]:
         with pytest.raises(IRError, match=re.escape(message)):

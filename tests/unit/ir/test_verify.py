@@ -9,12 +9,12 @@ import pytest
 from autotune.errors import IRError
 from autotune.ir import ops
 from autotune.ir.expr import (
-    Binary,
+    BinaryOp,
     Broadcast,
     Buffer,
     Call,
     Expr,
-    Knob,
+    KnobVar,
     Load,
     Not,
     Ramp,
@@ -28,9 +28,9 @@ from autotune.ir.stmt import (
     Barrier,
     CopyAhead,
     For,
-    Function,
     If,
     LoopKind,
+    PrimFunc,
     Produce,
     Stmt,
     Store,
@@ -47,8 +47,8 @@ def loop(var: Var, body: Stmt, extent: object = N, kind: LoopKind = LoopKind.SER
     return For(var, ops.convert(extent), kind, body)
 
 
-def function(body: Stmt, sizes: tuple[SizeVar, ...] = ()) -> Function:
-    return Function("f", (A, B), frozenset({B}), body, sizes)
+def function(body: Stmt, sizes: tuple[SizeVar, ...] = ()) -> PrimFunc:
+    return PrimFunc("f", (A, B), frozenset({B}), body, sizes)
 
 
 def refused(body: Stmt, message: str, sizes: tuple[SizeVar, ...] = ()) -> None:
@@ -115,7 +115,7 @@ def test_an_input_that_is_written_is_refused() -> None:
 
 
 def test_an_output_that_is_no_parameter_is_refused() -> None:
-    broken = Function("f", (A,), frozenset({B}), Store(A, ops.const(0), ops.const(0.0)))
+    broken = PrimFunc("f", (A,), frozenset({B}), Store(A, ops.const(0), ops.const(0.0)))
     with pytest.raises(IRError, match="'B' is no parameter"):
         verify(broken)
 
@@ -192,7 +192,7 @@ def test_a_thread_loop_without_a_tag_is_refused() -> None:
 
 
 def test_knobs_are_refused_unless_allowed() -> None:
-    i, knob = Var("i"), Knob("tile", 1, 8)
+    i, knob = Var("i"), KnobVar("tile", 1, 8)
     body = loop(i, Store(B, i, Load(A, i)), knob)
     refused(body, "knob 'tile' is left")
     verify(function(body), allow_knobs=True)
@@ -208,10 +208,10 @@ def test_a_tensor_read_is_refused_after_lowering() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (lambda: Binary("//", ops.const(1.0), ops.const(2.0)), "`//` of float32"),
-        (lambda: Binary("/", ops.const(1), ops.const(2)), "`/` of int32"),
-        (lambda: Binary("+", ops.const(True), ops.const(True)), r"`\+` of bool"),
-        (lambda: Binary("and", ops.const(1), ops.const(2)), "`and` of int32"),
+        (lambda: BinaryOp("//", ops.const(1.0), ops.const(2.0)), "`//` of float32"),
+        (lambda: BinaryOp("/", ops.const(1), ops.const(2)), "`/` of int32"),
+        (lambda: BinaryOp("+", ops.const(True), ops.const(True)), r"`\+` of bool"),
+        (lambda: BinaryOp("and", ops.const(1), ops.const(2)), "`and` of int32"),
         (lambda: Not(ops.const(1)), "`not` of int32"),
         (lambda: Ramp(ops.const(0.0), ops.const(1.0), 4), "ramp of other"),
         (lambda: Ramp(ops.const(0), ops.const(1), 1), "vector of 1 lanes"),

@@ -12,7 +12,7 @@ from support.te_reference import Reference, random_array
 from autotune import te
 from autotune.errors import IRError, LoweringError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Allocate, Barrier, For, Function, LoopKind, Seq, Stmt
+from autotune.ir.stmt import Allocate, Barrier, For, LoopKind, PrimFunc, Seq, Stmt
 from autotune.ir.verify import verify
 from autotune.ir.visitor import StmtRewriter, walk
 from autotune.lowering.finalise import analyse
@@ -30,14 +30,14 @@ from autotune.te.tensor import PlaceholderOp, Tensor
 from benchmarks import structures
 
 
-def kernels_of(schedule: Schedule, tensors: Sequence[Tensor]) -> Function:
+def kernels_of(schedule: Schedule, tensors: Sequence[Tensor]) -> PrimFunc:
     analysed = analyse(lower_schedule(schedule, tensors))
     for function in finalising_kernels(analysed):
         verify(function)
     return function
 
 
-def assert_right(function: Function, tensors: Sequence[Tensor]) -> None:
+def assert_right(function: PrimFunc, tensors: Sequence[Tensor]) -> None:
     """Run the kernels and compare with NumPy: no races, and none of the barriers to spare."""
     rng = np.random.default_rng(0)
     given = {

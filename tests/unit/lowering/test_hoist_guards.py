@@ -8,7 +8,7 @@ from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import const, likely
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.lowering.guards.hoist_guards import hoist_guards
 
@@ -27,7 +27,7 @@ def store(index: Expr, value: int = 1) -> Store:
 
 def hoisted(body: Stmt) -> str:
     """Hoist, check that nothing else changes, and return the listing."""
-    function = verify(Function("f", (DATA, OUT), frozenset({OUT}), body))
+    function = verify(PrimFunc("f", (DATA, OUT), frozenset({OUT}), body))
     after = verify(hoist_guards(function))
     data = np.arange(24, dtype="int32") % 3
     results = [np.zeros(24, "int32"), np.zeros(24, "int32")]
@@ -121,5 +121,5 @@ def test_the_same_guard_twice_becomes_one() -> None:
 
 def test_a_function_without_guards_keeps_its_body() -> None:
     body = loop(X, 6, seq(store(X), Seq(())))
-    function = Function("f", (DATA, OUT), frozenset({OUT}), body)
+    function = PrimFunc("f", (DATA, OUT), frozenset({OUT}), body)
     assert hoist_guards(function).body is body

@@ -9,7 +9,7 @@ from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, Var
 from autotune.ir.ops import binary, const
-from autotune.ir.stmt import Allocate, Barrier, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, Barrier, For, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.gpu.insert_barriers import insert_barriers
@@ -20,12 +20,10 @@ SHARED = Buffer("S", "int32", (const(THREADS),), "shared")
 t = Var("threadIdx.x")
 
 
-def kernel(body: Stmt) -> Function:
+def kernel(body: Stmt) -> PrimFunc:
     nest = For(t, const(THREADS), LoopKind.THREAD, body, "threadIdx.x")
-    block = For(
-        Var("blockIdx.x"), const(1), LoopKind.THREAD, Allocate(SHARED, nest), "blockIdx.x"
-    )
-    return Function("f", (OUT,), frozenset({OUT}), block)
+    block = For(Var("blockIdx.x"), const(1), LoopKind.THREAD, Allocate(SHARED, nest), "blockIdx.x")
+    return PrimFunc("f", (OUT,), frozenset({OUT}), block)
 
 
 def reversed_among(count: Expr | int) -> Stmt:
@@ -33,13 +31,13 @@ def reversed_among(count: Expr | int) -> Stmt:
     return seq(Store(SHARED, t, t), Store(OUT, t, Load(SHARED, binary("-", count, 1) - t)))
 
 
-def run(function: Function) -> list[int]:
+def run(function: PrimFunc) -> list[int]:
     result = np.full(THREADS, -1, "int32")
     interpret(verify(function), [result], races=True)
     return result.tolist()
 
 
-def barriers(function: Function) -> int:
+def barriers(function: PrimFunc) -> int:
     return sum(isinstance(stmt, Barrier) for stmt in walk(function.body))
 
 
@@ -95,6 +93,6 @@ def test_the_halves_of_a_double_buffer_need_one_barrier_for_each_iteration() -> 
         ),
     )
     nest = For(t, const(THREADS), LoopKind.THREAD, body, "threadIdx.x")
-    function = insert_barriers(Function("f", (OUT,), frozenset({OUT}), Allocate(both, nest)))
+    function = insert_barriers(PrimFunc("f", (OUT,), frozenset({OUT}), Allocate(both, nest)))
     assert barriers(function) == 1
     assert run(function) == [10, 9, 8, 7, 6, 5, 4, 3]

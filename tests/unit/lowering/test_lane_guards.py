@@ -11,7 +11,7 @@ import pytest
 from autotune.ir import ops
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.visitor import substitute, walk_expr
-from autotune.lowering.vector.lane_guards import asked_once
+from autotune.lowering.vector.lane_guards import uniform_condition
 
 LANES = 4
 v, x, step = Var("v"), Var("x"), Var("step")
@@ -47,7 +47,7 @@ def test_an_answer_is_taken_from_the_first_lane_only_if_it_is_that_of_all(start:
         e = form(x * a + v * b + c, int(rng.choice((2, 4, 6, 8))))
         op = str(rng.choice(("<", "<=", ">", ">=")))
         condition = ops.binary(op, e, int(rng.integers(-9, 17)))
-        result = asked_once(condition, v, number(start), LANES)
+        result = uniform_condition(condition, v, number(start), LANES)
         if result is condition:
             continue
         asked += 1
@@ -70,12 +70,12 @@ def test_an_answer_is_taken_from_the_first_lane_only_if_it_is_that_of_all(start:
     ids=str,
 )
 def test_guards_of_whole_vectors_are_asked_once(condition: Expr) -> None:
-    assert not depends(asked_once(condition, v, number(0), LANES), v)
-    assert not depends(asked_once(condition, v, step * LANES, LANES), v)
+    assert not depends(uniform_condition(condition, v, number(0), LANES), v)
+    assert not depends(uniform_condition(condition, v, step * LANES, LANES), v)
 
 
 @pytest.mark.parametrize(
     "condition", [x * 4 + v < 39, x + v < 40, x * 4 + v <= 40, v < 2, v * 2 + x * 4 < 40], ids=str
 )
 def test_guards_that_cut_a_vector_stay(condition: Expr) -> None:
-    assert asked_once(condition, v, number(0), LANES) is condition
+    assert uniform_condition(condition, v, number(0), LANES) is condition

@@ -13,7 +13,7 @@ from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Expr, Load, SizeVar, Var
 from autotune.ir.ops import const, likely
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
@@ -36,10 +36,10 @@ def store(index: Expr, value: int | Expr = 1) -> Store:
     return Store(OUT, index, ops.binary("+", Load(OUT, index), ops.convert(value)))
 
 
-def split(body: Stmt, rule: Callable[[Function], Function] = partition) -> Function:
+def split(body: Stmt, rule: Callable[[PrimFunc], PrimFunc] = partition) -> PrimFunc:
     """Partition, check that every size still computes the same, and return the function."""
     symbolic = any(N in _variables(stmt) for stmt in walk(body))
-    function = verify(Function("f", (OUT,), frozenset({OUT}), body, (N,) if symbolic else ()))
+    function = verify(PrimFunc("f", (OUT,), frozenset({OUT}), body, (N,) if symbolic else ()))
     after = verify(rule(function))
     for n in (0, 1, 5, 37, 48) if symbolic else (0,):
         results = [np.zeros(64, "int32"), np.zeros(64, "int32")]
@@ -59,11 +59,11 @@ def size(stmt: Stmt) -> int:
     return Sizes().of(stmt)
 
 
-def guards(function: Function) -> list[str]:
+def guards(function: PrimFunc) -> list[str]:
     return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
 
 
-def loops(function: Function) -> list[str]:
+def loops(function: PrimFunc) -> list[str]:
     """Return variable and extent of each loop, in order."""
     return [f"{s.var.name}<{s.extent}" for s in walk(function.body) if isinstance(s, For)]
 

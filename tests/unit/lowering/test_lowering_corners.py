@@ -13,7 +13,7 @@ from autotune.errors import IRError, LoweringError
 from autotune.ir.algebra.polynomials import rejoined, to_poly
 from autotune.ir.algebra.simplify import Simplifier
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Knob, Var
+from autotune.ir.expr import KnobVar, Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import For, If, LoopKind, Seq
 from autotune.ir.verify import verify
@@ -68,7 +68,7 @@ def test_values_of_different_reductions_cannot_share_a_compute() -> None:
 
 
 def test_a_factor_that_is_a_knob_keeps_its_guard_only_where_it_leaves_a_remainder() -> None:
-    factor = Knob("f", 1, 8)
+    factor = KnobVar("f", 1, 8)
     A = te.placeholder((10,), name="A")
     B = te.compute((10,), lambda i: A[i] + 1, name="B")
     s = te.create_schedule(B.op)
@@ -115,7 +115,7 @@ def test_an_analysed_function_is_simplified_to_itself() -> None:
     s = te.create_schedule(C.op)
     local = s.cache_write(C, "local")
     i, j = C.op.axis
-    xo, yo, _, _ = s[C].tile(i, j, Knob("x", 1, 8), 5)
+    xo, yo, _, _ = s[C].tile(i, j, KnobVar("x", 1, 8), 5)
     s[local].compute_at(s[C], yo)
     s[C].parallel(xo)
     function = lower_schedule(s, [A, B, C])
@@ -124,7 +124,7 @@ def test_an_analysed_function_is_simplified_to_itself() -> None:
         for stmt in walk(function.body)
         for e in stmt_exprs(stmt)
         for v in free_vars(e)
-        if isinstance(v, Knob)
+        if isinstance(v, KnobVar)
     }
     once = analyse(function, {x: 4})
     assert analyse(once, {}).body is once.body

@@ -10,7 +10,7 @@ from support.agreement import assert_computes, assert_gives, lowered, numbers
 
 from autotune import te
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Const, Knob
+from autotune.ir.expr import Const, KnobVar
 from autotune.ir.stmt import Allocate, Store
 from autotune.ir.visitor import walk
 from autotune.runtime.cpu.llvm_compiler import compile_function
@@ -91,7 +91,7 @@ def test_an_axis_of_length_0_is_split_by_a_knob_and_fused_again() -> None:
     A = te.placeholder((0, 3), name="A")
     B = te.compute((0, 3), lambda i, j: A[i, j] + 1, name="B")
     s = te.create_schedule(B.op)
-    knob = Knob("size", 1, 8)
+    knob = KnobVar("size", 1, 8)
     s[B].fuse(*s[B].split(s[B].op.axis[0], knob))
     assert_computes(s, [A, B], knobs={knob: 4})
 

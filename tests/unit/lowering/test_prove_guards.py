@@ -9,9 +9,9 @@ from support.guards import Guards
 from autotune import te
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Buffer, Expr, Knob, Load, SizeVar, Var
+from autotune.ir.expr import Buffer, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.ops import const, likely
-from autotune.ir.stmt import For, Function, If, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import For, If, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
@@ -31,9 +31,9 @@ def store(index: Expr, value: int | Expr = 1) -> Store:
     return Store(OUT, index, ops.binary("+", Load(OUT, index), ops.convert(value)))
 
 
-def proved(body: Stmt) -> Function:
+def proved(body: Stmt) -> PrimFunc:
     """Prove, check that every size still computes the same, and return the function."""
-    function = verify(Function("f", (OUT,), frozenset({OUT}), body, (N,)))
+    function = verify(PrimFunc("f", (OUT,), frozenset({OUT}), body, (N,)))
     after = verify(function.with_body(Prover().stmt(body)))
     for n in (0, 1, 7, 30):
         results = [np.zeros(64, "int32"), np.zeros(64, "int32")]
@@ -43,7 +43,7 @@ def proved(body: Stmt) -> Function:
     return after
 
 
-def guards(function: Function) -> list[str]:
+def guards(function: PrimFunc) -> list[str]:
     return [str(stmt.condition) for stmt in walk(function.body) if isinstance(stmt, If)]
 
 
@@ -144,7 +144,7 @@ def test_a_loop_without_iterations_or_statements_vanishes() -> None:
 
 def test_pieces_of_symbolic_splits_fused_and_split_again_leave_no_idle_guard() -> None:
     """Guards are emitted for splits that may leave remainders, also where others cover them."""
-    knobs = [Knob(name, 1, 16) for name in "abc"]
+    knobs = [KnobVar(name, 1, 16) for name in "abc"]
     A = te.placeholder((12, 5), "int32", name="A")
     B = te.compute((12, 5), lambda i, j: A[i, j] * 2, name="B")
     s = te.create_schedule(B.op)

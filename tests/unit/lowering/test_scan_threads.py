@@ -18,7 +18,7 @@ import autotune
 from autotune import te
 from autotune.errors import LoweringError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Barrier, For, Function, LoopKind
+from autotune.ir.stmt import Barrier, For, LoopKind, PrimFunc
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse
@@ -32,12 +32,12 @@ def whole(shape: tuple[int, ...], dtype: str = "float32") -> Any:
     return RNG.integers(-3, 4, shape).astype(dtype)
 
 
-def kernels(schedule: Any, tensors: Any) -> Function:
+def kernels(schedule: Any, tensors: Any) -> PrimFunc:
     """Return the final form for GPUs."""
     return verify(finalise_kernels(analyse(lower_schedule(schedule, tensors))))
 
 
-def assert_runs(schedule: Any, tensors: Any, inputs: Any, *want: Any) -> Function:
+def assert_runs(schedule: Any, tensors: Any, inputs: Any, *want: Any) -> PrimFunc:
     """Run it on GPU threads, in the interpreter and on the CPU; return its final form."""
     final = kernels(schedule, tensors)
     on_cpu = autotune.build(schedule, tensors, "cuda -on=cpu")
@@ -49,7 +49,7 @@ def assert_runs(schedule: Any, tensors: Any, inputs: Any, *want: Any) -> Functio
     return final
 
 
-def order(function: Function) -> str:
+def order(function: PrimFunc) -> str:
     """Return the loops that are not alone: B for blocks, T for threads, p for parallel, s."""
     found = ""
     for stmt in walk(function.body):
@@ -250,9 +250,7 @@ def test_why_blocks_may_share_is_said_where_they_need_not() -> None:
         kernels(s, [X, scan])
     X, state = te.placeholder((3, 4, 5), name="X"), te.placeholder((3, 4, 5), name="state")
     first = te.compute((1, 4, 5), lambda _, i, j: X[0, i, j], name="first")
-    later = te.compute(
-        (3, 4, 5), lambda t, i, j: state[t - 1, i, 4 - j] + X[t, i, j], name="later"
-    )
+    later = te.compute((3, 4, 5), lambda t, i, j: state[t - 1, i, 4 - j] + X[t, i, j], name="later")
     s = te.create_schedule((scan := te.scan(first, later, state)).op)
     for part in (first, later):
         s[part].bind(part.op.axis[1], te.thread_axis("blockIdx.x"))
@@ -424,5 +422,5 @@ def test_fused_columns_of_a_state_of_symbolic_sizes_are_shared_out_among_cores()
         np.testing.assert_array_equal(out, np.cumsum(x, axis=0))
 
 
-def loops_of(function: Function) -> list[For]:
+def loops_of(function: PrimFunc) -> list[For]:
     return [stmt for stmt in walk(function.body) if isinstance(stmt, For)]

@@ -14,8 +14,8 @@ from autotune import te
 from autotune.errors import LoweringError
 from autotune.ir.axes import IterVar
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Knob
-from autotune.ir.stmt import Allocate, Function
+from autotune.ir.expr import KnobVar
+from autotune.ir.stmt import Allocate, PrimFunc
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
@@ -45,7 +45,7 @@ class Blocks:
         return [self.A, self.C]
 
 
-def assert_right(function: Function) -> None:
+def assert_right(function: PrimFunc) -> None:
     """Check an analysed function of `Blocks`, and its final form."""
     a = np.arange(360, dtype=np.float32).reshape(12, 5, 6)
     for form in (function, finalise(function)):
@@ -54,11 +54,11 @@ def assert_right(function: Function) -> None:
         np.testing.assert_array_equal(out, ((a + 1) * 3).sum(axis=2))
 
 
-def analysed(s: Schedule, tensors: list[Tensor], knobs: Any = None) -> Function:
+def analysed(s: Schedule, tensors: list[Tensor], knobs: Any = None) -> PrimFunc:
     return analyse(verify(lower_schedule(s, tensors), allow_knobs=True), knobs)
 
 
-def allocated(function: Function) -> dict[str, str]:
+def allocated(function: PrimFunc) -> dict[str, str]:
     return {
         stmt.buffer.name: " * ".join(map(str, stmt.buffer.shape))
         for stmt in walk(function.body)
@@ -113,7 +113,7 @@ def test_knobs_align_as_their_values_do() -> None:
         texts = []
         for symbolic in (True, False):
             p = Blocks()
-            f, o = Knob("f", 1, 8), Knob("o", 0, 7)
+            f, o = KnobVar("f", 1, 8), KnobVar("o", 0, 7)
             p.sB.storage_align(p.B.op.axis[1], *((f, o) if symbolic else (factor, offset)))
             function = analysed(p.s, p.tensors, {f: factor, o: offset} if symbolic else None)
             assert_right(function)
@@ -123,7 +123,7 @@ def test_knobs_align_as_their_values_do() -> None:
 
 def test_a_knob_that_is_no_alignment_is_a_constraint() -> None:
     p = Blocks()
-    f, o = Knob("f", 0, 8), Knob("o", 0, 7)
+    f, o = KnobVar("f", 0, 8), KnobVar("o", 0, 7)
     p.sB.storage_align(p.B.op.axis[1], f, o)
     where = "storage_align on stage 'B', axis 'j'"
     assert [message for _, message in schedule_rules(p.s)] == [
@@ -197,7 +197,7 @@ def test_the_stride_of_a_dimension_is_aligned_where_its_layout_puts_it() -> None
 def test_knobs_cut_dimensions_as_their_values_do() -> None:
     for tile in (1, 2, 3, 8):
         texts = []
-        for given in (Knob("tile", 1, 8), tile):
+        for given in (KnobVar("tile", 1, 8), tile):
             p = Blocks()
             p.sB.transform_layout(lambda i, j, c, t=given: (i // t, c, i % t, j))
             function = analysed(p.s, p.tensors, {given: tile} if given is not tile else None)
@@ -211,9 +211,7 @@ def test_knobs_cut_dimensions_as_their_values_do() -> None:
 
 @pytest.mark.parametrize("unroll", [False, True])
 @pytest.mark.parametrize("factor", [1, 4, 5, 12, 16])
-def test_a_double_buffered_stage_is_computed_one_iteration_ahead(
-    factor: int, unroll: bool
-) -> None:
+def test_a_double_buffered_stage_is_computed_one_iteration_ahead(factor: int, unroll: bool) -> None:
     p = Blocks()
     xo, _ = p.sC.split(p.x, factor=factor)
     if unroll:
@@ -233,8 +231,7 @@ def test_the_listing_shows_the_first_iteration_before_the_loop() -> None:
         "B[((j*6) + c)] = (A[((j*6) + c)] + 1f)\n",
         "for (x, 0, 12) {\n",
         "if (likely((x < 11))) {\n",
-        "B[(((floormod((x + 1), 2)*30) + (j*6)) + c)] = "
-        "(A[((((x*30) + (j*6)) + c) + 30)] + 1f)\n",
+        "B[(((floormod((x + 1), 2)*30) + (j*6)) + c)] = (A[((((x*30) + (j*6)) + c) + 30)] + 1f)\n",
         "(B[(((floormod(x, 2)*30) + (y*6)) + k)]*3f)",
     ]
     places = [text.index(part) for part in parts]
@@ -395,7 +392,7 @@ def test_a_virtual_thread_can_stand_in_a_store_predicate() -> None:
 
 def test_a_predicate_over_a_knob_has_a_value_in_each_configuration() -> None:
     p = Blocks()
-    knob = Knob("rows", 1, 12)
+    knob = KnobVar("rows", 1, 12)
     p.sC.set_store_predicate(p.x < knob)
     assert "if ((x < 7)) {" in str(analysed(p.s, p.tensors, {knob: 7}))
     assert p.s.to_json({"rows": 7}) == [["set_store_predicate", "C", ["<", "x#0", 7]]]

@@ -14,7 +14,7 @@ from autotune.codegen.llvm import emit
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.ops import const
-from autotune.ir.stmt import Allocate, For, Function, LoopKind, Stmt, Store, seq
+from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
@@ -27,11 +27,11 @@ LENGTH = 4096
 IN, OUT = (Buffer(name, "int32", (const(LENGTH),)) for name in ("in", "out"))
 
 
-def allocations(function: Function) -> list[Buffer]:
+def allocations(function: PrimFunc) -> list[Buffer]:
     return [stmt.buffer for stmt in walk(function.body) if isinstance(stmt, Allocate)]
 
 
-def size(function: Function) -> int:
+def size(function: PrimFunc) -> int:
     """Elements of all allocations."""
     counts = [elements(buffer) for buffer in allocations(function)]
     return sum(int(count.value) for count in counts if isinstance(count, Const))
@@ -52,9 +52,9 @@ def allocated(buffers: Iterable[Buffer], body: Stmt) -> Stmt:
     return body
 
 
-def shared(body: Stmt, **attrs: object) -> Function:
+def shared(body: Stmt, **attrs: object) -> PrimFunc:
     """Share, check that the result is the same, and return the function."""
-    function = verify(Function("f", (IN, OUT), frozenset({OUT}), body, attrs=attrs))
+    function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), body, attrs=attrs))
     after = verify(share_storage(function))
     data = np.arange(LENGTH, dtype="int32")
     results = [np.zeros(LENGTH, "int32"), np.zeros(LENGTH, "int32")]
@@ -168,7 +168,7 @@ def four_stages(length: int | SizeVar, rows: int = 1) -> tuple[te.Schedule, list
     return te.create_schedule(tensors[-1].op), [source, tensors[-1]]
 
 
-def requested(function: Function) -> list[str]:
+def requested(function: PrimFunc) -> list[str]:
     """Return the sizes that the compiled function asks the heap for."""
     return re.findall(r"call ptr @aligned_alloc\(i64 \d+, i64 ([^)]+)\)", emit(function).text)
 
@@ -224,7 +224,7 @@ def test_of_two_sizes_known_only_at_run_time_the_larger_counts() -> None:
     )
     k = Var("k")
     use = For(k, m, LoopKind.SERIAL, Store(target, k, Load(second, k)))
-    function = Function(
+    function = PrimFunc(
         "f", (source, target), frozenset({target}),
         allocated([first, second], seq(body, use)), (n, m),
     )  # fmt: skip

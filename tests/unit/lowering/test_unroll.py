@@ -10,8 +10,8 @@ import pytest
 import autotune
 from autotune import te
 from autotune.codegen.llvm.llvm_module import emit
-from autotune.ir.expr import Knob
-from autotune.ir.stmt import For, Function
+from autotune.ir.expr import KnobVar
+from autotune.ir.stmt import For, PrimFunc
 from autotune.ir.visitor import walk
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
@@ -27,7 +27,7 @@ def row_sums() -> tuple[Any, Any, Any, list[Any]]:
     return s, s[C], (*C.op.axis, k), [A, C]
 
 
-def kinds(function: Function) -> dict[str, str]:
+def kinds(function: PrimFunc) -> dict[str, str]:
     return {loop.var.name: str(loop.kind) for loop in walk(function.body) if isinstance(loop, For)}
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_explicit_stays_a_loop_with_a_hint() -> None:
 
 def test_a_knob_decides_how_much_is_unrolled() -> None:
     s, stage, (i, _, _), tensors = row_sums()
-    most, explicit = Knob("most", 0, 128), Knob("explicit", 0, 1)
+    most, explicit = KnobVar("most", 0, 128), KnobVar("explicit", 0, 1)
     stage.pragma(i, "auto_unroll_max_step", most)
     stage.pragma(i, "unroll_explicit", explicit)
     lowered = lower_schedule(s, tensors)

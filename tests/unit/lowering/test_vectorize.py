@@ -9,8 +9,19 @@ import pytest
 
 from autotune.ir import ops
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.expr import Binary, Broadcast, Buffer, Call, Const, Expr, Load, Ramp, SizeVar, Var
-from autotune.ir.stmt import Allocate, For, Function, If, LoopKind, Seq, Stmt, Store, seq
+from autotune.ir.expr import (
+    BinaryOp,
+    Broadcast,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    SizeVar,
+    Var,
+)
+from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
 from autotune.lowering.vector.vectorize import MAX_LANES, vectorize
@@ -28,7 +39,7 @@ def vector_loop(body: Callable[[Var], Stmt], extent: Expr | int = 8) -> Stmt:
     return For(var, size, LoopKind.VECTORIZED, body(var))
 
 
-def run(function: Function) -> npt.NDArray[Any]:
+def run(function: PrimFunc) -> npt.NDArray[Any]:
     arrays = [np.arange(64, dtype="float32") + 1, np.arange(64, dtype="float32")[::-1].copy()]
     out = np.full(64, -1, "float32")
     interpret(function, [*arrays, out])
@@ -37,7 +48,7 @@ def run(function: Function) -> npt.NDArray[Any]:
 
 def transformed(body: Stmt) -> Stmt:
     """The vectorised body, which computes what the loops did."""
-    before = Function("f", (A, B, C), frozenset([C]), body)
+    before = PrimFunc("f", (A, B, C), frozenset([C]), body)
     after = vectorize(before)
     np.testing.assert_array_equal(run(after), run(before))
     assert not any(isinstance(s, For) and s.kind is LoopKind.VECTORIZED for s in walk(after.body))
@@ -104,7 +115,7 @@ def test_a_guard_on_the_lane_becomes_a_mask() -> None:
         vector_loop(lambda v: If(v < 5, Store(C, v, Load(A, v)), Store(C, v, Load(B, v))))
     )
     assert isinstance(guard, If)
-    assert guard.condition is Binary(
+    assert guard.condition is BinaryOp(
         "<", Ramp(Const(0, "int32"), ONE, 8), Broadcast(Const(5, "int32"), 8)
     )
     assert guard.then.index.lanes == guard.orelse.index.lanes == 8
@@ -141,7 +152,7 @@ def test_an_extent_of_one_vanishes() -> None:
 def test_long_loops_are_cut_into_vectors(extent: int, lanes: set[int]) -> None:
     big = Buffer("big", "int32", (Const(extent, "int32"),))
     body = vector_loop(lambda v: Store(big, v, v * 3), extent)
-    function = Function("f", (big,), frozenset([big]), body)
+    function = PrimFunc("f", (big,), frozenset([big]), body)
     after = vectorize(function)
     out = np.zeros(extent, "int32")
     interpret(after, [out])
@@ -191,7 +202,7 @@ def test_what_lanes_cannot_do_together_stays_a_loop(case: str) -> None:
 def test_an_extent_that_is_not_constant_ends_in_a_masked_vector() -> None:
     n = SizeVar("n")
     a = Buffer("a", "int32", (n,))
-    function = Function("f", (a,), frozenset([a]), vector_loop(lambda v: Store(a, v, v), n), (n,))
+    function = PrimFunc("f", (a,), frozenset([a]), vector_loop(lambda v: Store(a, v, v), n), (n,))
     after = verify(vectorize(function))
     assert isinstance(after.body, Seq)
     whole, rest = after.body.stmts
@@ -233,7 +244,7 @@ def test_an_allocation_of_a_cut_loop_keeps_a_name_of_its_own() -> None:
     def body(v: Var) -> Stmt:
         return Allocate(T, seq(Store(T, ONE, v.astype("float32")), Store(big, v, Load(T, ONE))))
 
-    after = verify(vectorize(Function("f", (big,), frozenset([big]), vector_loop(body, 67))))
+    after = verify(vectorize(PrimFunc("f", (big,), frozenset([big]), vector_loop(body, 67))))
     out = np.zeros(67, "float32")
     interpret(after, [out])
     np.testing.assert_array_equal(out, np.arange(67))
@@ -271,7 +282,7 @@ def test_a_loop_that_allocates_around_vectors_stays_one() -> None:
 
 def test_a_function_without_vector_loops_is_returned_as_it_is() -> None:
     body = For(Var("i"), N, LoopKind.SERIAL, Store(C, ONE, Const(1.0, "float32")))
-    function = Function("f", (C,), frozenset([C]), body)
+    function = PrimFunc("f", (C,), frozenset([C]), body)
     assert vectorize(function) is function
 
 
@@ -284,7 +295,7 @@ def test_a_read_at_the_loop_variable_of_what_is_written_elsewhere_stays_a_loop()
         ),
         4,
     )
-    function = Function("f", (A, B, C), frozenset([B, C]), loop)
+    function = PrimFunc("f", (A, B, C), frozenset([B, C]), loop)
     after = vectorize(function)
     assert serial(after.body)
     np.testing.assert_array_equal(run(after)[:4], [63, 1, 1, 1])
@@ -294,11 +305,12 @@ def test_a_loop_that_stays_one_is_noted_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     body = vector_loop(lambda v: Store(C, ONE, Load(A, v)))
-    function = Function("f", (A, B, C), frozenset([C]), body, attrs={"kept": 1})
+    function = PrimFunc("f", (A, B, C), frozenset([C]), body, attrs={"kept": 1})
     with caplog.at_level("DEBUG", logger="autotune.lowering.vector.vectorize"):
         after = vectorize(function)
     assert after.attrs == {
-        "kept": 1, "not_vectorized": (("v", "all iterations write one element of C"),)
+        "kept": 1,
+        "not_vectorized": (("v", "all iterations write one element of C"),),
     }
     assert caplog.messages == ["loop v is not vectorized: all iterations write one element of C"]
 

@@ -8,28 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import UsageError
-from autotune.measure.checks.check_cases import Workload, looks
+from autotune.measure.checks.check_cases import CheckSpec, answer_checks
 from autotune.measure.checks.check_inputs import InputSpec
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.checks.reference import Reference
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 
 COLUMNS = 5
 
 
 def looks_at(function, shapes, out, dtype="float32", result="", **more):
-    """Return the looks at a function of arrays."""
+    """Return the checks of a function of arrays."""
     result = result or dtype
-    workload = Workload(
-        [InputSpec(shape, dtype, InputUse()) for shape in shapes], [result], elements=100,
+    workload = CheckSpec(
+        [InputSpec(shape, dtype, InputUse()) for shape in shapes],
+        [result],
+        elements=100,
         **{"functions": frozenset(), **more},
     )
-    return looks(workload, Reference(function, [Parameter("Y", result, out, True)], "t"))
+    return answer_checks(
+        workload, Reference(function, [ArrayParameter("Y", result, out, True)], "t")
+    )
 
 
 terms = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from([-3, -1, 1, 2]), st.integers(0, 2)),
-    min_size=1, max_size=3,
+    min_size=1,
+    max_size=3,
 )
 
 
@@ -60,8 +65,11 @@ def expanded(factors, arrays):
 def test_what_is_certified_as_exact_is_equal_in_any_order(factors, count, seed):
     shape = (count, COLUMNS)
     found = looks_at(
-        lambda *a: polynomial(factors, a).sum(axis=0), [shape] * 2, (COLUMNS,),
-        terms=count, seed=seed,
+        lambda *a: polynomial(factors, a).sum(axis=0),
+        [shape] * 2,
+        (COLUMNS,),
+        terms=count,
+        seed=seed,
     )
     rng = np.random.default_rng(seed)
     for look in found[:-1]:
@@ -75,9 +83,7 @@ def test_what_is_certified_as_exact_is_equal_in_any_order(factors, count, seed):
 
 def test_a_sum_of_products_is_looked_at_exactly_whatever_its_length():
     for length in (1, 100, 10_000):
-        found = looks_at(
-            lambda a, b: a @ b, [(2, length), (length, 2)], (2, 2), terms=length
-        )
+        found = looks_at(lambda a, b: a @ b, [(2, length), (length, 2)], (2, 2), terms=length)
         assert len(found) == 2
         assert "whole numbers" in found[0].what
         assert np.ndim(found[0].allowed[0].errors) == 0
@@ -164,8 +170,8 @@ def test_candidates_are_timed_on_inputs_of_a_template_also_without_a_reference()
     def own(rng):
         return [np.full(20, 7.0, np.float32)]
 
-    workload = Workload([InputSpec((20,), "float32", InputUse())], ["float32"], given=own)
-    (look,) = looks(workload, None)
+    workload = CheckSpec([InputSpec((20,), "float32", InputUse())], ["float32"], given=own)
+    (look,) = answer_checks(workload, None)
     np.testing.assert_array_equal(look.inputs[0], own(None)[0])
 
 

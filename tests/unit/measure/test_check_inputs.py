@@ -8,7 +8,7 @@ import pytest
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import (
     InputSpec,
-    Range,
+    MagnitudeRange,
     draw_all,
     largest_integers,
     powers_of_two,
@@ -75,7 +75,9 @@ def test_huge_values_stand_at_ends_of_rows_too():
 
 
 def test_zeros_negative_and_extreme_values_are_left_out_when_they_should_be():
-    plain = drawn(realistic(zeros=False, signed=False, magnitudes=Range(False, False, 1 / 4)))
+    plain = drawn(
+        realistic(zeros=False, signed=False, magnitudes=MagnitudeRange(False, False, 1 / 4))
+    )
     assert plain.min() >= 2**-5 / 8
     assert plain.max() <= 16 / 2
 

@@ -5,10 +5,10 @@ import pytest
 from autotune.measure.comparison_rounds import Rounds
 from autotune.measure.pool.messages import Message
 from autotune.measure.pool.worker_pool import WorkerDiedError, WorkerTimeoutError
-from autotune.measure.pool.worker_slot import Told
+from autotune.measure.pool.worker_slot import Response
 
-BUILT = Told("build", Message({"code_hash": "aa", "binary": None, "kernels": None}), (0.0, 1.0))
-ENTERED = Told("enter", Message({"max_error": 0.0}), (1.0, 2.0))
+BUILT = Response("build", Message({"code_hash": "aa", "binary": None, "kernels": None}), (0.0, 1.0))
+ENTERED = Response("enter", Message({"max_error": 0.0}), (1.0, 2.0))
 ERROR = {"code": "UNKNOWN", "stage": "round", "message": "no memory is left"}
 
 
@@ -26,13 +26,13 @@ class Workshop:
 
     def build(self, jobs):
         for job in jobs:
-            job.told = BUILT
+            job.response = BUILT
 
-    def enter(self, job):
+    def load_for_round(self, job):
         return ENTERED
 
-    def round(self, request, timeout_s):
-        return Told("round", self.outcome, (2.0, 3.0))
+    def time_round(self, request, timeout_s):
+        return Response("round", self.outcome, (2.0, 3.0))
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,20 @@ from support.fake_gpu import cupy as fake_cupy
 from support.random_values import draw
 
 from autotune.ir import dtypes
-from autotune.measure.candidate import CandidateError, Subject
-from autotune.measure.checks.compare_outputs import Comparison, poison
+from autotune.measure.candidate import CandidateError, WorkloadDescription
+from autotune.measure.checks.compare_outputs import OutputCheck, poison
 from autotune.measure.devices.cuda import cuda_bench as bench_module
 from autotune.measure.devices.cuda import cuda_roofline as machine_module
 from autotune.measure.devices.cuda import device_comparison as gpu_accuracy
 from autotune.measure.devices.cuda import event_timing
 from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
 from autotune.measure.devices.cuda.device_buffers import DeviceBuffers, on_host, stored_as
-from autotune.measure.devices.cuda.device_comparison import DeviceComparison
+from autotune.measure.devices.cuda.device_comparison import DeviceOutputCheck
 from autotune.measure.devices.cuda.event_timing import Stopwatch
 from autotune.measure.roofline import Ceiling
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cuda.gpu_program import GpuProgram
-from autotune.runtime.signature import Parameter, Signature
+from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.target import Target
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -46,8 +46,8 @@ def test_the_device_judges_as_the_cpu_does(dtype, monkeypatch):
     if dtypes.is_float(dtype):
         expected[2, 5:9] = [np.nan, np.inf, -np.inf, 0]
         allowed = rng.random(expected.shape, np.float32)
-    own = Comparison(expected.copy(), allowed)
-    other = DeviceComparison(fake_cupy, on_gpu(expected), dtype, allowed)
+    own = OutputCheck(expected.copy(), allowed)
+    other = DeviceOutputCheck(fake_cupy, on_gpu(expected), dtype, allowed)
     for changed in range(4):
         actual = expected.copy()
         places = rng.choice(actual.size, changed, replace=False)
@@ -65,7 +65,7 @@ def test_poison_is_wrong_in_every_element(dtype):
     expected = draw((40,), dtype, np.random.default_rng(1))
     if dtypes.is_float(dtype):
         expected[7] = np.nan
-    comparison = DeviceComparison(fake_cupy, on_gpu(expected), dtype)
+    comparison = DeviceOutputCheck(fake_cupy, on_gpu(expected), dtype)
     output = on_gpu(expected)
     comparison.poison(output)
     assert comparison.check(output).wrong == 40
@@ -76,7 +76,7 @@ def test_poison_is_wrong_in_every_element(dtype):
 
 def test_the_first_wrong_element_is_told_with_its_values():
     expected = np.arange(12, dtype="float32").reshape(3, 4)
-    comparison = DeviceComparison(fake_cupy, on_gpu(expected), "float32")
+    comparison = DeviceOutputCheck(fake_cupy, on_gpu(expected), "float32")
     actual = expected.copy()
     actual[1, 2] = -6
     verdict = comparison.check(on_gpu(actual))
@@ -157,7 +157,9 @@ class Python:
 
     def bind(self, addresses, stream):
         (buffers,) = (
-            stand.buffers for stand in self._bench._stands if stand.buffers.addresses == addresses
+            prepared.buffers
+            for prepared in self._bench._prepared
+            if prepared.buffers.addresses == addresses
         )
         arrays = [held.array for held in buffers.all]
 
@@ -193,8 +195,10 @@ def bench_of(monkeypatch, pretend_cupy):
 
 def subject(dtype="float32", shape=(6, 5), **more):
     """B = function of A, of one type and shape."""
-    parameters = [Parameter(n, dtype, shape, is_output) for n, is_output in (("A", 0), ("B", 1))]
-    return Subject(Signature("work", tuple(parameters)), target="cuda", **more)
+    parameters = [
+        ArrayParameter(n, dtype, shape, is_output) for n, is_output in (("A", 0), ("B", 1))
+    ]
+    return WorkloadDescription(Signature("work", tuple(parameters)), target="cuda", **more)
 
 
 def candidate(work):
@@ -231,13 +235,13 @@ def test_a_reference_for_numpy_alone_runs_on_the_cpu(bench_of):
 
 
 def test_what_checks_take_is_compiled_before_a_candidates_time_begins(bench_of, monkeypatch):
-    closely, seen = DeviceComparison._closely, []
+    closely, seen = DeviceOutputCheck._closely, []
     monkeypatch.setattr(
-        DeviceComparison, "_closely", lambda *given: (seen.append(1), closely(*given))[1]
+        DeviceOutputCheck, "_closely", lambda *given: (seen.append(1), closely(*given))[1]
     )
     bench = bench_of(subject(), np.negative)
     assert seen
-    assert bench._buffers.damage() is None
+    assert bench._buffers.find_damage() is None
 
 
 def test_a_reference_that_takes_arrays_of_a_gpu_is_timed_there(bench_of):
@@ -288,7 +292,7 @@ def test_a_wild_write_into_what_is_compared_with_costs_the_process(bench_of, wha
 
     def wild(a, b):
         doubled(a, b)
-        target = b if what == "output" else bench._stands[0]._checks[0]._sealed.array
+        target = b if what == "output" else bench._prepared[0]._checks[0]._sealed.array
         target[3, 2] = 9
 
     with pytest.raises(CandidateError, match="1 of 30 elements of B are wrong") as caught:
@@ -313,12 +317,12 @@ def test_what_a_candidate_did_to_its_inputs_and_zones_is_mended(bench_of):
 def test_zones_before_and_after_arrays_are_watched():
     buffers = DeviceBuffers(fake_cupy, subject().signature.parameters)
     buffers.fill(lambda number, held: np.ones((6, 5), "float32"))
-    assert buffers.damage() is None
+    assert buffers.find_damage() is None
     buffers.all[1]._before[-3] += 1
-    assert buffers.damage() == "it wrote outside B: 3 bytes before its start"
+    assert buffers.find_damage() == "it wrote outside B: 3 bytes before its start"
     buffers.restore()
     buffers.all[0]._after[0] += 1
-    assert buffers.damage() == "it wrote outside A: 0 bytes past its end"
+    assert buffers.find_damage() == "it wrote outside A: 0 bytes past its end"
 
 
 # -- the machine ---------------------------------------------------------------------------------
@@ -326,8 +330,8 @@ def test_zones_before_and_after_arrays_are_watched():
 
 def test_cublas_is_timed_where_the_reference_says_that_it_has_the_work(bench_of, monkeypatch):
     shapes = {"A": (8, 6), "B": (6, 4), "C": (8, 4)}
-    parameters = tuple(Parameter(n, "float32", s, n == "C") for n, s in shapes.items())
-    bench = bench_of(Subject(Signature("matmul", parameters), target="cuda"), np.matmul)
+    parameters = tuple(ArrayParameter(n, "float32", s, n == "C") for n, s in shapes.items())
+    bench = bench_of(WorkloadDescription(Signature("matmul", parameters), target="cuda"), np.matmul)
     monkeypatch.setattr(
         bench_module,
         "measure_ceiling",

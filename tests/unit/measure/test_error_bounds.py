@@ -8,13 +8,13 @@ import pytest
 from autotune.ir import dtypes
 from autotune.measure.checks.error_bounds import LARGEST_SHARE, Precision, allowances
 from autotune.measure.checks.reference import Reference
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 
 
 def errors(function, *arrays, terms=1, accumulator="float32", dtype="float32", samples=6):
     """Return the errors that the elements of a function's result may have."""
     shape = np.shape(function(*arrays))
-    reference = Reference(function, [Parameter("Y", dtype, shape, True)], "t")
+    reference = Reference(function, [ArrayParameter("Y", dtype, shape, True)], "t")
     expected = reference(arrays)
     precision = Precision(accumulator, accumulator, True, terms, samples)
     rng = np.random.default_rng(1)
@@ -70,9 +70,7 @@ def test_sums_that_cancel_may_be_off_by_a_share_of_their_terms():
 def test_no_element_may_be_off_by_more_than_an_eighth_of_its_scale(dtype):
     x = normal(64, 256, dtype=dtype)
     y = x.astype(np.float64).sum(axis=1)
-    allowed = errors(
-        lambda a: a.sum(axis=1), x, terms=256, accumulator=dtype, dtype=dtype
-    ).errors
+    allowed = errors(lambda a: a.sum(axis=1), x, terms=256, accumulator=dtype, dtype=dtype).errors
     scale = np.sqrt((x.astype(np.float64) ** 2).sum(axis=1))
     assert (allowed <= LARGEST_SHARE * 3 * np.maximum(scale, np.abs(y))).all()
 

@@ -1,4 +1,4 @@
-"""Arrays amid zones that nobody may write to, and copies that nobody can."""
+"""Arrays between guard zones, and copies that nobody can."""
 
 import subprocess
 import sys
@@ -9,11 +9,13 @@ from support.random_values import draw
 
 from autotune.ir import dtypes
 from autotune.measure.checks.guard_zones import ZONE, Buffers, sealed
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 
 
 def buffers(dtype="float32", shape=(3, 5)):
-    found = Buffers([Parameter("A", dtype, shape, False), Parameter("B", dtype, (7,), True)])
+    found = Buffers(
+        [ArrayParameter("A", dtype, shape, False), ArrayParameter("B", dtype, (7,), True)]
+    )
     for array in found.arrays:
         array[...] = draw(array.shape, dtype, np.random.default_rng(0))
     found.seal()
@@ -53,11 +55,11 @@ def test_arrays_are_as_asked_for_and_aligned_as_numpys_own(dtype, shape):
 )
 def test_a_changed_byte_in_a_zone_is_found_named_and_undone(dtype, which, place, words):
     found = buffers(dtype)
-    assert found.damage() is None
+    assert found.find_damage() is None
     around(found.arrays[which])[place] ^= 1
-    assert found.damage() == f"it wrote outside {'AB'[which]}: {words}"
+    assert found.find_damage() == f"it wrote outside {'AB'[which]}: {words}"
     found.restore()
-    assert found.damage() is None
+    assert found.find_damage() is None
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL)
@@ -67,9 +69,9 @@ def test_a_changed_input_is_found_named_and_undone(dtype):
     old = found.inputs[0][2, 1]
     found.inputs[0][2, 1] = new = not old if dtype == "bool" else old + old
     words = f"it changed its input A, first at [2, 1]: {np.asarray(new, old.dtype)}, was {old}"
-    assert found.damage() == words
+    assert found.find_damage() == words
     found.restore()
-    assert found.damage() is None
+    assert found.find_damage() is None
     assert np.array_equal(found.inputs[0], before)
 
 
@@ -78,15 +80,15 @@ def test_a_change_is_seen_where_values_compare_equal_and_not_where_nan_does_not(
     found.inputs[0][0, 0] = 0.0
     found.inputs[0][0, 1] = np.nan
     found.seal()
-    assert found.damage() is None
+    assert found.find_damage() is None
     found.inputs[0][0, 0] = -0.0
-    assert "first at [0, 0]: -0.0, was 0.0" in found.damage()
+    assert "first at [0, 0]: -0.0, was 0.0" in found.find_damage()
 
 
 def test_outputs_may_change():
     found = buffers()
     found.outputs[0][:] = 9
-    assert found.damage() is None
+    assert found.find_damage() is None
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from autotune.measure.interleaved_timing import LAPS, anywhere, polished, take_turns
-from autotune.measure.timing import calm_loop, lower_quartile
+from autotune.measure.interleaved_timing import LAPS, polished, reallocated, time_interleaved
+from autotune.measure.timing import lower_quartile, lower_quartile_loop
 
 
 class Nobody:
@@ -34,7 +34,7 @@ class Machine:
     def turns(self, seconds, seed=0, **more):
         calls = {index: self.call(index) for index in self.times_s}
         settings = {"clock_ns": lambda: round(1e9 * self.now_s), "waiting_share": Nobody, **more}
-        return take_turns(calls, seconds, np.random.default_rng(seed), **settings)
+        return time_interleaved(calls, seconds, np.random.default_rng(seed), **settings)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-4, 1e-2, 0.3])
@@ -134,7 +134,7 @@ def test_the_first_calls_of_a_turn_find_the_caches_of_another_and_do_not_count()
         return call
 
     calls = {index: cold(index) for index in (0, 1)}
-    found = take_turns(
+    found = time_interleaved(
         calls, 0.3, np.random.default_rng(0), clock_ns=lambda: round(1e9 * machine.now_s),
         waiting_share=Nobody,
     )  # fmt: skip
@@ -152,9 +152,9 @@ def test_a_policy_that_flushes_empties_the_caches_before_every_call():
 @pytest.mark.parametrize("call_s", [1e-6, 2e-4, 1e-2])
 def test_a_calm_loop_says_what_calls_take_between_disturbances(call_s):
     machine = Machine({0: call_s}, lambda now_s: now_s % 0.03 < 0.01)
-    seconds = calm_loop(machine.call(0), 100_000, lambda: round(1e9 * machine.now_s))
+    seconds = lower_quartile_loop(machine.call(0), 100_000, lambda: round(1e9 * machine.now_s))
     assert seconds == pytest.approx(100_000 * call_s, rel=1e-2)
-    alone = calm_loop(Machine({0: 1.0}).call(0), 1, iter([0, 2_000_000_000]).__next__)
+    alone = lower_quartile_loop(Machine({0: 1.0}).call(0), 1, iter([0, 2_000_000_000]).__next__)
     assert alone == 2.0
 
 
@@ -165,7 +165,7 @@ def test_the_lower_quartile_of_few_is_the_smallest():
 
 def test_arrays_are_copies_of_their_own():
     arrays = [np.arange(6.0).reshape(2, 3), np.ones(5, np.int8)]
-    found, _ = anywhere(arrays, np.random.default_rng(0))
+    found, _ = reallocated(arrays, np.random.default_rng(0))
     for new, old in zip(found, arrays, strict=True):
         assert (new.dtype, new.flags.c_contiguous, new.flags.owndata) == (old.dtype, True, True)
         np.testing.assert_array_equal(new, old)

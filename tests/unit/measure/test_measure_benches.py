@@ -13,20 +13,20 @@ from support.vector_kernels import loop
 from autotune import te
 from autotune.errors import InstantiationError, UsageError
 from autotune.ir.expr import Load
-from autotune.ir.stmt import Function, LoopKind, Store
+from autotune.ir.stmt import LoopKind, PrimFunc, Store
 from autotune.measure import build_bench
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.candidate import Built, CandidateError, Subject, describe
+from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
 from autotune.measure.checks.guard_zones import ZONE
 from autotune.measure.checks.reference import Reference
-from autotune.measure.checks.unscheduled_program import Program, float_operations
+from autotune.measure.checks.unscheduled_program import Computation, float_operations
 from autotune.measure.devices.cpu import cpu_bench as run_bench_module
 from autotune.measure.noise_monitor import NOISY
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu.binary import Binary
 from autotune.runtime.cpu.llvm_compiler import compile_function
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import template
@@ -68,7 +68,7 @@ class Monitor:
         self.noise = noise
         self.noisy = noise > NOISY
 
-    def look(self):
+    def sample(self):
         """Nothing changes."""
 
     def is_quiet_now(self):
@@ -92,7 +92,7 @@ def test_a_known_kernel_is_compiled_only_if_it_is_measured_again(monkeypatch):
     first = bench.build({"step": 8})
     assert first.binary is not None
     assert bench.build({"step": 4}).code_hash != first.code_hash
-    bench.know([first.code_hash])
+    bench.add_known([first.code_hash])
     assert bench.build({"step": 8}, again=True) == first
     monkeypatch.delattr(build_bench, "compile_binary")
     assert bench.build({"step": 8}) == Built(first.code_hash, None)
@@ -105,7 +105,7 @@ def test_what_a_template_fails_at_when_it_is_rehearsed_is_left_to_candidates():
         ran.append(True)
         raise SystemExit
 
-    BuildBench(elementwise(refuse, None)).rehearse()
+    BuildBench(elementwise(refuse, None)).warm_up()
     assert ran == [True]
 
 
@@ -178,7 +178,7 @@ def test_what_goes_wrong_only_while_it_is_timed_is_found():
     def kernel(a, b):
         calls.append(1)
         b[:] = a + 1
-        if len(calls) == len(bench._stands) + 1:
+        if len(calls) == len(bench._prepared) + 1:
             a[0] = 3
 
     bench = run_bench(increment(), QUICK)
@@ -189,7 +189,7 @@ def test_what_goes_wrong_only_while_it_is_timed_is_found():
 def test_compiled_code_that_writes_beyond_its_output_is_wrong():
     a, b = buffer("A", "float32", 24), buffer("B", "float32", 24)
     body = loop(30, lambda i: Store(b, i, Load(a, i % 24) + 1.0), LoopKind.SERIAL, "i")
-    kernel = compile_function(Function("stray", (a, b), frozenset([b]), body))
+    kernel = compile_function(PrimFunc("stray", (a, b), frozenset([b]), body))
     with pytest.raises(CandidateError, match="it wrote outside B: 0 bytes past its end"):
         run_bench(increment(), QUICK).run(kernel)
 
@@ -223,7 +223,7 @@ def test_on_a_noisy_machine_nobody_loses_a_race():
 
 def test_a_policy_that_flushes_empties_the_caches_before_each_repeat(monkeypatch):
     emptied = []
-    monkeypatch.setattr(run_bench_module, "emptying_caches", lambda _: lambda: emptied.append(1))
+    monkeypatch.setattr(run_bench_module, "cache_flusher", lambda _: lambda: emptied.append(1))
     bench = run_bench(increment(), TimingPolicy(repeats=3, budget_ms=AMPLE_MS, flush="repeats"))
     bench._monitor = QUIET
     bench.run(built(increment(), {"step": 8}))
@@ -286,7 +286,7 @@ def test_a_kernel_that_is_right_only_at_first_is_wrong():
 
     def kernel(a, b):
         calls.append(1)
-        b[:] = a + (1 if len(calls) <= len(bench._stands) else 2)
+        b[:] = a + (1 if len(calls) <= len(bench._prepared) else 2)
 
     bench = run_bench(increment(), QUICK)
     with pytest.raises(CandidateError) as caught:
@@ -333,7 +333,7 @@ def test_a_program_too_large_to_run_unscheduled_is_timed_unchecked(monkeypatch):
 def test_what_runners_and_builders_tell_each_other_survives_the_pipe():
     task = elementwise(lambda x: x + 1, None)
     subject, unscheduled = BuildBench(task).subject()
-    assert Subject.from_json(json.loads(json.dumps(subject.to_json()))) == subject
+    assert WorkloadDescription.from_json(json.loads(json.dumps(subject.to_json()))) == subject
     assert unscheduled is not None
     sent = json.loads(json.dumps(unscheduled.to_json()))
     assert Binary.from_json(sent, unscheduled.object_code) == unscheduled
@@ -341,7 +341,7 @@ def test_what_runners_and_builders_tell_each_other_survives_the_pipe():
 
 def test_the_reduction_length_adds_up_along_a_chain_of_reductions():
     def length(result):
-        return Program((result,)).reduction_length()
+        return Computation((result,)).reduction_length()
 
     A = te.placeholder((30, 50), "float32", name="A")
     k, j = te.reduce_axis((0, 50), name="k"), te.reduce_axis((0, 30), name="j")
@@ -349,12 +349,12 @@ def test_the_reduction_length_adds_up_along_a_chain_of_reductions():
     rows = te.compute((30,), lambda i: te.sum(doubled[i, k], axis=k), name="rows")
     total = te.compute((1,), lambda _: te.sum(rows[j], axis=j), name="total")
     assert [length(t) for t in (doubled, rows, total)] == [1, 50, 80]
-    assert Program((A, total)).work() == 30 * 50 * 2 + 30
+    assert Computation((A, total)).work() == 30 * 50 * 2 + 30
 
 
 def test_the_reduction_length_of_a_packed_matmul_is_that_of_the_product():
     task = Task.from_reference("matmul", {"m": 32, "n": 48, "k": 80})
-    assert Program.of(task).reduction_length() == 80
+    assert Computation.of(task).reduction_length() == 80
 
 
 def test_a_template_that_refuses_its_defaults_is_known_by_a_legal_configuration():
@@ -367,10 +367,10 @@ def test_a_template_that_refuses_its_defaults_is_known_by_a_legal_configuration(
         B = te.compute((n,), lambda i: A[i], name="B")
         return te.create_schedule(B.op), [A, B]
 
-    assert Program.of(Task(picky, {}, "llvm")).work() == 24
+    assert Computation.of(Task(picky, {}, "llvm")).work() == 24
 
 
-OUT = [Parameter("B", "float32", (2, 3), True)]
+OUT = [ArrayParameter("B", "float32", (2, 3), True)]
 
 
 def test_a_reference_is_asked_in_float64_whatever_the_type_of_the_output():

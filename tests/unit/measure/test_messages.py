@@ -19,7 +19,12 @@ from autotune.measure.pool.messages import (
     channels,
 )
 from autotune.measure.pool.worker import answer
-from autotune.measure.pool.worker_pool import Crew, Worker, WorkerDiedError, WorkerTimeoutError
+from autotune.measure.pool.worker_pool import (
+    Worker,
+    WorkerDiedError,
+    WorkerPool,
+    WorkerTimeoutError,
+)
 from autotune.measure.result import MeasureErrorNo
 
 
@@ -50,18 +55,18 @@ def test_messages_larger_than_a_buffer_arrive_whole_and_in_order(ends):
 def test_half_a_message_is_none_yet(ends):
     here, there = ends
     os.write(there.fileno(), struct.pack("<II", 2, 3) + b"{}")
-    assert here.look() is None
+    assert here.poll() is None
     os.write(there.fileno(), b"abc")
-    assert here.look() == Message({}, b"abc")
+    assert here.poll() == Message({}, b"abc")
 
 
 def test_what_came_before_the_other_end_closed_is_still_read(ends):
     here, there = ends
     there.send({"n": 1})
     there.close()
-    assert here.look() == Message({"n": 1})
+    assert here.poll() == Message({"n": 1})
     with pytest.raises(ChannelClosedError):
-        here.look()
+        here.poll()
     with pytest.raises(ChannelClosedError):
         here.send({})
 
@@ -78,7 +83,7 @@ def test_what_is_no_message_is_refused(ends, data):
     here, there = ends
     os.write(there.fileno(), data)
     with pytest.raises(GarbledMessageError):
-        here.look()
+        here.poll()
 
 
 # -- outcomes -----------------------------------------------------------------------------
@@ -154,7 +159,7 @@ def test_how_a_process_ended_is_waited_for_a_moment_once_it_is_silent(asked):
     worker, end = asked
     end.close()
     assert worker.outcome() is None
-    assert worker.silent
+    assert worker.channel_closed
     worker.status = 3 << 8
     assert str(worker.outcome()) == "exited with code 3"
 
@@ -209,7 +214,7 @@ def test_an_interrupt_that_comes_just_before_the_waiting_is_not_waited_with_for_
     waits = []
     monkeypatch.setattr(select, "poll", Poller)
     with pytest.raises(KeyboardInterrupt):
-        Crew(Nursery()).next_outcome([asked[0]])  # whose answer has 60 s
+        WorkerPool(Nursery()).next_outcome([asked[0]])  # whose answer has 60 s
     assert waits == [0, 5000]
 
 

@@ -7,9 +7,9 @@ import pytest
 from autotune.measure.noise_monitor import (
     CALLS,
     INTERVAL_S,
-    LOOKS,
     LOOPS,
     NOISY,
+    SAMPLES,
     WAITING,
     NoiseMonitor,
     WaitingShare,
@@ -35,7 +35,7 @@ class Machine:
     def watch(self, looks):
         monitor = NoiseMonitor(self.call, self.clock)
         for _ in range(looks):
-            monitor.look()
+            monitor.sample()
             self.now += INTERVAL_S
         return monitor
 
@@ -49,20 +49,20 @@ def test_nothing_is_known_before_the_first_look():
 def test_a_look_is_not_taken_too_soon_after_another():
     machine = Machine(lambda now: 2e-3)
     monitor = NoiseMonitor(machine.call, machine.clock)
-    monitor.look()
+    monitor.sample()
     assert machine.calls == LOOPS * CALLS + 1
     machine.now += INTERVAL_S * 0.9
-    monitor.look()
+    monitor.sample()
     assert machine.calls == LOOPS * CALLS + 1
     machine.now += INTERVAL_S * 0.2
-    monitor.look()
+    monitor.sample()
     assert machine.calls == 2 * (LOOPS * CALLS + 1)
 
 
 def test_a_quiet_machine_with_a_slow_call_in_a_while_has_little_noise():
     rng = random.Random(0)
     quiet = Machine(lambda now: 2e-3 * (1 + rng.gauss(0, 0.01)) * (4 if rng.random() < 0.02 else 1))
-    for looks in (1, LOOKS, 50):
+    for looks in (1, SAMPLES, 50):
         monitor = quiet.watch(looks)
         assert monitor.noise < 0.05
         assert not monitor.noisy
@@ -71,19 +71,19 @@ def test_a_quiet_machine_with_a_slow_call_in_a_while_has_little_noise():
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.7])
 def test_a_neighbour_who_takes_turns_is_noise_however_steadily(share):
     rng = random.Random(1)
-    monitor = Machine(lambda now: 8e-3 if rng.random() < share else 2e-3).watch(LOOKS)
+    monitor = Machine(lambda now: 8e-3 if rng.random() < share else 2e-3).watch(SAMPLES)
     assert monitor.noise > NOISY
     assert monitor.noisy
     turns = Machine(lambda now: 2e-3 if int(now * 1e4) % 4 == 0 else 6e-3)
-    assert turns.watch(LOOKS).noise > NOISY
+    assert turns.watch(SAMPLES).noise > NOISY
 
 
 def test_a_machine_that_becomes_slower_is_noisy_until_the_new_speed_is_the_usual_one():
-    machine = Machine(lambda now: 2e-3 if now < 100 + LOOKS * INTERVAL_S else 2.6e-3)
-    monitor = machine.watch(LOOKS)
+    machine = Machine(lambda now: 2e-3 if now < 100 + SAMPLES * INTERVAL_S else 2.6e-3)
+    monitor = machine.watch(SAMPLES)
     noises = []
-    while len(noises) < 2 * LOOKS:
-        monitor.look()
+    while len(noises) < 2 * SAMPLES:
+        monitor.sample()
         noises.append(monitor.noise)
         machine.now += INTERVAL_S
     assert max(noises) > NOISY

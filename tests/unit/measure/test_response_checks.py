@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.measure.pool.response_checks import misfit
+from autotune.measure.pool.response_checks import invalid_reason
 
 TIMES = {"seconds": 0.5, "span": [1.0, 1.5]}
 ERROR = {
@@ -40,14 +40,14 @@ CEILING = {"ceiling": {"peak_flops": {"float32": 1e9}, "copy_bytes_s": 1e9}, "no
 )
 def test_an_answer_fits_and_one_that_lacks_a_key_or_has_one_too_many_does_not(role, op, body):
     whole = {**body, **TIMES}
-    assert misfit(role, op, whole) is None
-    assert misfit(role, op, {**whole, "policy": 1}) == "policy"
+    assert invalid_reason(role, op, whole) is None
+    assert invalid_reason(role, op, {**whole, "policy": 1}) == "policy"
     for key in TIMES:
-        assert misfit(role, op, {k: v for k, v in whole.items() if k != key}) == key
+        assert invalid_reason(role, op, {k: v for k, v in whole.items() if k != key}) == key
     for key in body:
         rest = {k: v for k, v in whole.items() if k != key}
         described = (role, op) == ("build", "open")  # those who were not asked describe nothing
-        assert misfit(role, op, rest) is not None or (described and len(body) == 1)
+        assert invalid_reason(role, op, rest) is not None or (described and len(body) == 1)
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_an_answer_fits_and_one_that_lacks_a_key_or_has_one_too_many_does_not(ro
     ],
 )
 def test_an_answer_with_a_wrong_value_is_none(role, op, body, wrong):
-    assert misfit(role, op, {**TIMES, **body}) == wrong
+    assert invalid_reason(role, op, {**TIMES, **body}) == wrong

@@ -96,7 +96,7 @@ def test_the_caches_are_emptied_by_copying_more_than_they_hold(monkeypatch):
     monkeypatch.setattr(
         benchmark_kernels, "copying", lambda *args: (lambda: None, moved.append(args))
     )
-    benchmark_kernels.emptying_caches(TARGET)
+    benchmark_kernels.cache_flusher(TARGET)
     assert moved == [(TARGET, 40_000)]
 
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from autotune.measure.timing import HOPELESS, RETRIES, Timed, time_kernel, undisturbed_times
+from autotune.measure.timing import HOPELESS, RETRIES, TimedRepeats, retry_if_disturbed, time_kernel
 from autotune.measure.timing_policy import TimingPolicy
 
 
@@ -90,7 +90,7 @@ def test_caches_are_not_flushed_unless_the_policy_says_so():
 def test_a_kernel_that_even_at_its_fastest_is_clearly_slower_gets_two_repeats():
     kernel = Kernel(0.05, 0.02)
     found = timed(kernel, incumbent_s=0.01, race=1.9)
-    assert found == Timed((0.05, 0.02), raced=True)
+    assert found == TimedRepeats((0.05, 0.02), raced=True)
     assert kernel.calls == 2
 
 
@@ -101,19 +101,19 @@ def test_a_kernel_that_even_at_its_fastest_is_clearly_slower_gets_two_repeats():
 )
 def test_other_kernels_finish(incumbent_s, race):
     found = timed(Kernel(0.05, 0.02), incumbent_s, race=race)
-    assert found == Timed((0.05, *[0.02] * 4))
+    assert found == TimedRepeats((0.05, *[0.02] * 4))
 
 
 def test_one_slow_repeat_loses_no_race():
     found = timed(Kernel(0.9, 0.01), incumbent_s=0.01, race=1.5, budget_ms=5000)
-    assert found == Timed((0.9, *[0.01] * 4))
+    assert found == TimedRepeats((0.9, *[0.01] * 4))
 
 
 def test_who_finished_anyway_was_not_stopped_by_the_race():
-    assert timed(Kernel(0.9), incumbent_s=0.01, race=1.5, repeats=2, budget_ms=5000) == Timed(
-        (0.9, 0.9)
-    )
-    assert timed(Kernel(0.9), incumbent_s=0.01, race=1.5, budget_ms=0) == Timed((0.9,))
+    assert timed(
+        Kernel(0.9), incumbent_s=0.01, race=1.5, repeats=2, budget_ms=5000
+    ) == TimedRepeats((0.9, 0.9))
+    assert timed(Kernel(0.9), incumbent_s=0.01, race=1.5, budget_ms=0) == TimedRepeats((0.9,))
 
 
 def test_repeats_that_differ_are_taken_anew_where_the_best_is_at_stake():
@@ -149,7 +149,7 @@ def test_other_repeats_are_taken_once(incumbent_s, times):
 
 def test_a_single_repeat_is_never_taken_for_disturbed():
     kernel = Kernel(0.01, 0.02)
-    assert timed(kernel, 0.02, repeats=1) == Timed((0.01,))
+    assert timed(kernel, 0.02, repeats=1) == TimedRepeats((0.01,))
     assert kernel.calls == 1
 
 
@@ -170,13 +170,13 @@ def undisturbed(costs_s, monitor, incumbent_s, waits=()):
 
     def timed(noisy):
         told.append(noisy)
-        return Timed((costs.pop(0),))
+        return TimedRepeats((costs.pop(0),))
 
     class Waiting:
         def __init__(self):
             self.disturbed = waits.pop(0) if waits else False
 
-    found = undisturbed_times(timed, monitor, incumbent_s, slept.append, Waiting)
+    found = retry_if_disturbed(timed, monitor, incumbent_s, slept.append, Waiting)
     assert len(slept) == len(told) - 1
     return found.costs_s[0], told
 

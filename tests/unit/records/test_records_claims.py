@@ -59,10 +59,10 @@ def test_what_one_has_claimed_the_other_may_not_measure_until_it_is_released(two
 def test_what_is_recorded_cannot_be_claimed_and_is_still_told(two):
     mine, other = two
     assert mine.claim(entry(0))
-    assert other.news() == [make(99)]
+    assert other.new_records() == [make(99)]
     assert mine.add(make(0))
     assert not other.claim(entry(0))
-    assert other.news() == [make(0)]
+    assert other.new_records() == [make(0)]
     assert not mine.claim(entry(0))
 
 

@@ -28,18 +28,18 @@ def store(tmp_path):
 def test_news_is_told_once_and_without_what_was_added_here(store):
     store.append([make(0), make(1)])
     journal = Journal(store)
-    assert journal.news() == [make(0), make(1)]
+    assert journal.new_records() == [make(0), make(1)]
     assert journal.add(make(2))
     store.append([make(3)])
-    assert journal.news() == [make(3)]
-    assert journal.news() == []
+    assert journal.new_records() == [make(3)]
+    assert journal.new_records() == []
 
 
 def test_a_configuration_that_another_run_has_added_is_not_added_again(store):
     mine, other = Journal(store), Journal(store)
     assert other.add(make(0, cost=2e-3))
     assert not mine.add(make(0))
-    assert mine.news() == store.load() == [make(0, cost=2e-3)]
+    assert mine.new_records() == store.load() == [make(0, cost=2e-3)]
 
 
 def test_a_configuration_is_added_again_for_an_edited_template(store):
@@ -50,31 +50,31 @@ def test_a_configuration_is_added_again_for_an_edited_template(store):
 
 
 def test_no_log_has_no_news_and_is_not_made(store):
-    assert Journal(store).news() == []
+    assert Journal(store).new_records() == []
     assert not store.path.exists()
 
 
 def test_a_line_without_newline_is_told_once_and_a_torn_one_not(store):
     store.path.write_text(make(0).to_json_line())
     journal = Journal(store)
-    assert journal.news() == [make(0)]
+    assert journal.new_records() == [make(0)]
     assert journal.add(make(1))
     with store.path.open("a") as file:
         file.write('{"schema":1,"torn')
     with pytest.warns(RecordWarning, match="line 3 is torn"):
-        assert journal.news() == []
+        assert journal.new_records() == []
     assert journal.add(make(2))
-    assert journal.news() == []
+    assert journal.new_records() == []
     assert store.load() == [make(0), make(1), make(2)]
 
 
 def test_a_replaced_log_is_read_anew_and_known_records_are_no_news(store):
     store.append([make(0)])
     journal = Journal(store)
-    journal.news()
+    journal.new_records()
     store.path.rename(store.path.with_name("old"))
     store.append([make(0), make(1)])
-    assert journal.news() == [make(1)]
+    assert journal.new_records() == [make(1)]
     assert not journal.add(make(1))
 
 
@@ -95,7 +95,7 @@ def test_a_log_that_is_harmed_is_warned_of_once_and_goes_on(store, harm):
         assert journal.add(make(3))
     assert journal.add(make(4))
     assert not journal.add(make(0))  # it was measured, although the log has lost it
-    assert journal.news() == []
+    assert journal.new_records() == []
     assert store.load() == [make(3), make(4)]
     with pytest.warns(RecordWarning, match="holds 2 records now"):
         journal.close()
@@ -131,7 +131,7 @@ def added(store):
 def test_what_another_file_is_written_over_during_a_run_is_added_again(store, size):
     store.append([make(100)])
     journal = Journal(store)
-    journal.news()
+    journal.new_records()
     for index in range(5):
         assert journal.add(make(index))
     store.path.write_bytes(other_log(size))  # as `cat other > log` does, into the same file
@@ -193,7 +193,7 @@ def test_a_lost_record_that_comes_back_is_no_longer_lost(store):
     with pytest.warns(RecordWarning, match="deleted"):
         journal.add(make(1))
     store.append([make(0)])
-    assert journal.news() == []
+    assert journal.new_records() == []
     journal.close()
 
 
@@ -212,7 +212,7 @@ def test_only_what_is_new_is_read(store, monkeypatch):
         journal.add(make(index))
     assert parsed == []
     other.add(make(20))
-    assert journal.news() == [make(20)]
+    assert journal.new_records() == [make(20)]
     assert len(parsed) == 1
 
 

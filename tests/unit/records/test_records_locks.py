@@ -53,7 +53,7 @@ class Held:
 def impatient(monkeypatch):
     monkeypatch.setattr(locks, "SAID_AFTER_S", 0.05)
     monkeypatch.setattr(store, "READING_WAITS_S", 0.2)
-    monkeypatch.setattr(store, "LEAST_WAIT_S", 0.2)
+    monkeypatch.setattr(store, "MIN_WAIT_S", 0.2)
 
 
 def seconds_until_refused(use, message):
@@ -133,7 +133,7 @@ def test_a_log_that_is_replaced_by_something_else_ends_in_a_line_and_not_in_wait
         lambda: list(RecordStore(log).stream()),
         lambda: RecordStore(log).append([make(2)]),
         lambda: journal.add(make(2)),
-        lambda: journal.news(),
+        lambda: journal.new_records(),
         lambda: read_any(log),
         lambda: list(stream_any(log)),
     ):

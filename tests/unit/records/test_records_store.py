@@ -319,7 +319,7 @@ def test_lines_that_are_no_records_are_named_together_with_the_first_reason(tmp_
         lambda store: store.append([make(1)]),
         lambda store: store.load(),
         lambda store: list(store.stream()),
-        lambda store: Journal(store).news(),
+        lambda store: Journal(store).new_records(),
         lambda store: Journal(store).add(make(2)),
     ],
     ids=["append", "load", "stream", "news", "add"],

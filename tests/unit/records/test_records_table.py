@@ -29,8 +29,12 @@ TINY, HUGE = np.finfo(np.float64).tiny, np.finfo(np.float64).max
 
 def columns_of(seed):
     rng = np.random.default_rng(seed)
-    floats = np.concatenate([[np.nan, np.inf, -np.inf, 0.1, 5e-324, TINY, HUGE],
-                             rng.standard_normal(N - 7) * 10.0 ** rng.integers(-30, 30, N - 7)])
+    floats = np.concatenate(
+        [
+            [np.nan, np.inf, -np.inf, 0.1, 5e-324, TINY, HUGE],
+            rng.standard_normal(N - 7) * 10.0 ** rng.integers(-30, 30, N - 7),
+        ]
+    )
     return [
         [TEXTS[k] for k in rng.permutation(N)],
         TEXTS,
@@ -121,7 +125,7 @@ def test_what_fails_half_way_leaves_what_was_there(suffix, batches, tmp_path):
 
 
 def test_texts_too_long_to_be_padded_are_refused_by_npz(monkeypatch, batches, tmp_path):
-    monkeypatch.setattr("records.table.MOST_PADDED", 100)
+    monkeypatch.setattr("records.table.MAX_PADDED", 100)
     with pytest.raises(TableError, match=r"'kind' would take .* choose \.parquet or \.csv"):
         write(tmp_path / "data.npz", batches)
     assert not list(tmp_path.iterdir())

@@ -11,9 +11,9 @@ from support.command_line import QUICK, SMALL
 from support.report_events import job, machine, record, run_events, summary
 
 from autotune.report.display.events_json import JsonDisplay
-from autotune.report.progress import Progress
+from autotune.report.progress import RunProgress
 from autotune.tuner.run.events import Compared, End, Event, Finished, Noisy, Started
-from autotune.tuner.run.final_comparison import Round
+from autotune.tuner.run.final_comparison import ComparisonRound
 
 ROOT = Path(__file__).parents[3]
 TYPES = {
@@ -53,7 +53,7 @@ def assert_documented(data, section, common=()):
 def lines_of(events, **of_job):
     """Return what is printed for a run, parsed; each line is checked."""
     lines = []
-    display = JsonDisplay(Progress(lambda: 3.0, begin=0.0), lines.append, clock=lambda: 12.5)
+    display = JsonDisplay(RunProgress(lambda: 3.0, begin=0.0), lines.append, clock=lambda: 12.5)
     with display:
         display.open_job(job(**of_job))
         display.note("learned something")
@@ -70,7 +70,7 @@ def test_every_event_is_documented_and_every_documented_event_is_printed():
     failed = replace(record(3, error="WRONG_ANSWER"), max_error=float("inf"))
     measured = run_events([0.5, "RUN_TIMEOUT"], gain=0.01, left_s=4.0)
     events = [machine(0.25), *measured, replace(measured[-1], record=failed), Noisy(0.4)]
-    events += [Compared(Round(1, {0: 1.0, 7: 0.5}, (0, 7)))]
+    events += [Compared(ComparisonRound(1, {0: 1.0, 7: 0.5}, (0, 7)))]
     events += [Finished(summary(failures={"WRONG_ANSWER": 1}))]
     lines = lines_of(events)
     assert {line["event"] for line in lines} == set(PAGE) - {"Every event", "best"}

@@ -15,10 +15,10 @@ import pyte
 import pytest
 from support.report_events import followed, job, machine, run_events, summary
 
-from autotune.report.display.live_region import Block
-from autotune.report.display.panel import ASCII, UNICODE, Piece, glyphs_for, panel
+from autotune.report.display.live_region import LiveRegion
+from autotune.report.display.panel import ASCII, UNICODE, StyledText, glyphs_for, panel
 from autotune.report.display.run_display import BETWEEN_S, LiveDisplay
-from autotune.report.progress import Progress
+from autotune.report.progress import RunProgress
 from autotune.tuner.run.events import Finished, Noisy, Started
 
 OUTCOMES = [1.0, "RUN_TIMEOUT", 0.5, 0.8, "WRONG_ANSWER", 0.4, 2.0, "WRONG_ANSWER"]
@@ -184,9 +184,9 @@ def live(screen, clock=None, colour=True):
     """A display on a terminal, each event a second after the last, of a run of 75 seconds."""
     ticks = iter(range(10**6))
     return LiveDisplay(
-        Progress(lambda: 75.0, begin=0.0),
+        RunProgress(lambda: 75.0, begin=0.0),
         lambda line: print(line, file=screen.stream),
-        Block(screen.stream, colour),
+        LiveRegion(screen.stream, colour),
         UNICODE,
         clock or (lambda: next(ticks)),
     )
@@ -270,13 +270,13 @@ def test_a_terminal_that_changes_its_width_is_filled_anew(before, after):
 
 def test_lines_that_a_narrower_terminal_has_broken_are_taken_away_too():
     with terminal(80) as screen:
-        block = Block(screen.stream, colour=False)
-        block.draw([(Piece("x" * 60),), (Piece("y" * 10),)])
+        block = LiveRegion(screen.stream, colour=False)
+        block.draw([(StyledText("x" * 60),), (StyledText("y" * 10),)])
         screen.shown()
         screen.resize(40, 24)
-        block.draw([(Piece("z"),)])
+        block.draw([(StyledText("z"),)])
         assert os.read(screen.master, 100) == b"\r\x1b[3A\x1b[Jz\x1b[K\r\n\x1b[J"
-        block.draw([(Piece("z"),)])
+        block.draw([(StyledText("z"),)])
         assert os.read(screen.master, 100) == b"\r\x1b[1Az\x1b[K\r\n\x1b[J"
 
 
@@ -296,7 +296,7 @@ def test_events_in_quick_succession_are_drawn_once_but_improvements_at_once():
 @pytest.mark.parametrize("colour", [True, False])
 def test_colours_are_used_only_if_they_are_wanted(colour):
     stream = io.StringIO()
-    Block(stream, colour).draw(panel(going(), 80, 24))
+    LiveRegion(stream, colour).draw(panel(going(), 80, 24))
     assert ("\x1b[32m" in stream.getvalue()) == colour
     assert ("\x1b[0m" in stream.getvalue()) == colour
 
@@ -310,9 +310,9 @@ def test_a_terminal_that_is_gone_ends_no_run():
             raise OSError(5, "Input/output error")
 
     stream = Gone()
-    block = Block(stream, colour=False)
+    block = LiveRegion(stream, colour=False)
     for _ in range(3):
-        block.draw([(Piece("text"),)])
+        block.draw([(StyledText("text"),)])
     block.clear()
     assert stream.written == 1
 
@@ -320,7 +320,9 @@ def test_a_terminal_that_is_gone_ends_no_run():
 def test_nothing_is_written_between_events():
     stream = io.StringIO()
     threads = set(threading.enumerate())
-    with LiveDisplay(Progress(), [].append, Block(stream, colour=False), UNICODE) as display:
+    with LiveDisplay(
+        RunProgress(), [].append, LiveRegion(stream, colour=False), UNICODE
+    ) as display:
         display.open_job(job())
         for event in run_events([0.5], trials=8):
             display.on_event(event)

@@ -57,19 +57,19 @@ def test_the_last_line_counts_the_best_by_its_times_beside_the_default():
 
 def test_a_run_whose_default_has_won_says_so():
     chosen = final(7, (0.49, 0.5, 0.51))
-    standing = finished(best=chosen, default_index=7)
-    assert ", which is the default; config 7;" in last_line([standing], 1.0)
-    assert remarks([standing]) == [
+    status = finished(best=chosen, default_index=7)
+    assert ", which is the default; config 7;" in last_line([status], 1.0)
+    assert remarks([status]) == [
         "the default is the result: timed beside it, no other was clearly faster"
     ]
 
 
 def test_a_result_that_rests_on_trials_alone_says_so():
-    standing = finished(no_finals="too little time for a final comparison")
-    assert remarks([standing]) == [
+    status = finished(no_finals="too little time for a final comparison")
+    assert remarks([status]) == [
         "too little time for a final comparison: the times are those of trials"
     ]
-    assert "; 64 trials; no final comparison; " in last_line([standing], 1.0)
+    assert "; 64 trials; no final comparison; " in last_line([status], 1.0)
     assert remarks([finished(no_finals="too little time", default_index=7)]) == []
 
 
@@ -85,9 +85,9 @@ def test_the_last_line_says_what_is_missing():
 
 
 def test_a_best_that_is_the_default_is_compared_with_nothing():
-    standing = finished(default_index=7)
-    assert ", which is the default; config 7;" in last_line([standing], 1.0)
-    assert outcome_table([standing], 80)[-1].split()[-1] == "itself"
+    status = finished(default_index=7)
+    assert ", which is the default; config 7;" in last_line([status], 1.0)
+    assert outcome_table([status], 80)[-1].split()[-1] == "itself"
 
 
 def test_a_run_that_found_nothing_still_shows_default_and_ceiling():
@@ -109,8 +109,8 @@ def test_the_table_has_default_best_and_ceiling():
 
 
 def test_the_table_has_what_the_library_takes_where_it_was_timed():
-    standing = replace(finished(ceiling_s=0.25), library_s=0.4)
-    assert outcome_table([standing], 80)[3:] == [
+    status = replace(finished(ceiling_s=0.25), library_s=0.4)
+    assert outcome_table([status], 80)[3:] == [
         "cuBLAS   400 ms  2.50 GFLOPS        62 %         2.50x",
         "ceiling  250 ms  4.00 GFLOPS       100 %         4.00x",
     ]

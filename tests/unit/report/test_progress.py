@@ -12,7 +12,7 @@ from autotune.report.display.run_display import (
     View,
     make_display,
 )
-from autotune.report.progress import Progress, failures_text
+from autotune.report.progress import RunProgress, failures_text
 from autotune.report.units import Work
 from autotune.tuner.run.events import Finished, Measured, Noisy, Started
 
@@ -20,7 +20,7 @@ from autotune.tuner.run.events import Finished, Measured, Noisy, Started
 def printed(events, jobs=None, display=PlainDisplay):
     """Lines that a display prints for a run, after its heading."""
     lines = []
-    shown = display(Progress(lambda: 0.0), lines.append)
+    shown = display(RunProgress(lambda: 0.0), lines.append)
     with shown:
         for one in jobs or [job()]:
             shown.open_job(one)
@@ -38,26 +38,26 @@ def printed(events, jobs=None, display=PlainDisplay):
 def test_a_standing_has_the_best_the_failures_by_kind_and_the_share_of_the_ceiling():
     events = [machine(0.1), *run_events(["RUN_TIMEOUT", 0.5, 0.25, 1.0], trials=10, gain=0.02)]
     progress = followed(events)
-    (standing,) = progress.standings.values()
-    assert (standing.count, standing.best_s, standing.best_trial) == ("4/10", 0.25, 3)
-    assert standing.failures == {"RUN_TIMEOUT": 1}
-    assert standing.recent == (None, 0.5, 0.25, 1.0)
-    assert not standing.improved
-    assert standing.share == 0.4
-    assert standing.parts() == [
+    (status,) = progress.standings.values()
+    assert (status.count, status.best_s, status.best_trial) == ("4/10", 0.25, 3)
+    assert status.failures == {"RUN_TIMEOUT": 1}
+    assert status.recent == (None, 0.5, 0.25, 1.0)
+    assert not status.improved
+    assert status.share == 0.4
+    assert status.parts() == [
         "best 250 ms, 4.00 GFLOPS, 40 % of peak", "2.0 % to gain", "1 failed (1 run timeout)",
     ]  # fmt: skip
     assert progress.done_share == 0.4
 
 
 def test_the_ceiling_of_a_kernel_that_copies_is_called_so():
-    (standing,) = followed([machine(1e-3), *run_events([2e-3])]).standings.values()
-    assert standing.share_text == "50 % of copy"
+    (status,) = followed([machine(1e-3), *run_events([2e-3])]).standings.values()
+    assert status.share_text == "50 % of copy"
 
 
 def test_a_machine_without_a_ceiling_for_the_workload_leaves_the_share_out():
-    (standing,) = followed([machine(None), *run_events([0.5])]).standings.values()
-    assert (standing.share, standing.share_text) == (None, "")
+    (status,) = followed([machine(None), *run_events([0.5])]).standings.values()
+    assert (status.share, status.share_text) == (None, "")
 
 
 def test_the_default_is_known_from_the_log_or_once_it_is_measured():
@@ -69,7 +69,7 @@ def test_the_default_is_known_from_the_log_or_once_it_is_measured():
 
 def test_a_run_without_a_number_of_trials_is_as_far_as_its_time():
     now = iter([0.0, 30.0])
-    progress = Progress(lambda: next(now))
+    progress = RunProgress(lambda: next(now))
     progress.open(job())
     progress.take(Started(None, 0, None))
     progress.take(unlimited(0.5, left_s=90.0))
@@ -115,7 +115,7 @@ def test_failures_are_told_commonest_first():
 
 def test_a_run_begins_with_its_workload_log_seed_and_space():
     lines = []
-    PlainDisplay(Progress(), lines.append).open_job(
+    PlainDisplay(RunProgress(), lines.append).open_job(
         job(seed_chosen=True, space=("space 3, 2 legal", "1 of 3 refused: why"))
     )
     assert lines == [
@@ -175,7 +175,7 @@ def test_the_view_that_suits_the_output_is_chosen(monkeypatch, term):
             return True
 
     def chosen():
-        return type(make_display(View.PROGRESS, Progress(), print))
+        return type(make_display(View.PROGRESS, RunProgress(), print))
 
     assert chosen() is PlainDisplay  # the tests' output is caught
     monkeypatch.setattr("sys.stdout", Terminal())
@@ -183,6 +183,6 @@ def test_the_view_that_suits_the_output_is_chosen(monkeypatch, term):
     assert chosen() is LiveDisplay
     monkeypatch.setenv("TERM", term)
     assert chosen() is PlainDisplay
-    assert type(make_display(View.QUIET, Progress(), print)) is QuietDisplay
+    assert type(make_display(View.QUIET, RunProgress(), print)) is QuietDisplay
     monkeypatch.setattr("sys.stdout", None)
     assert chosen() is PlainDisplay

@@ -18,7 +18,7 @@ from autotune.errors import ArgumentError, CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Const, Load, SizeVar
 from autotune.ir.ops import binary, cast, gcd, if_then_else, logical_not, select
-from autotune.ir.stmt import Function, Seq
+from autotune.ir.stmt import PrimFunc, Seq
 from autotune.runtime import foreign_arrays
 from autotune.runtime.argument_checks import ArgumentChecker, address_of
 from autotune.runtime.signature import Signature, checked_extent, extent_text, extent_value
@@ -30,7 +30,7 @@ def i32(value: int) -> Const:
 
 def checker(*params: Buffer, outputs: tuple[Buffer, ...], sizes: Any = ()) -> ArgumentChecker:
     return ArgumentChecker(
-        Signature.of(Function("f", params, frozenset(outputs), Seq(()), tuple(sizes)))
+        Signature.of(PrimFunc("f", params, frozenset(outputs), Seq(()), tuple(sizes)))
     )
 
 
@@ -109,7 +109,9 @@ class HandMade:
         self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         held = {"data": array.ctypes.data, "device_type": 1, "ndim": array.ndim, "code": 4}
         held |= {"bits": 16, "lanes": 1, "shape": self.shape, **fields}
-        self.managed = foreign_arrays._Versioned(major=major, tensor=foreign_arrays.Tensor(**held))
+        self.managed = foreign_arrays._DLManagedTensorVersioned(
+            major=major, tensor=foreign_arrays.DLTensor(**held)
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -373,7 +375,7 @@ def test_an_extent_may_be_a_choice_between_sizes() -> None:
     fits = binary("and", n < m, logical_not(binary("or", n < 3, m.equal(7))))
     shape = (select(fits, n, gcd(n, m)), if_then_else(n <= 0, 1, m // n))
     a, b = Buffer("A", "int64", (n, m)), Buffer("B", "bool", shape)
-    signature = Signature.of(Function("g", (a, b), frozenset([b]), Seq(()), (n, m)))
+    signature = Signature.of(PrimFunc("g", (a, b), frozenset([b]), Seq(()), (n, m)))
     assert Signature.from_json(json.loads(json.dumps(signature.to_json()))) == signature
     texts = [extent_text(extent) for extent in signature.parameters[1].shape]
     assert texts[0] == "select((n < m) and not((n < 3) or (m == 7)), n, gcd(n, m))"
@@ -402,7 +404,7 @@ def test_a_signature_survives_json() -> None:
     n = SizeVar("n", "int64")
     shape = ((n // 4 + n % 4) * 2 - 1, cast("int64", i32(7)))
     a, b = Buffer("A", "int64", (n,)), Buffer("B", "bool", shape)
-    signature = Signature.of(Function("g", (a, b), frozenset([b]), Seq(()), (n,)))
+    signature = Signature.of(PrimFunc("g", (a, b), frozenset([b]), Seq(()), (n,)))
     assert Signature.from_json(signature.to_json()) == signature
     assert extent_text(signature.parameters[1].shape[0]) == "(((n // 4) + (n % 4)) * 2) - 1"
     check = ArgumentChecker(signature)

@@ -11,19 +11,19 @@ import pytest
 
 from autotune.ir import dtypes
 from autotune.runtime.cpu.c_header import c_name, header
-from autotune.runtime.signature import Parameter, Signature
+from autotune.runtime.signature import ArrayParameter, Signature
 
 #: Names that are no good for C, sizes in every form, every dtype.
 SIGNATURE = Signature(
     "double",
     (
-        Parameter("int", "float64", ("n", 3), is_output=False),
-        Parameter("threads", "int64", (), is_output=False),
-        Parameter("A.b", "bool", (("+", ("//", "n", 4), 1), ("min", "m", 8)), is_output=False),
-        Parameter("A-b", "float32", (("*", "n", ("-", "m", 1)),), is_output=False),
-        *(Parameter(f"x_{dtype}", dtype, ("m",), is_output=False) for dtype in dtypes.ALL),
-        Parameter("7", "float64", ("n", "m"), is_output=True),
-        Parameter("n", "float64", ("n", "m"), is_output=True),
+        ArrayParameter("int", "float64", ("n", 3), is_output=False),
+        ArrayParameter("threads", "int64", (), is_output=False),
+        ArrayParameter("A.b", "bool", (("+", ("//", "n", 4), 1), ("min", "m", 8)), is_output=False),
+        ArrayParameter("A-b", "float32", (("*", "n", ("-", "m", 1)),), is_output=False),
+        *(ArrayParameter(f"x_{dtype}", dtype, ("m",), is_output=False) for dtype in dtypes.ALL),
+        ArrayParameter("7", "float64", ("n", "m"), is_output=True),
+        ArrayParameter("n", "float64", ("n", "m"), is_output=True),
     ),
     ("n", "m"),
 )
@@ -53,10 +53,8 @@ def test_a_function_without_parallel_loops_takes_no_runtime() -> None:
 
 @pytest.mark.parametrize("name", ["NULL", "NAN", "INFINITY", "EOF"])
 def test_arguments_are_not_called_like_macros(name: str) -> None:
-    signature = Signature("f", (Parameter(name, "float32", (3,), is_output=True),), ())
-    made = header(
-        signature, "f", None, library="f.so", target="llvm", needs=[], version="1.0"
-    )
+    signature = Signature("f", (ArrayParameter(name, "float32", (3,), is_output=True),), ())
+    made = header(signature, "f", None, library="f.so", target="llvm", needs=[], version="1.0")
     assert f"float *{name}_" in made
 
 
@@ -72,7 +70,7 @@ def test_names_become_identifiers(name: str, expected: str) -> None:
 @pytest.mark.parametrize("parallel", [True, False])
 def test_compilers_take_the_header(standard: str, parallel: bool, tmp_path: Path) -> None:
     (tmp_path / "double.h").write_text(text(parallel))
-    source = ["#include \"double.h\""] * 2 + ["extern int unused;", ""]
+    source = ['#include "double.h"'] * 2 + ["extern int unused;", ""]
     (tmp_path / "main.c").write_text("\n".join(source))
     language = "c++" if "+" in standard else "c"
     words = ["cc", "-x", language, f"-std={standard}", "-Wall", "-Werror", "-pedantic"]

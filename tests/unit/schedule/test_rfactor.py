@@ -12,7 +12,7 @@ from support.agreement import assert_computes
 from autotune import te
 from autotune.errors import ScheduleError
 from autotune.ir.axes import IterVar
-from autotune.ir.expr import Knob
+from autotune.ir.expr import KnobVar
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 
@@ -105,7 +105,7 @@ def test_a_tuple_reduction_is_factored_together() -> None:
 def test_the_size_of_the_parts_may_be_a_knob() -> None:
     for value in (1, 5, 16, 37, 40):
         A, B, s = row_sums()
-        knob = Knob("size", 1, 40)
+        knob = KnobVar("size", 1, 40)
         _, inner = s[B].split(s[B].op.reduce_axis[0], knob)
         s.rfactor(B, inner)
         assert_computes(s, [A, B], knobs={knob: value})

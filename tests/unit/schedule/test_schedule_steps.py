@@ -11,12 +11,12 @@ from support.mistakes import Program, assert_refused, refused
 
 from autotune import te
 from autotune.errors import AutotuneError, ScheduleError
-from autotune.ir.expr import Expr, Knob, SizeVar, Var
+from autotune.ir.expr import Expr, KnobVar, SizeVar, Var
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.expr_serialization import expr_of, term_of, term_text, with_knobs
 from autotune.schedule.schedule import Schedule
 
-TILE = Knob("tile", 1, 64)
+TILE = KnobVar("tile", 1, 64)
 SIZE = te.var("n")
 I_VAR = Var("i")
 

@@ -13,7 +13,7 @@ from autotune.system import processes
 FLEEING = """
 import os, signal, sys, time
 from functools import partial
-from autotune.system.processes import keep, set_name
+from autotune.system.processes import supervise, set_name
 
 def flee(lifeline):
     os.close(lifeline)
@@ -42,14 +42,14 @@ seconds = 3.0 if sys.argv[1] == "time" else None
 pid = os.fork()
 if pid == 0:
     os.close(_kept)
-    keep(partial(flee, lifeline), lifeline, seconds)
+    supervise(partial(flee, lifeline), lifeline, seconds)
 _, status = os.waitpid(pid, 0)
 print("keeper", os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
 def keeping(end):
-    """Start a process with a keeper whose child leaves two deaf processes; they are there."""
+    """Start a process with a supervisor whose child leaves two deaf processes; they are there."""
     words = [sys.executable, "-c", FLEEING, end]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -60,7 +60,7 @@ def keeping(end):
 @pytest.mark.parametrize(
     ("end", "code"), [("exit", 7), ("crash", -signal.SIGABRT), ("time", -signal.SIGKILL)]
 )
-def test_a_keeper_ends_as_its_child_once_nothing_is_left_of_it(end, code):
+def test_a_supervisor_ends_as_its_child_once_nothing_is_left_of_it(end, code):
     with keeping(end) as process:
         assert process.stdout is not None
         # The pipe ends, too: nobody holds it open any more.
@@ -70,16 +70,16 @@ def test_a_keeper_ends_as_its_child_once_nothing_is_left_of_it(end, code):
 @pytest.mark.parametrize("whom", ["tuner", "keeper", "child"])
 def test_nothing_is_left_whoever_is_killed(whom):
     with keeping("stay") as process:
-        (keeper,) = psutil.Process(process.pid).children()
-        fled = keeper.children()
+        (supervisor,) = psutil.Process(process.pid).children()
+        fled = supervisor.children()
         (child,) = (one for one in fled if os.getsid(one.pid) == one.pid)
         if whom == "keeper":
-            keeper.terminate()  # when it is killed, those above see to it
+            supervisor.terminate()  # when it is killed, those above see to it
         else:
             {"tuner": process, "child": child}[whom].kill()
         assert process.stdout is not None
         process.stdout.read()
-        _, alive = psutil.wait_procs([keeper, *fled], timeout=60)
+        _, alive = psutil.wait_procs([supervisor, *fled], timeout=60)
         assert alive == []
 
 
@@ -87,7 +87,7 @@ def test_children_that_are_spared_live_on():
     doomed, spared = (subprocess.Popen(["sleep", "300"]) for _ in range(2))
     others = set(processes.children()) - {doomed.pid}
     try:
-        ended = processes.end_children(spared=others)
+        ended = processes.kill_children(spared=others)
         assert os.waitstatus_to_exitcode(ended[doomed.pid]) == -signal.SIGKILL
         assert spared.poll() is None
     finally:

@@ -14,7 +14,7 @@ import pytest
 from autotune import te
 from autotune.errors import InstantiationError, UsageError
 from autotune.ir.evaluate.interpreter import interpret
-from autotune.ir.stmt import Function
+from autotune.ir.stmt import PrimFunc
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.task.task import Argument, Task, Workload, code_hash
@@ -64,7 +64,8 @@ def test_a_workload_is_the_template_with_all_its_arguments(task: Task) -> None:
 
 def test_arguments_are_inputs_then_outputs(task: Task) -> None:
     assert task.arguments == [
-        Argument("A", (20,), "float32", False), Argument("B", (20,), "float32", True),
+        Argument("A", (20,), "float32", False),
+        Argument("B", (20,), "float32", True),
     ]
     assert task.bytes == 160.0
     assert task.flops == 20.0
@@ -186,7 +187,7 @@ def test_an_edit_changes_the_fingerprints_of_what_it_touches_only(tmp_path: Path
     assert split != before[1]
 
 
-def _lowered(scale: float, axis: str, factor: int, dtype: str = "float32") -> Function:
+def _lowered(scale: float, axis: str, factor: int, dtype: str = "float32") -> PrimFunc:
     A = te.placeholder((16,), dtype, name="A")
     B = te.compute((16,), lambda i: A[i] * scale, name=axis)
     s = te.create_schedule(B.op)

@@ -71,7 +71,7 @@ def late(cfg: Knobs) -> tuple[Any, list[Any]]:
 def test_a_knob_that_shows_too_late_keeps_its_default_and_that_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(exploring, "MOST_CLASSIFIED", 1000)
+    monkeypatch.setattr(exploring, "MAX_CLASSIFIED", 1000)
     monkeypatch.setattr(exploring, "SAMPLE", 100)
     own = Task(late, {})
     last = len(own.space) - 1

@@ -13,7 +13,7 @@ from autotune import tile
 from autotune.errors import ArgumentError, TileError, UsageError
 from autotune.tile import bind, check, gradient, parse, shapes_of, to_code
 from autotune.tile.binding.bound_program import Contract
-from autotune.tile.binding.operation_counts import MOST_OPERATIONS, VARIABLE, operations
+from autotune.tile.binding.operation_counts import MAX_OPERATIONS, VARIABLE, operations
 from autotune.tile.check.size_inputs import size_inputs
 
 TARGETS = ("llvm", "cuda -on=cpu")
@@ -279,7 +279,7 @@ def test_2_to_the_40_operations_are_refused_with_their_number(
     assert caught.value.problem == "O takes 2^40 operations, more than 2^39"
     assert f"{VARIABLE}=2^40" in caught.value.advice
     assert "most_operations=" in caught.value.advice
-    assert MOST_OPERATIONS == 2**39
+    assert MAX_OPERATIONS == 2**39
     bind(parse(code), {"X": (4,)}, most_operations=2**40)
     monkeypatch.setenv(VARIABLE, "2^40")
     bind(parse(code), {"X": (4,)})
@@ -366,7 +366,9 @@ def test_a_gradient_keeps_assertions_and_what_stands_behind_default() -> None:
 
 def test_the_gradient_of_a_softmax_is_two_statements() -> None:
     code = "function (X[M, N]) -> (Y) { Y = builtin_softmax(X, M, N); }"
-    assert to_code(gradient(parse(code))) == """\
+    assert (
+        to_code(gradient(parse(code)))
+        == """\
 function (X[M, N], GradY[M, N]) -> (GradX) {
     Y = builtin_softmax(X, M, N);
     Y_1 = GradY * Y;
@@ -374,3 +376,4 @@ function (X[M, N], GradY[M, N]) -> (GradX) {
     GradX = Y_1 - Y_1_sum_1 * Y;
 }
 """
+    )

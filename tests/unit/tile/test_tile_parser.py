@@ -10,11 +10,11 @@ from autotune.errors import ArgumentError, TileError
 from autotune.tile.check.check_function import check
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import (
-    Access,
+    AccessExpr,
     Assignment,
-    Binary,
-    Constraint,
+    BinaryExpr,
     Contraction,
+    IndexConstraint,
     Input,
     Name,
     Negate,
@@ -49,14 +49,14 @@ def test_a_function_becomes_a_tree() -> None:
     assert function.outputs == (Name("O"),)
     assert function.statements == (
         Contraction(
-            output=Access(Name("O"), (Binary("*", Number(2), i),)),
+            output=AccessExpr(Name("O"), (BinaryExpr("*", Number(2), i),)),
             sizes=(n,),
             aggregation=">",
             combination="+",
-            inputs=(Access(Name("A"), (i,)), Access(Name("A"), (Name("j"),))),
-            constraints=(Constraint(Negate(i), Number(3)),),
+            inputs=(AccessExpr(Name("A"), (i,)), AccessExpr(Name("A"), (Name("j"),))),
+            constraints=(IndexConstraint(Negate(i), Number(3)),),
         ),
-        Assignment(Name("X"), Binary("/", n, Number(2))),
+        Assignment(Name("X"), BinaryExpr("/", n, Number(2))),
     )
 
 
@@ -65,7 +65,7 @@ def test_names_know_where_they_stand() -> None:
     function = parse(code)
     assert isinstance(function.statements[0], Assignment)
     value = function.statements[0].value
-    assert isinstance(value, Binary)
+    assert isinstance(value, BinaryExpr)
     assert code[value.right.span.start : value.right.span.end] == "Two"
     assert code[value.span.start : value.span.end] == "A + Two"
 

@@ -27,9 +27,9 @@ from autotune.trace.tracer import Structures
 
 
 def test_a_run_that_returns_or_raises_is_no_fault():
-    assert probe(lambda tell: tell()) is None
-    assert probe(lambda tell: 1 / 0) is None
-    assert probe(lambda tell: exit(3)) is None
+    assert probe(lambda notify: notify()) is None
+    assert probe(lambda notify: 1 / 0) is None
+    assert probe(lambda notify: exit(3)) is None
 
 
 def interrupt():
@@ -62,9 +62,9 @@ def test_a_run_that_does_not_return_is_told_with_the_decisions_before(monkeypatc
 
 
 def decide_twice_and(end):
-    def run(tell):
-        tell()
-        tell()
+    def run(notify):
+        notify()
+        notify()
         end()
 
     return run
@@ -121,12 +121,12 @@ def test_a_run_ends_in_time_even_if_its_parent_does_not_look(monkeypatch):
         return b"", time.monotonic() >= end
 
     monkeypatch.setattr(probing, "_listen", not_looking)
-    fault = probe(lambda tell: time.sleep(300), timeout_s=0.1)
+    fault = probe(lambda notify: time.sleep(300), timeout_s=0.1)
     assert fault == Fault(0, "killed by SIGKILL")
 
 
 def test_processes_that_a_run_started_end_with_it(tmp_path):
-    def run(tell):
+    def run(notify):
         with open(tmp_path / "pid", "w") as file:
             print(subprocess.Popen(["sleep", "300"]).pid, file=file)
 
@@ -135,10 +135,10 @@ def test_processes_that_a_run_started_end_with_it(tmp_path):
 
 
 def test_a_process_forked_by_a_run_does_not_speak_in_its_place():
-    def run(tell):
+    def run(notify):
         if os.fork() == 0:
             with contextlib.suppress(OSError):
-                tell()
+                notify()
             time.sleep(300)
         os._exit(7)
 
@@ -148,7 +148,7 @@ def test_a_process_forked_by_a_run_does_not_speak_in_its_place():
 def test_a_run_holds_no_file_of_its_parent():
     reader, writer = os.pipe()
 
-    def run(tell):
+    def run(notify):
         os.fstat(writer)
         os._exit(7)  # not reached: the file is closed
 
@@ -256,26 +256,26 @@ def test_what_fled_from_its_session_and_parent_ends_when_others_are_killed(tmp_p
     words = [sys.executable, "-c", FLEEING, str(tmp_path / "pid")]
     with subprocess.Popen(words, stderr=subprocess.PIPE) as parent:
         fled = wait_for_number(tmp_path / "pid")
-        keeper = psutil.Process(parent.pid).children()[0]
-        (run,) = keeper.children()
+        supervisor = psutil.Process(parent.pid).children()[0]
+        (run,) = supervisor.children()
         {"parent": parent, "run": run}[whom].send_signal(signal.SIGABRT)
         assert gone(fled)
         parent.wait(60)
     assert gone(run.pid)
-    assert gone(keeper.pid)
+    assert gone(supervisor.pid)
 
 
 def test_a_run_that_leaves_processes_behind_is_at_fault():
-    def spawn(tell):
+    def spawn(notify):
         subprocess.Popen(["sleep", "300"], start_new_session=True)
 
     assert probe(spawn) == Fault(0, "left processes behind")
-    assert probe(lambda tell: subprocess.run(["true"], check=True)) is None
+    assert probe(lambda notify: subprocess.run(["true"], check=True)) is None
 
 
 def test_a_run_whose_fork_goes_on_in_its_place_is_at_fault():
-    def fork(tell):
-        tell()
+    def fork(notify):
+        notify()
         child = os.fork()
         if child:
             os.waitpid(child, 0)
@@ -284,42 +284,44 @@ def test_a_run_whose_fork_goes_on_in_its_place_is_at_fault():
 
 
 def test_a_run_that_kills_its_parent_is_at_fault():
-    def kill(tell):
+    def kill(notify):
         os.kill(os.getppid(), signal.SIGKILL)
 
     assert probe(kill, timeout_s=60.0) == Fault(0, "killed by SIGKILL")
 
 
 def test_a_run_that_takes_all_memory_is_at_fault():
-    def grow(tell):
+    def grow(notify):
         kept = []
         while True:
             kept.append(np.empty(1 << 27, dtype=np.uint8))
 
     assert probe(grow) == Fault(0, "ran out of memory")
-    assert probe(lambda tell: bytearray(1 << 50)) == Fault(0, "ran out of memory")
+    assert probe(lambda notify: bytearray(1 << 50)) == Fault(0, "ran out of memory")
 
 
 def test_a_run_that_came_to_an_end_is_not_tried_again(monkeypatch):
-    """Its keeper may end it before it has ended by itself."""
+    """Its supervisor may end it before it has ended by itself."""
     answers = [(b".!", False, -signal.SIGKILL), (b".&", False, -signal.SIGKILL)]
     monkeypatch.setattr(probing, "_tried", lambda *_: answers.pop(0))
-    assert probe(lambda tell: None) is None
-    assert probe(lambda tell: None) == Fault(1, "left processes behind")
+    assert probe(lambda notify: None) is None
+    assert probe(lambda notify: None) == Fault(1, "left processes behind")
 
 
 def test_a_run_that_was_killed_from_outside_is_tried_again(tmp_path):
-    def once(tell):
+    def once(notify):
         if not (tmp_path / "killed").exists():
             (tmp_path / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert probe(once) is None
-    assert probe(lambda tell: os.kill(os.getpid(), signal.SIGKILL)) == Fault(0, "killed by SIGKILL")
+    assert probe(lambda notify: os.kill(os.getpid(), signal.SIGKILL)) == Fault(
+        0, "killed by SIGKILL"
+    )
 
 
 def test_an_interrupt_at_any_moment_leaves_no_signal_blocked_and_no_process():
     begin = psutil.Process().children()
-    for _ in interrupted_at_each_moment(lambda: probe(lambda tell: tell()), [probing]):
+    for _ in interrupted_at_each_moment(lambda: probe(lambda notify: notify()), [probing]):
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
         assert psutil.Process().children() == begin

@@ -12,7 +12,7 @@ import pytest
 
 from autotune import te
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.expr import Const, Knob
+from autotune.ir.expr import Const, KnobVar
 from autotune.schedule.schedule import Schedule
 from autotune.trace.fingerprint import digest, schedule_lines
 
@@ -69,8 +69,8 @@ def test_fingerprints_see_what_listings_do_not(
 
 
 def test_fingerprints_tell_knobs_apart_by_name() -> None:
-    assert mark(scaled(Knob("f", 1, 4))) == mark(scaled(Knob("f", 1, 4)))
-    assert mark(scaled(Knob("f", 1, 4))) != mark(scaled(Knob("g", 1, 4)))
+    assert mark(scaled(KnobVar("f", 1, 4))) == mark(scaled(KnobVar("f", 1, 4)))
+    assert mark(scaled(KnobVar("f", 1, 4))) != mark(scaled(KnobVar("g", 1, 4)))
 
 
 def test_fingerprints_are_equal_in_another_process() -> None:

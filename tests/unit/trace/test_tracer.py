@@ -211,8 +211,11 @@ def test_annotations_make_a_structure_each_only_if_they_are_used() -> None:
     structures, space = found(used)
     assert len(structures.known) == len(space) == 3
     kinds = {
-        str(next(s for s in walk(structures.instantiate({"ann": [a]}).body) if isinstance(s, For))
-            .kind)
+        str(
+            next(
+                s for s in walk(structures.instantiate({"ann": [a]}).body) if isinstance(s, For)
+            ).kind
+        )
         for a in ("none", "unroll", "vectorize")
     }
     assert kinds == {"serial", "unrolled", "vectorized"}
@@ -285,7 +288,7 @@ def test_structures_beyond_the_cap_are_found_when_they_are_needed(
             i, _ = stage.split(i, factor=2)
         cfg.add_constraint(cfg["rounds"] < 5, "few")
 
-    monkeypatch.setattr(exploring, "MOST_STRUCTURES", 3)
+    monkeypatch.setattr(exploring, "MAX_STRUCTURES", 3)
     structures, space = found(body)
     assert len(structures.known) == 3
     assert classify(structures, space, every(space)).tolist() == [0, 1, 2, -1, -1, -1]
@@ -302,7 +305,7 @@ def test_a_large_space_is_explored_by_a_sample(monkeypatch: pytest.MonkeyPatch) 
         if a + b == 2000:
             stage.split(i, factor=2)
 
-    monkeypatch.setattr(exploring, "MOST_CLASSIFIED", 1000)
+    monkeypatch.setattr(exploring, "MAX_CLASSIFIED", 1000)
     monkeypatch.setattr(exploring, "SAMPLE", 100)
     structures, space = found(body)
     assert len(structures.known) == 1
@@ -319,7 +322,7 @@ def test_a_way_that_one_value_out_of_many_leads_to_is_found_with_its_knobs() -> 
             stage.split(i, factor=cfg.define_knob("rare", [2, 3]))
 
     structures, space = found(body)
-    assert len(space) > exploring.MOST_CLASSIFIED
+    assert len(space) > exploring.MAX_CLASSIFIED
     assert [knob.name for knob in space.knobs] == ["a", "b", "rare"]
     assert len(structures.known) == 2
 
@@ -331,7 +334,7 @@ def test_knobs_of_ways_beyond_the_cap_join_the_space(monkeypatch: pytest.MonkeyP
         if cfg["rounds"] == 5:
             stage.split(i, factor=cfg.define_knob("last", [1, 3]))
 
-    monkeypatch.setattr(exploring, "MOST_STRUCTURES", 3)
+    monkeypatch.setattr(exploring, "MAX_STRUCTURES", 3)
     structures, space = found(body)
     assert [knob.name for knob in space.knobs] == ["rounds", "last"]
     assert len(structures.known) == 3

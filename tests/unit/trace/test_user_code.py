@@ -15,7 +15,7 @@ from support.interrupts import interrupted_at_each_moment
 
 from autotune.system import interrupts
 from autotune.trace import user_code
-from autotune.trace.user_code import contained, silenced
+from autotune.trace.user_code import run_isolated, run_silenced
 
 
 def test_what_python_c_and_children_print_goes_nowhere(capfd):
@@ -30,7 +30,7 @@ def test_what_python_c_and_children_print_goes_nowhere(capfd):
         return "done"
 
     print("before", end=" ")
-    assert silenced(speak) == "done"
+    assert run_silenced(speak) == "done"
     print("after")
     ctypes.CDLL(None).fflush(None)
     assert capfd.readouterr() == ("before after\n", "")
@@ -48,7 +48,7 @@ def test_there_is_nothing_to_read_and_nobody_waits_for_it():
     os.dup2(ours, 0)  # a terminal at which nobody types
     try:
         stdin = sys.stdin
-        silenced(read)
+        run_silenced(read)
         assert sys.stdin is stdin
         os.write(theirs, b"x")
         assert os.read(0, 1) == b"x"
@@ -60,20 +60,20 @@ def test_there_is_nothing_to_read_and_nobody_waits_for_it():
 
 def test_streams_are_back_after_an_exception_and_a_nested_silence(capfd):
     def loud():
-        silenced(lambda: os.write(1, b"inner"))
+        run_silenced(lambda: os.write(1, b"inner"))
         os.write(1, b"outer")
         raise ValueError("boom")
 
     with pytest.raises(ValueError, match="boom"):
-        silenced(loud)
+        run_silenced(loud)
     os.write(1, b"heard")
     assert capfd.readouterr().out == "heard"
 
 
 def test_no_descriptor_is_left_open():
     before = len(os.listdir("/dev/fd"))
-    silenced(lambda: None)
-    contained(lambda: None)
+    run_silenced(lambda: None)
+    run_isolated(lambda: None)
     assert len(os.listdir("/dev/fd")) == before
 
 
@@ -114,7 +114,7 @@ def test_what_is_changed_of_the_process_is_as_before(tmp_path, monkeypatch):
         sys.excepthook = sys.unraisablehook = sys.displayhook = sys.breakpointhook = print
 
     try:
-        contained(change)
+        run_isolated(change)
     finally:
         assert os.umask(mask) == 0o027
     assert os.getcwd() == str(tmp_path)
@@ -132,7 +132,7 @@ def test_code_in_another_thread_is_contained_but_for_signals(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(contained, lambda: os.chdir("/")).result()
+        pool.submit(run_isolated, lambda: os.chdir("/")).result()
     assert os.getcwd() == str(tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_an_interrupt_at_any_moment_leaves_all_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(user_code, "_handled", lambda: (signal.SIGTERM, signal.SIGALRM))
     before = state()
     modules = [user_code, interrupts, contextlib, sys.modules[__name__]]
-    for _ in interrupted_at_each_moment(lambda: contained(change), modules):
+    for _ in interrupted_at_each_moment(lambda: run_isolated(change), modules):
         assert state() == before
 
 
@@ -173,7 +173,7 @@ def test_an_interrupt_that_code_kept_out_comes_at_its_end():
 
     ended = []
     with pytest.raises(KeyboardInterrupt):
-        contained(deaf)
+        run_isolated(deaf)
     assert ended == [True]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -182,5 +182,5 @@ def test_an_interrupt_that_code_kept_out_comes_at_its_end():
 def test_numbers_are_rounded_as_before():
     upward, libc = 0x800, ctypes.CDLL(None)
     before = libc.fegetround()
-    assert contained(lambda: (libc.fesetround(upward), libc.fegetround()))[1] == upward
+    assert run_isolated(lambda: (libc.fesetround(upward), libc.fegetround()))[1] == upward
     assert libc.fegetround() == before

@@ -8,7 +8,7 @@ import pytest
 from autotune.cost_model.normal_distribution import expected_improvement
 from autotune.tuner.base import Observation
 from autotune.tuner.model import acquisition as beliefs
-from autotune.tuner.model.acquisition import Belief
+from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.surrogate import Surrogate
 from search_spaces import ChoiceKnob, Space
 
@@ -41,21 +41,25 @@ def belief(seed, measured, failed=0):
     surrogate.learn(rng)
     free = np.ones(len(space), dtype=bool)
     free[indices] = False
-    return Belief(surrogate, np.arange(len(space))), free
+    return Acquisition(surrogate, np.arange(len(space))), free
 
 
-def picked_one_by_one(belief, margins, free):
+def picked_one_by_one(acquisition, margins, free):
     """Pick by what is expected of all candidates after each pick."""
-    mean, deviation = belief.predict()
-    chance = np.where(free, belief.chance(), -1.0)
-    believed, best, picked = belief._times.posterior.among(np.arange(len(mean))), belief.best, []
+    mean, deviation = acquisition.predict()
+    chance = np.where(free, acquisition.success_probability(), -1.0)
+    believed, best, picked = (
+        acquisition._times.posterior.among(np.arange(len(mean))),
+        acquisition.best,
+        [],
+    )
     for margin in margins:
         gain = (expected_improvement(mean, deviation, best - margin) + 1e-300) * chance
         picked.append(int(np.argmax(gain)))
         chance[picked[-1]] = -1.0
-        last = belief.candidates[picked[-1:]]
-        trends = belief._surrogate.trend_matrix(last, measured=False)
-        believed.add(belief._surrogate.coordinates.matrix(last), trends)
+        last = acquisition.candidates[picked[-1:]]
+        trends = acquisition._surrogate.trend_matrix(last, measured=False)
+        believed.add(acquisition._surrogate.encoding.matrix(last), trends)
         deviation, best = believed.deviation, min(best, float(mean[picked[-1]]))
     return picked
 
@@ -68,16 +72,16 @@ def test_what_is_picked_from_a_shortlist_is_what_would_be_picked_from_all(
 ):
     monkeypatch.setattr(beliefs, "SHORTLISTS", shortlists)
     one, free = belief(measured, measured, failed)
-    assert one.pick(margins, free) == picked_one_by_one(one, margins, free)
+    assert one.select_batch(margins, free) == picked_one_by_one(one, margins, free)
 
 
 def test_no_more_is_picked_than_is_free():
     one, free = belief(1, 20)
     free[:] = False
     free[[3, 500]] = True
-    assert sorted(one.pick([0.0] * 8, free)) == [3, 500]
+    assert sorted(one.select_batch([0.0] * 8, free)) == [3, 500]
     free[:] = False
-    assert one.pick([0.0] * 8, free) == []
+    assert one.select_batch([0.0] * 8, free) == []
 
 
 @pytest.mark.parametrize("failing", [(), (2, 5)])
@@ -86,7 +90,7 @@ def test_what_was_expected_of_measurements_changes_nothing_of_what_comes_of_them
         one, free = belief(3, 40, 8)
         asked = np.flatnonzero(free)[::100][:8]
         if ahead:
-            one.expect(asked)
+            one.fantasize(asked)
         outcomes = [
             Observation(int(i), None, "RUN_TIMEOUT") if n in failing else Observation(int(i), 2e-3)
             for n, i in enumerate(asked)
@@ -95,7 +99,7 @@ def test_what_was_expected_of_measurements_changes_nothing_of_what_comes_of_them
         told = sorted([*surrogate.told, *outcomes], key=lambda o: o.index)
         surrogate.take(told, np.random.default_rng(0))
         one.update(False)
-        return [*one.predict(), one.chance()]
+        return [*one.predict(), one.success_probability()]
 
     for expecting, not_expecting in zip(believed(True), believed(False), strict=True):
         assert np.array_equal(expecting, not_expecting)
@@ -103,9 +107,9 @@ def test_what_was_expected_of_measurements_changes_nothing_of_what_comes_of_them
 
 def test_who_expects_nothing_any_more_believes_what_he_did():
     one, _ = belief(3, 40, 8)
-    before = [*one.predict(), one.chance()]
-    one.expect(np.array([3, 500]))
-    one.settle()
+    before = [*one.predict(), one.success_probability()]
+    one.fantasize(np.array([3, 500]))
+    one.drop_fantasies()
     one._predicted = one._chance = None
-    for then, now in zip(before, [*one.predict(), one.chance()], strict=True):
+    for then, now in zip(before, [*one.predict(), one.success_probability()], strict=True):
         assert np.array_equal(then, now)

@@ -9,7 +9,7 @@ from support.interrupts import interrupted_at_each_moment
 
 from autotune.system import interrupts
 from autotune.tuner.run import background
-from autotune.tuner.run.background import Meanwhile
+from autotune.tuner.run.background import BackgroundTask
 
 
 @pytest.mark.parametrize(("error", "waits"), [(ValueError, True), (KeyboardInterrupt, False)])
@@ -21,8 +21,8 @@ def test_it_is_waited_for_after_an_error_but_not_after_an_interrupt(error, waits
         done.set()
 
     def fail():
-        with Meanwhile(work) as thinking:
-            thinking.begin()
+        with BackgroundTask(work) as thinking:
+            thinking.start()
             if waits:
                 threading.Timer(0.05, goes_on.set).start()
             raise error
@@ -38,12 +38,12 @@ def test_what_it_raises_comes_out_at_the_end_and_it_does_not_begin_once_waited_f
     def work(_):
         raise ValueError("no")
 
-    with pytest.raises(ValueError, match="no"), Meanwhile(work) as thinking:
-        thinking.begin()
-    with Meanwhile(work) as thinking:
+    with pytest.raises(ValueError, match="no"), BackgroundTask(work) as thinking:
+        thinking.start()
+    with BackgroundTask(work) as thinking:
         thinking.wait()
-        thinking.begin()
-        assert not thinking.goes_on
+        thinking.start()
+        assert not thinking.is_running
 
 
 def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
@@ -56,8 +56,8 @@ def test_no_interrupt_of_who_waits_keeps_it_from_its_end():
         ended.append(1)
 
     def wait():
-        with Meanwhile(work) as thinking:
-            thinking.begin()
+        with BackgroundTask(work) as thinking:
+            thinking.start()
             thinking.wait()
 
     modules = [background, interrupts, contextlib, threading]

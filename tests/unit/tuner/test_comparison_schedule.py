@@ -13,7 +13,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
 from autotune.tuner.run.events import Compared, End
 from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
-from autotune.tuner.run.finalists import ENOUGH_ROUNDS, LEAST_ROUNDS
+from autotune.tuner.run.finalists import ENOUGH_ROUNDS, MIN_ROUNDS
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.portfolio import Portfolio
@@ -217,7 +217,7 @@ def test_a_run_that_goes_on_knows_in_which_rounds_each_finalist_was_timed(task, 
     told = [dict(event.round.costs_s) for event in events if isinstance(event, Compared)]
     assert any(FASTER in later and FASTER not in costs for costs, later in pairwise(told))
     trials = Trials(task, store, TimingPolicy(), 0)
-    trials.news()
+    trials.new_records()
     assert earlier_rounds(trials) == told
 
 
@@ -306,7 +306,7 @@ def test_a_measurer_that_fails_leaves_what_the_trials_have_found(task, store, ca
     assert "the final comparison has failed: no worker starts" in caplog.text
 
 
-@pytest.mark.parametrize("rounds", [1, LEAST_ROUNDS + 1])
+@pytest.mark.parametrize("rounds", [1, MIN_ROUNDS + 1])
 def test_an_interrupted_comparison_keeps_what_it_has_decided(task, store, rounds):
     def spoil(number, found):
         if number > rounds:
@@ -316,7 +316,7 @@ def test_an_interrupted_comparison_keeps_what_it_has_decided(task, store, rounds
     with pytest.raises(KeyboardInterrupt):
         run(task, store, Simulated(spoil=spoil))
     record, config = best_config(task, store.load())
-    decided = rounds >= LEAST_ROUNDS
+    decided = rounds >= MIN_ROUNDS
     assert (config.index, record.is_trial) == ((FASTER, False) if decided else (LUCKY, True))
     assert sum(record.is_trial for record in store.load()) > 0
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from autotune.tuner.model.encoding import Coordinates
+from autotune.tuner.model.encoding import KnobEncoding
 from search_spaces import AnnotateKnob, ChoiceKnob, Knob, ReorderKnob, Space, SplitKnob
 
 
 def matrix(*knobs: Knob) -> np.ndarray:
     space = Space(knobs)
-    return Coordinates(space).matrix(np.arange(len(space)))
+    return KnobEncoding(space).matrix(np.arange(len(space)))
 
 
 def test_a_power_of_two_counts_by_its_logarithm():
@@ -50,7 +50,7 @@ def test_members_of_tuples_count_by_themselves():
 
 def test_one_length_scale_serves_all_corners_of_a_category():
     space = Space([ChoiceKnob("kind", ["a", "b", "c"]), ChoiceKnob("x", [1, 2])])
-    prior = Coordinates(space).prior
+    prior = KnobEncoding(space).prior
     assert prior.groups.tolist() == [0, 0, 0, 1]
     assert len(prior.log_lengths) == 2
 

@@ -10,10 +10,10 @@ from autotune.tuner.run.finalists import (
     CONFIDENCE,
     ENOUGH_ROUNDS,
     FEW,
-    LEAST_ROUNDS,
-    MOST_ROUNDS,
-    Comparison,
-    Interval,
+    MAX_ROUNDS,
+    MIN_ROUNDS,
+    ConfidenceInterval,
+    FinalistComparison,
     Tried,
     choose_finalists,
 )
@@ -42,9 +42,9 @@ def drift(rng, number):
 MACHINES = [quiet, restless, bursts, drift]
 
 
-def compared(times, machine, rng, default=0, rounds=MOST_ROUNDS):
+def compared(times, machine, rng, default=0, rounds=MAX_ROUNDS):
     """Return the comparison of configurations that really take these times."""
-    comparison = Comparison(list(range(len(times))), default)
+    comparison = FinalistComparison(list(range(len(times))), default)
     for number in range(rounds):
         if comparison.settled or len(comparison.remaining) < 2:
             break
@@ -54,14 +54,16 @@ def compared(times, machine, rng, default=0, rounds=MOST_ROUNDS):
     return comparison
 
 
-def winners(times, machine, rounds=MOST_ROUNDS):
+def winners(times, machine, rounds=MAX_ROUNDS):
     rng = np.random.default_rng(7)
     return [compared(times, machine, rng, rounds=rounds).winner for _ in range(RUNS)]
 
 
 def of(rounds, default=0):
     """A comparison of these rounds, each with the times of 0, 1, 2, ..."""
-    return Comparison(list(range(len(rounds[0]))), default, [dict(enumerate(r)) for r in rounds])
+    return FinalistComparison(
+        list(range(len(rounds[0]))), default, [dict(enumerate(r)) for r in rounds]
+    )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -101,7 +103,7 @@ def test_without_a_default_the_fastest_wins_and_nothing_has_a_ratio():
 
 
 def test_too_few_rounds_decide_nothing():
-    comparison = of([[1.0, 0.5]] * (LEAST_ROUNDS - 1))
+    comparison = of([[1.0, 0.5]] * (MIN_ROUNDS - 1))
     assert (comparison.decided, comparison.winner) == (False, 0)
     comparison.rounds.append({0: 1.0, 1: 0.5})
     assert (comparison.decided, comparison.winner) == (True, 1)
@@ -117,7 +119,7 @@ def test_who_is_clearly_slower_is_timed_no_more_and_the_default_always():
 
 def test_each_round_leaves_the_faster_half_of_many_and_whoever_is_new():
     times = {index: 1.0 + 0.001 * index for index in range(16)}
-    comparison = Comparison([*times], 0, [times])
+    comparison = FinalistComparison([*times], 0, [times])
     assert comparison.remaining == [*range(8)]
     comparison.rounds.append({index: times[index] for index in range(8)})
     assert comparison.remaining == [*range(FEW)]
@@ -149,11 +151,11 @@ def test_a_disturbed_round_of_seven_changes_neither_winner_nor_range():
     assert (ratio.low, ratio.high) == pytest.approx((1 / 0.9, 1 / 0.9))
 
 
-@pytest.mark.parametrize("rounds", range(5, MOST_ROUNDS + 1))
+@pytest.mark.parametrize("rounds", range(5, MAX_ROUNDS + 1))
 def test_a_range_holds_the_median_as_often_as_is_said(rounds):
     signs = np.array(list(itertools.product([0, 1], repeat=rounds))).sum(axis=1)
     places = np.arange(rounds, dtype=float) + 1.0
-    found = Interval.of(list(places))
+    found = ConfidenceInterval.of(list(places))
     left_out = int(found.low) - 1
     assert found.high == rounds - left_out
     inside = np.mean((signs > left_out) & (signs < rounds - left_out))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from autotune.tuner.base import Observation
-from autotune.tuner.diversity import Geometry, pick_unlike, spread_out
-from autotune.tuner.model.acquisition import Belief
+from autotune.tuner.diversity import Geometry, max_min_subset, pick_diverse
+from autotune.tuner.model.acquisition import Acquisition
 from autotune.tuner.model.knob_features import KnobFeatures
 from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
 from autotune.tuner.model.prediction_audit import Audit, AuditResult
-from autotune.tuner.model.stagnation import Progress
+from autotune.tuner.model.stagnation import ImprovementTracker
 from autotune.tuner.model.surrogate import Surrogate
 from autotune.tuner.model.transfer import TransferPrior
 from search_spaces import AnnotateKnob, ChoiceKnob, Space
@@ -23,7 +23,7 @@ def grid_space(side: int, knobs: int = 2) -> Space:
 
 def test_spreading_out_takes_the_far_corners():
     space = grid_space(5)
-    picked = spread_out(Geometry(space), list(range(25)), taken=[0], n=2)
+    picked = max_min_subset(Geometry(space), list(range(25)), taken=[0], n=2)
     assert picked[0] == 24
     assert picked[1] in (4, 20)
 
@@ -42,14 +42,14 @@ def test_near_copies_are_passed_over_until_nothing_else_is_left():
     space = grid_space(5)
     ranked = np.array([12, 13, 18, 0])  # 13 differs from 12 in one knob
     scores = np.array([[4.0, 3.0, 2.0, 1.0]])
-    assert pick_unlike(Geometry(space), ranked, scores, 2) == [12, 18]
-    assert pick_unlike(Geometry(space), ranked, scores, 4) == [12, 18, 0, 13]
+    assert pick_diverse(Geometry(space), ranked, scores, 2) == [12, 18]
+    assert pick_diverse(Geometry(space), ranked, scores, 4) == [12, 18, 0, 13]
 
 
 def test_candidates_that_no_member_tells_apart_count_as_copies():
     space = grid_space(5)
     scores = np.array([[4.0, 4.0, 2.0], [1.0, 1.0, 1.0]])
-    assert pick_unlike(Geometry(space), np.array([0, 6, 12]), scores, 2) == [0, 12]
+    assert pick_diverse(Geometry(space), np.array([0, 6, 12]), scores, 2) == [0, 12]
 
 
 def test_the_first_proposal_is_the_default_configuration():
@@ -174,7 +174,7 @@ def test_the_optimum_of_a_space_with_a_cliff_is_found_in_few_measurements():
 
 
 def test_progress_is_a_clearly_better_time_and_what_came_since_was_in_vain():
-    progress = Progress()
+    progress = ImprovementTracker()
     looks = [(1.0, 8), (1.0, 9), (1.01, 10), (1.019, 12), (1.03, 13), (1.03, 20)]
     assert [progress.in_vain(best, known) for best, known in looks] == [0, 1, 2, 4, 0, 7]
 
@@ -186,8 +186,8 @@ def test_a_bold_proposal_lies_farther_from_what_is_known():
     rng = np.random.default_rng(0)
     surrogate.take(told, rng)
     surrogate.learn(rng)
-    belief = Belief(surrogate, np.arange(50))
-    free = ~np.isin(belief.candidates, [o.index for o in told])
-    timid, bold = (belief.pick([margin], free)[0] for margin in (0.0, 1.0))
+    acquisition = Acquisition(surrogate, np.arange(50))
+    free = ~np.isin(acquisition.candidates, [o.index for o in told])
+    timid, bold = (acquisition.select_batch([margin], free)[0] for margin in (0.0, 1.0))
     assert abs(timid - 20) < 4
     assert bold > 32

@@ -6,8 +6,8 @@ import pytest
 from autotune.tuner.base import Observation
 from autotune.tuner.diversity import Geometry
 from autotune.tuner.factory import make_tuner
-from autotune.tuner.search.k_nearest import Hearsay, HearsaySettings
-from autotune.tuner.search.mutations import changed, crossed, new_ones
+from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
+from autotune.tuner.search.mutations import crossover, mutated, unseen
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space
 
 
@@ -22,7 +22,7 @@ def space() -> Space:
 def test_as_many_knobs_change_as_asked_for_and_never_one_that_cannot(space: Space):
     rows = np.array([[i % 8, 0, (3 * i) % 8] for i in range(64)])
     knobs = np.arange(64) % 4
-    moved = changed(space, rows, knobs, np.random.default_rng(0))
+    moved = mutated(space, rows, knobs, np.random.default_rng(0))
     assert ((moved != rows).sum(axis=1) == np.minimum(knobs, 2)).all()
     assert (moved >= 0).all()
     assert (moved < [8, 1, 8]).all()
@@ -30,7 +30,7 @@ def test_as_many_knobs_change_as_asked_for_and_never_one_that_cannot(space: Spac
 
 def test_a_changed_knob_takes_any_other_value_and_neighbors_more_often(space: Space):
     rows = np.tile([3, 0, 3], (2000, 1))
-    moved = changed(space, rows, np.ones(2000, dtype=np.int64), np.random.default_rng(0))
+    moved = mutated(space, rows, np.ones(2000, dtype=np.int64), np.random.default_rng(0))
     counts = np.bincount(moved[moved[:, 0] != 3, 0], minlength=8)
     assert counts[3] == 0
     assert (np.delete(counts, 3) > 0).all()
@@ -39,7 +39,7 @@ def test_a_changed_knob_takes_any_other_value_and_neighbors_more_often(space: Sp
 
 def test_a_mixture_has_each_knob_from_either():
     some, others = np.zeros((100, 4), dtype=np.int64), np.full((100, 4), 5)
-    mixed = crossed(some, others, np.random.default_rng(0))
+    mixed = crossover(some, others, np.random.default_rng(0))
     assert set(mixed.ravel().tolist()) == {0, 5}
     assert 0.4 < (mixed == 5).mean() < 0.6
 
@@ -47,12 +47,12 @@ def test_a_mixture_has_each_knob_from_either():
 def test_new_ones_are_feasible_distinct_and_not_barred(space: Space):
     rows = np.array([[0, 0, 0], [0, 0, 1], [1, 0, 1], [0, 0, 2], [1, 0, 1]])
     first, _, second, third, _ = space.indices_of(rows).tolist()
-    assert new_ones(space, rows, {third}) == [first, second]
+    assert unseen(space, rows, {third}) == [first, second]
 
 
-def hearsay(space: Space, told: dict[int, float | None], novelty: float = 0.0) -> Hearsay:
+def hearsay(space: Space, told: dict[int, float | None], novelty: float = 0.0) -> KNearestSurrogate:
     observations = [Observation(i, cost) for i, cost in sorted(told.items())]
-    return Hearsay(Geometry(space), observations, HearsaySettings(novelty=novelty))
+    return KNearestSurrogate(Geometry(space), observations, KNearestSettings(novelty=novelty))
 
 
 class TestHearsay:
@@ -61,7 +61,7 @@ class TestHearsay:
     def test_what_lies_near_fast_ones_promises_most(self):
         judge = hearsay(self.line, {0: 3.0, 4: 2.0, 12: 1.0})
         assert judge.best([1, 5, 13]) == 13
-        expected = judge.judge([1, 5, 13])
+        expected = judge.predict_ranks([1, 5, 13])
         assert expected[2] < expected[1] < expected[0]
 
     def test_a_failure_ranks_behind_the_slowest(self):
@@ -72,7 +72,8 @@ class TestHearsay:
         slow, slower = ({0: 1.0, 7: 2.0, 15: cost} for cost in (3.0, 3000.0))
         few = [1, 5, 9, 14]
         np.testing.assert_array_equal(
-            hearsay(self.line, slow).judge(few), hearsay(self.line, slower).judge(few)
+            hearsay(self.line, slow).predict_ranks(few),
+            hearsay(self.line, slower).predict_ranks(few),
         )
 
     def test_what_is_far_from_everything_counts_as_better(self):
@@ -83,7 +84,7 @@ class TestHearsay:
     def test_categories_differ_by_one_whatever_they_are(self):
         space = Space([AnnotateKnob("unroll", ["i", "j"], ["none", "unroll", "vectorize"])])
         judge = hearsay(space, {0: 1.0})
-        assert np.ptp(judge.judge([1, 2, 3])) == 0.0
+        assert np.ptp(judge.predict_ranks([1, 2, 3])) == 0.0
 
 
 @pytest.mark.parametrize("name", ["local", "genetic"])

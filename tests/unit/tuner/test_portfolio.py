@@ -14,9 +14,9 @@ from autotune.task.task import Task
 from autotune.tuner.run import portfolio
 from autotune.tuner.run.events import End, Finished, MachineKnown, Measured, Noisy, Started
 from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.limits import Deadline, Limits, Paces
+from autotune.tuner.run.limits import Deadline, Limits, TrialPace
 from autotune.tuner.run.portfolio import FAIR, INFORMED, Portfolio, Prospect, choose
-from autotune.tuner.run.roofline_goal import MOST_DOUBTS
+from autotune.tuner.run.roofline_goal import MAX_REMEASURES
 from autotune.tuner.run.session import Session
 from autotune.tuner.search.grid import GridTuner
 from records import RecordStore
@@ -304,7 +304,7 @@ def test_what_is_faster_than_the_machine_has_it_measured_again_a_few_times(run):
     clock = Clock()
     measurer = Disturbed(clock, lambda index: 0.9 - index / 100, [512.0])
     (summary,), events = run(clock, (measurer, Limits(trials=24, batch=2)))
-    assert measurer.ceilings == 1 + MOST_DOUBTS
+    assert measurer.ceilings == 1 + MAX_REMEASURES
     assert sum(isinstance(event, MachineKnown) for event in events) == 1
     measurer = Disturbed(clock, lambda index: 0.6 - index / 100, [512.0, 2048.0])
     (summary,), _ = run(clock, (measurer, Limits(trials=28, batch=2)))
@@ -387,7 +387,7 @@ def test_a_workload_that_cannot_be_measured_does_not_stop_the_others(run):
 
 
 def test_only_the_latest_workloads_keep_their_processes(run, monkeypatch):
-    monkeypatch.setattr(portfolio, "MOST_OPEN", 1)
+    monkeypatch.setattr(portfolio, "MAX_OPEN", 1)
     clock = Clock()
     one, other = Measurer(clock), Measurer(clock)
     run(clock, (one, Limits(trials=INFORMED)), (other, Limits(trials=INFORMED)))
@@ -419,7 +419,7 @@ def test_a_deadline_counts_down_to_zero():
 
 def test_the_pace_is_that_of_the_latest_batches_and_of_the_current_one():
     clock = Clock()
-    paces = Paces(clock)
+    paces = TrialPace(clock)
     assert paces.mean_s is None
     for seconds in (100.0, 1.0, 1.0, 1.0, 1.0):
         with paces.batch():

@@ -14,7 +14,7 @@ from autotune.tuner.model.candidate_selection import Candidates, CandidateSettin
 from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
 from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
 from autotune.tuner.model.ranking import RankingSettings, SpaceRanker
-from autotune.tuner.model.scoring import columns_read, highest, score, without
+from autotune.tuner.model.scoring import columns_read, score, top_rows, without
 from search_spaces import ChoiceKnob, Constraint, Space
 
 FEW = RankingSettings(pool_share=0.1, pool_min=3, kept=40, always=500)
@@ -190,10 +190,10 @@ def test_a_model_that_tells_nothing_apart_reads_nothing():
 
 def test_the_highest_are_all_above_the_edge_and_ties_at_it_by_lot():
     scores = np.array([1.0, 3.0, 2.0, 2.0, 0.0, 2.0])
-    picked = [highest(scores, 3, np.random.default_rng(seed)).tolist() for seed in range(20)]
+    picked = [top_rows(scores, 3, np.random.default_rng(seed)).tolist() for seed in range(20)]
     assert all(1 in rows and rows == sorted(rows) and len(rows) == 3 for rows in picked)
     assert {row for rows in picked for row in rows} == {1, 2, 3, 5}
-    assert highest(scores, 9, np.random.default_rng(0)).tolist() == [0, 1, 2, 3, 4, 5]
+    assert top_rows(scores, 9, np.random.default_rng(0)).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_barred_indices_are_left_out():

@@ -48,7 +48,7 @@ def reference_kernel(target: Target) -> Callable[[], None]:
     return call
 
 
-def emptying_caches(target: Target) -> Callable[[], None]:
+def cache_flusher(target: Target) -> Callable[[], None]:
     """Return a call that evicts what any of the caches holds, each core's own included."""
     call, _ = copying(target, 4.0 * cache_bytes())
     return call

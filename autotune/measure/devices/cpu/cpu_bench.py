@@ -13,25 +13,30 @@ from typing import Any
 
 import numpy as np
 
-from autotune.measure.candidate import CandidateError, Subject, describe
-from autotune.measure.checks.check_cases import Given, Look
-from autotune.measure.checks.compare_outputs import Comparison, Verdict, poison
+from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
+from autotune.measure.checks.check_cases import AnswerCheck, Given
+from autotune.measure.checks.compare_outputs import OutputCheck, Verdict, poison
 from autotune.measure.checks.guard_zones import Buffers, sealed
 from autotune.measure.checks.prepare_checks import prepare
-from autotune.measure.devices.cpu.benchmark_kernels import emptying_caches, reference_kernel
+from autotune.measure.devices.cpu.benchmark_kernels import cache_flusher, reference_kernel
 from autotune.measure.devices.cpu.cpu_roofline import measure_ceiling
-from autotune.measure.interleaved_timing import anywhere, take_turns
+from autotune.measure.interleaved_timing import reallocated, time_interleaved
 from autotune.measure.noise_monitor import NoiseMonitor
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.roofline import Ceiling
-from autotune.measure.timing import Timed, calm_loop, time_kernel, undisturbed_times
+from autotune.measure.timing import (
+    TimedRepeats,
+    lower_quartile_loop,
+    retry_if_disturbed,
+    time_kernel,
+)
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu.compiled_kernel import Kernel
 from autotune.target import Target
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """What became of a candidate that ran and was right.
 
     Attributes
@@ -56,7 +61,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundTimes:
     """What kernels took that were timed in turns.
 
     Attributes
@@ -66,7 +71,7 @@ class Round:
     noise : float or None
         How noisy the machine was at that time.
     clocks : dict or None
-        As of `Ran`.
+        As of `RunResult`.
     """
 
     costs_s: dict[int, float]
@@ -79,46 +84,46 @@ def largest(errors: Iterable[float | None]) -> float | None:
     return max((error for error in errors if error is not None), default=None)
 
 
-def wrong_words(
-    look: str, name: str, size: int, verdict: Verdict, found: object, right: object
+def wrong_answer_message(
+    check: str, name: str, size: int, verdict: Verdict, found: object, right: object
 ) -> str:
     """Return in words what is wrong about an output of some size, with its first wrong element."""
     where = ", ".join(map(str, verdict.first or ()))
     return (
-        f"{verdict.wrong} of {size} elements of {name} are wrong at {look}, "
+        f"{verdict.wrong} of {size} elements of {name} are wrong at {check}, "
         f"largest error {verdict.max_error:.3g}; "
         f"first at [{where}]: {found} instead of {right} (may be off by {verdict.allowed:.2g})"
     )
 
 
-class _Stand:
-    """A look with arrays to run candidates on.
+class _PreparedCheck:
+    """A check, with the arrays to run candidates on.
 
     Attributes
     ----------
     buffers : Buffers
     """
 
-    def __init__(self, subject: Subject, look: Look) -> None:
-        self._look = look.what
+    def __init__(self, subject: WorkloadDescription, check: AnswerCheck) -> None:
+        self._check_name = check.what
         self.buffers = Buffers(subject.signature.parameters)
-        for array, values in zip(self.buffers.inputs, look.inputs, strict=True):
+        for array, values in zip(self.buffers.inputs, check.inputs, strict=True):
             array[...] = values
         self.buffers.seal()
         self._names = [p.name for p in subject.signature.parameters if p.is_output]
         self._checks = [
-            Comparison(sealed(right), allowed.errors)
-            for right, allowed in zip(look.expected, look.allowed, strict=True)
+            OutputCheck(sealed(right), allowed.errors)
+            for right, allowed in zip(check.expected, check.allowed, strict=True)
         ]
 
     def check(self, kernel: Kernel) -> float | None:
-        """Run once, on poisoned outputs if their right values are known; return `judge`."""
+        """Run once, on poisoned outputs if their right values are known; return the error."""
         for output, check in zip(self.buffers.outputs, self._checks, strict=False):
             poison(output, check.expected)
         kernel(*self.buffers.arrays)
-        return self.judge()
+        return self.compare_outputs()
 
-    def judge(self) -> float | None:
+    def compare_outputs(self) -> float | None:
         """Return the largest error of the outputs as they are now, None if unchecked.
 
         Raises
@@ -126,7 +131,7 @@ class _Stand:
         CandidateError
             If one is wrong, or something was written to that is no output.
         """
-        damage = self.buffers.damage()
+        damage = self.buffers.find_damage()
         if damage is not None:
             raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
         worst = None
@@ -136,8 +141,13 @@ class _Stand:
             verdict = check.check(output)
             if verdict.wrong:
                 place = verdict.first or ()
-                words = wrong_words(
-                    self._look, name, output.size, verdict, output[place], check.expected[place]
+                words = wrong_answer_message(
+                    self._check_name,
+                    name,
+                    output.size,
+                    verdict,
+                    output[place],
+                    check.expected[place],
                 )
                 code = MeasureErrorNo.WRONG_ANSWER
                 raise CandidateError(code, "check", words, verdict.max_error)
@@ -150,7 +160,7 @@ class RunBench:
 
     Parameters
     ----------
-    subject : Subject
+    subject : WorkloadDescription
         What is known of the workload.
     reference : callable or None
         Function of the input arrays that returns the right answer.
@@ -179,7 +189,7 @@ class RunBench:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: WorkloadDescription,
         reference: Callable[..., Any] | None,
         unscheduled: Kernel | None,
         policy: TimingPolicy,
@@ -194,8 +204,8 @@ class RunBench:
         self._monitor = NoiseMonitor(reference_kernel(self._target))
         prepared = prepare(subject, reference, unscheduled, given, seed)
         self.reference, self.checks = prepared.reference, prepared.words
-        self._stands = [_Stand(subject, look) for look in prepared.looks]
-        self._buffers = self._stands[-1].buffers
+        self._prepared = [_PreparedCheck(subject, check) for check in prepared.checks]
+        self._buffers = self._prepared[-1].buffers
 
     def ceiling(self) -> Ceiling:
         """Measure what the machine can do at best for work of this kind and size."""
@@ -227,7 +237,7 @@ class RunBench:
             flush = self._flush if self.policy.flush == "repeats" else None
             return time_kernel(call, self.policy, None, flush).costs_s
 
-    def run(self, kernel: Kernel, incumbent_s: float | None = None) -> Ran:
+    def run(self, kernel: Kernel, incumbent_s: float | None = None) -> RunResult:
         """Check and time a candidate.
 
         Parameters
@@ -241,12 +251,12 @@ class RunBench:
         CandidateError
             If it fails, computes something wrong, or writes where it may not.
         """
-        self._monitor.look()
-        with self._blaming():
-            errors = [stand.check(kernel) for stand in self._stands]
+        self._monitor.sample()
+        with self._as_candidate_error():
+            errors = [prepared.check(kernel) for prepared in self._prepared]
             timed = self._time(kernel, incumbent_s)
-            errors.append(self._stands[-1].judge())
-        return Ran(timed.costs_s, largest(errors), timed.raced, self._monitor.noise)
+            errors.append(self._prepared[-1].compare_outputs())
+        return RunResult(timed.costs_s, largest(errors), timed.raced, self._monitor.noise)
 
     def enter(self, kernel: Kernel) -> float | None:
         """Check a kernel that is to be timed beside others; return its largest error.
@@ -256,10 +266,10 @@ class RunBench:
         CandidateError
             As `run`.
         """
-        with self._blaming():
-            return largest([stand.check(kernel) for stand in self._stands])
+        with self._as_candidate_error():
+            return largest([prepared.check(kernel) for prepared in self._prepared])
 
-    def round(self, kernels: Mapping[int, Kernel], seconds: float, seed: int) -> Round:
+    def round(self, kernels: Mapping[int, Kernel], seconds: float, seed: int) -> RoundTimes:
         """Time kernels that have been entered in turns, on arrays as a program would have them.
 
         They are called as it would call them, with their arrays.
@@ -272,17 +282,17 @@ class RunBench:
         seed : int
             Of the order and the places of the arrays.
         """
-        self._monitor.look()
+        self._monitor.sample()
         rng = np.random.default_rng(seed)
-        arrays, _between = anywhere(self._buffers.arrays, rng)
+        arrays, _between = reallocated(self._buffers.arrays, rng)
         calls = {number: partial(kernel, *arrays) for number, kernel in kernels.items()}
         flush = self._flush if self.policy.flush == "repeats" else None
         for call in calls.values():
             call()
-        return Round(take_turns(calls, seconds, rng, flush=flush), self._monitor.noise)
+        return RoundTimes(time_interleaved(calls, seconds, rng, flush=flush), self._monitor.noise)
 
     @contextlib.contextmanager
-    def _blaming(self) -> Iterator[None]:
+    def _as_candidate_error(self) -> Iterator[None]:
         """Make an error that of the candidate, and the arrays what they were."""
         try:
             yield
@@ -294,24 +304,24 @@ class RunBench:
             raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", describe(error)) from error
 
     def _restore(self) -> None:
-        for stand in self._stands:
-            stand.buffers.restore()
+        for prepared in self._prepared:
+            prepared.buffers.restore()
 
     @cached_property
     def _flush(self) -> Callable[[], None]:
-        return emptying_caches(self._target)
+        return cache_flusher(self._target)
 
-    def _time(self, kernel: Kernel, incumbent_s: float | None) -> Timed:
+    def _time(self, kernel: Kernel, incumbent_s: float | None) -> TimedRepeats:
         flush = self._flush if self.policy.flush == "repeats" else None
         call = kernel.bind(*self._buffers.arrays)
 
-        def timed(noisy: bool) -> Timed:
+        def timed(noisy: bool) -> TimedRepeats:
             # Where all repeats are disturbed, those that a race would save are needed.
             policy = replace(self.policy, race=0.0) if noisy else self.policy
-            loop = calm_loop if noisy else None
+            loop = lower_quartile_loop if noisy else None
             return time_kernel(call, policy, incumbent_s, flush, loop=loop)
 
-        return undisturbed_times(timed, self._monitor, incumbent_s)
+        return retry_if_disturbed(timed, self._monitor, incumbent_s)
 
 
 def reference_call(

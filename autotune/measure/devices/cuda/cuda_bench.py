@@ -13,19 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import AutotuneError, UsageError, told
-from autotune.measure.candidate import CandidateError, Code, Subject, describe
-from autotune.measure.checks.check_cases import Given, Look
+from autotune.errors import AutotuneError, UsageError, error_text
+from autotune.measure.candidate import CandidateError, Code, WorkloadDescription, describe
+from autotune.measure.checks.check_cases import AnswerCheck, Given
 from autotune.measure.checks.prepare_checks import prepare
-from autotune.measure.devices.cpu.cpu_bench import Ran, Round, largest, reference_call, wrong_words
+from autotune.measure.devices.cpu.cpu_bench import (
+    RoundTimes,
+    RunResult,
+    largest,
+    reference_call,
+    wrong_answer_message,
+)
 from autotune.measure.devices.cuda.cuda_roofline import Device, measure_ceiling, reference_kernel
 from autotune.measure.devices.cuda.device_buffers import DeviceBuffers, Host, stored_as
-from autotune.measure.devices.cuda.device_comparison import DeviceComparison
-from autotune.measure.interleaved_timing import take_turns
+from autotune.measure.devices.cuda.device_comparison import DeviceOutputCheck
+from autotune.measure.interleaved_timing import time_interleaved
 from autotune.measure.noise_monitor import NoiseMonitor
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.roofline import Ceiling
-from autotune.measure.timing import Timed, time_kernel
+from autotune.measure.timing import TimedRepeats, time_kernel
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu.compiled_kernel import Kernel
 from autotune.runtime.cuda.gpu_program import GpuProgram
@@ -38,54 +44,54 @@ _log = logging.getLogger(__name__)
 _OF_CUBLAS = frozenset({"float16", "float32", "float64"})
 
 
-class _Stand:
-    """A look with arrays on the GPU to run candidates on.
+class _PreparedCheck:
+    """A check, with the arrays on the GPU to run candidates on.
 
     Attributes
     ----------
     buffers : DeviceBuffers
     """
 
-    def __init__(self, device: Device, subject: Subject, look: Look) -> None:
-        self._look = look.what
+    def __init__(self, device: Device, subject: WorkloadDescription, check: AnswerCheck) -> None:
+        self._check_name = check.what
         self._stopwatch = device.stopwatch
         self.buffers = DeviceBuffers(device.xp, subject.signature.parameters)
-        self.buffers.fill(lambda number, _: look.inputs[number])
+        self.buffers.fill(lambda number, _: check.inputs[number])
         self._checks = [
-            DeviceComparison(
+            DeviceOutputCheck(
                 device.xp,
                 device.xp.asarray(right.view(stored_as(held.dtype))),
                 held.dtype,
                 allowed.errors,
             )
             for held, right, allowed in zip(
-                self.buffers.outputs, look.expected, look.allowed, strict=False
+                self.buffers.outputs, check.expected, check.allowed, strict=False
             )
         ]
 
     @property
     def intact(self) -> bool:
         """Whether what is kept to compare with is as it was."""
-        return self.buffers.intact and all(check.intact for check in self._checks)
+        return self.buffers.intact and all(check.is_intact for check in self._checks)
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Do all that checks may take."""
         for held, check in zip(self.buffers.outputs, self._checks, strict=False):
             check.poison(held.array)
             check.check(held.array)
-        self.buffers.damage()
+        self.buffers.find_damage()
         self.buffers.restore()
 
     def check(self, call: Callable[[], object]) -> float | None:
-        """Run once, on poisoned outputs if their right values are known; return `judge`."""
+        """Run once, on poisoned outputs if their right values are known; return the error."""
         for held, check in zip(self.buffers.outputs, self._checks, strict=False):
             check.poison(held.array)
         self._stopwatch.wait()
         call()
         self._stopwatch.wait()
-        return self.judge()
+        return self.compare_outputs()
 
-    def judge(self) -> float | None:
+    def compare_outputs(self) -> float | None:
         """Return the largest error of the outputs as they are now, None if unchecked.
 
         Raises
@@ -93,7 +99,7 @@ class _Stand:
         CandidateError
             If one is wrong, or something was written to that is no output.
         """
-        damage = self.buffers.damage()
+        damage = self.buffers.find_damage()
         if damage is not None:
             raise CandidateError(MeasureErrorNo.WRONG_ANSWER, "check", damage)
         worst = None
@@ -102,7 +108,7 @@ class _Stand:
             if verdict.wrong:
                 values = check.values_at(held.array, verdict.first or ())
                 size = int(held.array.size)
-                words = wrong_words(self._look, held.name, size, verdict, *values)
+                words = wrong_answer_message(self._check_name, held.name, size, verdict, *values)
                 code = MeasureErrorNo.WRONG_ANSWER
                 raise CandidateError(code, "check", words, verdict.max_error)
             worst = max(worst or 0.0, verdict.max_error)
@@ -114,7 +120,7 @@ class GpuRunBench:
 
     Parameters
     ----------
-    subject : Subject
+    subject : WorkloadDescription
         What is known of the workload.
     reference : callable or None
         Function of the input arrays that returns the right answer: CuPy's arrays, or NumPy's.
@@ -147,7 +153,7 @@ class GpuRunBench:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: WorkloadDescription,
         reference: Callable[..., Any] | None,
         unscheduled: Kernel | None,
         policy: TimingPolicy,
@@ -170,9 +176,11 @@ class GpuRunBench:
             asked = None if reference is None else self._asked
             prepared = prepare(subject, asked, unscheduled, given, seed)
             self.reference, self.checks = prepared.reference, prepared.words
-            self._stands = [_Stand(self._device, subject, look) for look in prepared.looks]
-            self._buffers = self._stands[-1].buffers
-            self._rehearse()
+            self._prepared = [
+                _PreparedCheck(self._device, subject, check) for check in prepared.checks
+            ]
+            self._buffers = self._prepared[-1].buffers
+            self._warm_up()
             self._device.stopwatch.wait()
         except MemoryError as error:  # CuPy's is of this type
             raise UsageError(self._too_large(error)) from error
@@ -185,7 +193,7 @@ class GpuRunBench:
             f"cuda:{self._device.number} ({facts['name']}) has too little memory: the arrays of "
             f"{self._subject.signature.name} take {sum(sizes) / 2**30:.3g} GiB, some six "
             f"times that with what they are checked with, of {facts['memory_bytes'] / 2**30:.3g} "
-            f"GiB: {' '.join(told(error).split())}"
+            f"GiB: {' '.join(error_text(error).split())}"
         )
 
     # -- the reference ---------------------------------------------------------------------
@@ -212,10 +220,10 @@ class GpuRunBench:
         found = self._on_device(*inputs)
         return self._reference(*inputs) if found is None else found
 
-    def _rehearse(self) -> None:
+    def _warm_up(self) -> None:
         """Do all that checks may take: CuPy compiles it now, not in a candidate's time."""
-        for stand in self._stands:
-            stand.rehearse()
+        for prepared in self._prepared:
+            prepared.warm_up()
 
     # -- the machine -----------------------------------------------------------------------
 
@@ -274,7 +282,7 @@ class GpuRunBench:
 
     # -- candidates ------------------------------------------------------------------------
 
-    def run(self, program: Code, incumbent_s: float | None = None) -> Ran:
+    def run(self, program: Code, incumbent_s: float | None = None) -> RunResult:
         """Check and time a candidate.
 
         Parameters
@@ -289,16 +297,16 @@ class GpuRunBench:
             If it fails, computes something wrong, or writes where it may not; fatal if nothing can
             be run after it in this process.
         """
-        with self._blaming():
-            self._monitor.look()
+        with self._as_candidate_error():
+            self._monitor.sample()
             calls = self._bound(program)
             errors = [
-                stand.check(call) for stand, call in zip(self._stands, calls, strict=True)
+                prepared.check(call) for prepared, call in zip(self._prepared, calls, strict=True)
             ]
             timed = self._time(calls[-1], incumbent_s)
             clocks = self._clocks()
-            errors.append(self._stands[-1].judge())
-        return Ran(timed.costs_s, largest(errors), timed.raced, self._monitor.noise, clocks)
+            errors.append(self._prepared[-1].compare_outputs())
+        return RunResult(timed.costs_s, largest(errors), timed.raced, self._monitor.noise, clocks)
 
     def enter(self, program: Code) -> float | None:
         """Check a kernel that is to be timed beside others; return its largest error.
@@ -308,11 +316,11 @@ class GpuRunBench:
         CandidateError
             As `run`.
         """
-        with self._blaming():
-            calls = zip(self._stands, self._bound(program), strict=True)
-            return largest([stand.check(call) for stand, call in calls])
+        with self._as_candidate_error():
+            calls = zip(self._prepared, self._bound(program), strict=True)
+            return largest([prepared.check(call) for prepared, call in calls])
 
-    def round(self, programs: Mapping[int, Code], seconds: float, seed: int) -> Round:
+    def round(self, programs: Mapping[int, Code], seconds: float, seed: int) -> RoundTimes:
         """Time kernels that have been entered in turns, as `RunBench.round` does.
 
         Parameters
@@ -326,24 +334,24 @@ class GpuRunBench:
         stopwatch = self._device.stopwatch
         flush = stopwatch.flush if self.policy.flush == "repeats" else None
         rng = np.random.default_rng(seed)
-        with self._blaming():
-            self._monitor.look()
+        with self._as_candidate_error():
+            self._monitor.sample()
             calls = {number: self._bound(program)[-1] for number, program in programs.items()}
-            costs_s = take_turns(
+            costs_s = time_interleaved(
                 calls, seconds, rng, stopwatch.seconds, flush, stopwatch.new_kernel
             )
             stopwatch.wait()
-        return Round(costs_s, self._monitor.noise, self._clocks())
+        return RoundTimes(costs_s, self._monitor.noise, self._clocks())
 
     def _bound(self, program: Code) -> list[Callable[[], object]]:
-        """Return calls of a program, on the arrays of each look."""
+        """Return calls of a program, on the arrays of each check."""
         assert isinstance(program, GpuProgram)
         loaded = LoadedProgram(program, self._device.number)
         stream = int(self._device.stream.ptr)
-        return [loaded.bind(stand.buffers.addresses, stream) for stand in self._stands]
+        return [loaded.bind(prepared.buffers.addresses, stream) for prepared in self._prepared]
 
     @contextlib.contextmanager
-    def _blaming(self) -> Iterator[None]:
+    def _as_candidate_error(self) -> Iterator[None]:
         """Make an error that of the candidate; fatal if nothing can be run after it."""
         try:
             yield
@@ -361,13 +369,13 @@ class GpuRunBench:
         try:
             if not self._device.usable:
                 return False
-            for stand in self._stands:
-                stand.buffers.restore()
-            return all(stand.intact for stand in self._stands)
+            for prepared in self._prepared:
+                prepared.buffers.restore()
+            return all(prepared.intact for prepared in self._prepared)
         except (RuntimeError, MemoryError, AutotuneError):
             return False
 
-    def _time(self, call: Callable[[], object], incumbent_s: float | None) -> Timed:
+    def _time(self, call: Callable[[], object], incumbent_s: float | None) -> TimedRepeats:
         stopwatch = self._device.stopwatch
         flush = stopwatch.flush if self.policy.flush == "repeats" else None
         # Where all repeats are disturbed, those that a race would save are needed.

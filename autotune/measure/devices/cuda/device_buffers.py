@@ -1,4 +1,4 @@
-"""The arrays that candidates run on, in a GPU's memory, amid zones that nobody may write to.
+"""The arrays that candidates run on, in a GPU's memory, between guard zones.
 
 What inputs should hold is kept there, too. No page of a GPU can be sealed, so sums tell whether
 a wild write has hit what is kept.
@@ -16,12 +16,12 @@ import numpy.typing as npt
 from autotune.ir import dtypes
 from autotune.measure.checks.guard_zones import (
     ZONE,
-    changed_words,
+    change_message,
     first_difference,
+    zone_message,
     zone_pattern,
-    zone_words,
 )
-from autotune.runtime.signature import Parameter
+from autotune.runtime.signature import ArrayParameter
 
 GpuArray = Any
 """An array of CuPy, or whatever has its functions."""
@@ -47,13 +47,13 @@ def widened(xp: Any, array: GpuArray, dtype: str) -> GpuArray:
 
 
 class DeviceArray:
-    """An array of a workload in a GPU's memory, amid two zones that hold a pattern.
+    """An array of a workload in a GPU's memory, between two guard zones that hold a pattern.
 
     Parameters
     ----------
     xp : module
         CuPy, with the device and the stream that are to be used current.
-    parameter : Parameter
+    parameter : ArrayParameter
         Of fixed shape.
     pattern : array
         What zones hold, on the GPU.
@@ -68,7 +68,7 @@ class DeviceArray:
         Where they begin: at a multiple of 256 bytes.
     """
 
-    def __init__(self, xp: Any, parameter: Parameter, pattern: GpuArray) -> None:
+    def __init__(self, xp: Any, parameter: ArrayParameter, pattern: GpuArray) -> None:
         self.name, self.dtype, self.is_output = parameter.name, parameter.dtype, parameter.is_output
         kind, shape = stored_as(parameter.dtype), parameter.fixed or ()
         count = kind.itemsize * math.prod(shape)
@@ -84,12 +84,12 @@ class DeviceArray:
         self._before[...] = self._pattern
         self._after[...] = self._pattern
 
-    def damage(self) -> str | None:
-        """Return where a zone was written to, in words, or None."""
+    def find_damage(self) -> str | None:
+        """Return a message that says where a guard zone was changed, or None."""
         zones = (self._before, self._after)
         if not any(bool((zone != self._pattern).any()) for zone in zones):
             return None
-        return zone_words(self.name, *(zone.get() for zone in zones))
+        return zone_message(self.name, *(zone.get() for zone in zones))
 
     def upload(self, values: Host) -> None:
         """Take elements from the CPU, of the parameter's type and shape, C-contiguous."""
@@ -107,7 +107,7 @@ def on_host(array: GpuArray, dtype: str) -> Host:
     return found.view(dtypes.numpy_dtype(dtype))
 
 
-class Sealed:
+class ChecksummedCopy:
     """A copy of an array on the GPU, which nobody changes, and a sum that tells if somebody did."""
 
     def __init__(self, xp: Any, array: GpuArray) -> None:
@@ -135,7 +135,7 @@ class DeviceBuffers:
     ----------
     xp : module
         CuPy, with the device and the stream that are to be used current.
-    parameters : sequence of Parameter
+    parameters : sequence of ArrayParameter
         Inputs and outputs, of fixed sizes.
 
     Attributes
@@ -144,14 +144,14 @@ class DeviceBuffers:
         In the order of the parameters.
     """
 
-    def __init__(self, xp: Any, parameters: Sequence[Parameter]) -> None:
-        pattern = Sealed(xp, xp.asarray(zone_pattern()))
+    def __init__(self, xp: Any, parameters: Sequence[ArrayParameter]) -> None:
+        pattern = ChecksummedCopy(xp, xp.asarray(zone_pattern()))
         self.all = [DeviceArray(xp, parameter, pattern.array) for parameter in parameters]
         self.inputs = [held for held in self.all if not held.is_output]
         self.outputs = [held for held in self.all if held.is_output]
         self._xp = xp
         self._sealed = [pattern]
-        self._sources: list[Sealed] = []
+        self._sources: list[ChecksummedCopy] = []
 
     @property
     def nbytes(self) -> int:
@@ -168,7 +168,7 @@ class DeviceBuffers:
         self._sources = []
         for number, held in enumerate(self.inputs):
             held.upload(draw(number, held))
-            self._sources.append(Sealed(self._xp, held.array))
+            self._sources.append(ChecksummedCopy(self._xp, held.array))
 
     def restore(self) -> None:
         """Make the inputs and all zones what they were."""
@@ -182,13 +182,13 @@ class DeviceBuffers:
         """Whether what is kept to compare with is as it was."""
         return all(sealed.intact for sealed in [*self._sealed, *self._sources])
 
-    def damage(self) -> str | None:
-        """Return what was written that may not be, in words, or None.
+    def find_damage(self) -> str | None:
+        """Return a message on memory that was changed and must not be, or None.
 
-        That is a zone around an array, or an input; an output may hold anything.
+        Guard zones and inputs must not change; outputs may hold anything.
         """
         for held in self.all:
-            if (words := held.damage()) is not None:
+            if (words := held.find_damage()) is not None:
                 return words
         for held, source in zip(self.inputs, self._sources, strict=True):
             now, before = _bits(self._xp, held.array), _bits(self._xp, source.array)
@@ -210,5 +210,5 @@ def _first_change(held: DeviceArray, now: GpuArray, before: GpuArray) -> str:
         if byte is not None:
             element = byte // a.itemsize
             place = np.unravel_index(begin + element, held.array.shape)
-            return changed_words(held.name, place, a.view(kind)[element], b.view(kind)[element])
+            return change_message(held.name, place, a.view(kind)[element], b.view(kind)[element])
     return f"it changed its input {held.name}"

@@ -10,13 +10,19 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.measure.checks.compare_outputs import Verdict
-from autotune.measure.devices.cuda.device_buffers import GpuArray, Host, Sealed, on_host, widened
+from autotune.measure.devices.cuda.device_buffers import (
+    ChecksummedCopy,
+    GpuArray,
+    Host,
+    on_host,
+    widened,
+)
 
 CHUNK = 1 << 22
 """Elements that are compared together: what comparing takes of memory is some times that."""
 
 
-class DeviceComparison:
+class DeviceOutputCheck:
     """Compares outputs of many candidates with one expected array, all of it on the GPU.
 
     The rules are those of `autotune.measure.checks.compare_outputs.Comparison`. What is copied to
@@ -40,10 +46,10 @@ class DeviceComparison:
     ) -> None:
         self._xp = xp
         self._dtype = dtype
-        self._sealed = Sealed(xp, expected)
+        self._sealed = ChecksummedCopy(xp, expected)
         self._flat = self._sealed.array.reshape(-1)
         uploaded = xp.asarray(np.reshape(allowed, -1))
-        self._errors = Sealed(xp, uploaded)
+        self._errors = ChecksummedCopy(xp, uploaded)
 
     @cached_property
     def _expects_nan(self) -> bool:
@@ -54,7 +60,7 @@ class DeviceComparison:
         return self._xp.isnan(widened(self._xp, array, self._dtype))
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the right answer, and what error is allowed, are as they were."""
         return self._sealed.intact and self._errors.intact
 
@@ -112,7 +118,7 @@ class DeviceComparison:
         return float(errors.max()) if bool((errors <= allowed).all()) else None  # not for NaN
 
     def _closely(self, a: GpuArray, b: GpuArray, allowed: GpuArray) -> tuple[float, int, int]:
-        """Return the largest error, how many are off by more than they may, and the first."""
+        """Return the largest error, the number of wrong elements, and the first of them."""
         xp = self._xp
         same = a == b
         if dtypes.is_float(self._dtype):

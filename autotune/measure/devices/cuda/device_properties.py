@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.errors import AutotuneError, TargetError, told
+from autotune.errors import AutotuneError, TargetError, error_text
 from autotune.system.child_environment import own_environment
 from autotune.target import Target
 
@@ -84,7 +84,7 @@ def main(words: Sequence[str]) -> None:
     try:
         answer = _facts(Target.parse(words[0]))
     except (AutotuneError, RuntimeError) as error:
-        answer = {"refused": " ".join(told(error).split())}
+        answer = {"refused": " ".join(error_text(error).split())}
     print(json.dumps(answer), flush=True)
 
 

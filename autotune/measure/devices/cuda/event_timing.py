@@ -24,7 +24,7 @@ LONGEST_LAUNCH_S = 5e-5
 AHEAD_S = 2e-3
 """Seconds for which the device is given other work, about, while launches are queued up."""
 
-LEAST_FLUSH = 1 << 20
+MIN_FLUSH = 1 << 20
 """Bytes that are written to flush a cache, at least."""
 
 _FILLS = 8
@@ -47,7 +47,7 @@ class Stopwatch:
         self._stream = stream
         self._elapsed = xp.cuda.get_elapsed_time
         self._begin, self._end = xp.cuda.Event(), xp.cuda.Event()
-        self._filler = xp.empty((max(2 * l2_bytes, LEAST_FLUSH),), xp.uint8)
+        self._filler = xp.empty((max(2 * l2_bytes, MIN_FLUSH),), xp.uint8)
         self._call_s, self._launch_s = math.inf, LAUNCH_S
         self.flush()
         self.wait()
