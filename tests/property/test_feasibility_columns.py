@@ -59,7 +59,7 @@ class SmallTarget(Target):
 
 
 STRUCTURES = f"{Path(__file__).parents[2] / 'benchmarks' / 'structures.py'}:"
-OWN = f"{Path(__file__).with_name('structure_templates.py')}:"
+OWN = f"{Path(__file__).parents[1] / 'support' / 'structure_templates.py'}:"
 #: Templates, and words of the rules that reject some of their candidates.
 WORKLOADS: list[tuple[str, dict[str, Any], str]] = [
     (

@@ -30,7 +30,7 @@ from autotune.trace.value_sources import ConcreteValues, KnobTable
 from features import itervar_rows
 from features.itervar import itervar_matrix
 
-OWN = f"{Path(__file__).with_name('structure_templates.py')}:"
+OWN = f"{Path(__file__).parents[1] / 'support' / 'structure_templates.py'}:"
 WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("broadcast_add", {"n": 64}),
     ("broadcast_add", {"n": 37}),
