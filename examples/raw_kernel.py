@@ -91,7 +91,7 @@ def elementwise(cfg: Knobs, n: int, op: str = "sigmoid", dtype: str = "float16")
 def main(n: int = 1 << 24, arch: str = "sm_90") -> None:
     """Compile some configurations; run the default one where there is a GPU."""
     task = Task(elementwise, {"n": n}, f"cuda -arch={arch}")
-    legal = task.feasibility().feasible
+    legal = task.tally().feasible
     print(f"{task.workload}: {legal} of {len(task.space)} configurations are legal")
     for index in sorted({task.default_index, *task.space.sample(4, np.random.default_rng(0))}):
         launch = RawLaunch.of(task.final(int(index)))

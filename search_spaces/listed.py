@@ -47,7 +47,7 @@ class ListedSpace(Space):
     def _whole(self) -> tuple[IntArray, IntArray]:
         return self._members, np.array([len(self) - len(self._members)], dtype=np.int64)
 
-    def feasibility(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
+    def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
         """Count what the list holds, which is known."""
         rejected = len(self) - len(self._members)
         rules = [RuleCount(r.name, r.message, rejected, rejected) for r in self.constraints]

@@ -159,7 +159,7 @@ class Space:
             counts = self._count(self._verdicts(self._indices(indices)))
         return {rule.name: int(c) for rule, c in zip(self.constraints, counts, strict=True)}
 
-    def feasibility(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
+    def tally(self, most: int = ENUMERABLE, sample: int = SAMPLE) -> FeasibilityCounts:
         """Count what each constraint rejects, first of all and in all; see `rejection_counts`.
 
         Exact if no knobs that constraints tie together have more than `most` configurations; else
@@ -314,7 +314,7 @@ class Space:
         of these is the one fewest steps from the knobs' defaults. A space that is too large to
         count is judged by a fixed sample.
         """
-        return explanation(self._codec, self.constraints, self.feasibility(), self._defaults)
+        return explanation(self._codec, self.constraints, self.tally(), self._defaults)
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that identify the knobs and the constraints' names.

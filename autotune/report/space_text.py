@@ -90,7 +90,7 @@ def legal_lines(space: Space, one_by_one: bool = False) -> list[str]:
     """
     if one_by_one:
         return [f"space {len(space)}, what is legal shows when it is proposed"]
-    counts = space.feasibility(sample=SAMPLE >> 4)
+    counts = space.tally(sample=SAMPLE >> 4)
     of = f"of {counts.counted}{'' if counts.exact else ' drawn'}"
     legal = f"{counts.feasible} legal" if counts.exact else f"{counts.feasible} {of} legal"
     lines = [f"space {counts.size}, {legal}"]

@@ -202,13 +202,13 @@ class Task:
                 knob.value(knob.default),
             )
 
-    def feasibility(self) -> FeasibilityCounts:
+    def tally(self) -> FeasibilityCounts:
         """Count what rules reject of the configurations.
 
         Of a template that cannot be traced, up to `MAX_TRIED` configurations are tried.
         """
         if not self.untraceable:
-            return self.space.feasibility()
+            return self.space.tally()
         size = len(self.space)
         indices = range(size)
         if size > MAX_TRIED:

@@ -289,7 +289,7 @@ def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
         list(measurer.measure([MeasureInput(task.space.config(0))]))
 
 
-@pytest.mark.parametrize(("role", "lost"), [("build", 1), ("run", 1), ("nurse", 3), ("keep", 3)])
+@pytest.mark.parametrize(("role", "lost"), [("build", 1), ("run", 1), ("forker", 3), ("superv", 3)])
 def test_a_process_killed_between_candidates_is_replaced_and_nobody_is_blamed(role, lost):
     args = {"faults": "none,wrong"}
     task = Task.from_reference(f"{FAULTY}:faulty", args)
@@ -318,9 +318,9 @@ def test_closing_leaves_no_process_file_or_descriptor():
     for _ in range(2):
         with LocalMeasurer(f"{FAULTY}:faulty", args, "llvm", QUICK, builders=2) as measurer:
             list(measurer.measure(MeasureInput(task.space.config(i)) for i in (2, 0)))
-            assert len(below("run")) == len(below("nurse")) == 1
+            assert len(below("run")) == len(below("forker")) == 1
             assert 1 <= len(below("build")) <= 2
-            assert len(below("keep")) == len(below()) - len(below("keep"))
+            assert len(below("superv")) == len(below()) - len(below("superv"))
     assert me.num_fds() == before
     assert set(me.children(recursive=True)) <= children
 

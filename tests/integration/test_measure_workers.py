@@ -121,7 +121,7 @@ def test_a_measurer_that_was_closed_can_be_used_again():
         ((_, result),) = measurer.measure([candidate])
         assert result.ok
         measurer.close()
-        assert not pids("build") | pids("run") | pids("nurse") | pids("keep")
+        assert not pids("build") | pids("run") | pids("forker") | pids("superv")
     measurer.close()
 
 
@@ -131,11 +131,11 @@ def test_a_fork_server_that_was_started_before_is_used_and_ended():
         LocalMeasurer(NAPPING, {}, "llvm", fork_server=fork_server) as own,
     ):
         assert len(list(own.measure(inputs({})))) == 1
-        assert len(pids("nurse")) == 1
+        assert len(pids("forker")) == 1
         own.close()
-        assert not pids("nurse") | pids("keep")
+        assert not pids("forker") | pids("superv")
         assert len(list(own.measure(inputs({})))) == 1  # of another one
-    assert not pids("nurse") | pids("keep")
+    assert not pids("forker") | pids("superv")
 
 
 def test_ceiling_and_baseline_are_measured_without_any_candidate():

@@ -109,7 +109,7 @@ RULES: dict[str, Rule] = {
         {X: (3, 9), **SMALL},
     ),
     "a comparison is decided by its bounds": Rule(
-        Y < 4, "True", never(canonical, "verdict"), SMALL
+        Y < 4, "True", never(canonical, "decide_comparison"), SMALL
     ),
     "greater is written as less": Rule(X > Y, "(y < x)", UNCOMPARED),
     "a constant goes to the other side": Rule(X + 3 <= 7, "(x <= 4)", UNCOMPARED),

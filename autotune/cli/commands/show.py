@@ -95,7 +95,7 @@ def _space(task: Task, index: int | None, as_json: bool) -> str:
         chosen = task.default_index if index is None else index
     except SpaceError as error:
         empty = str(error)
-    counts = task.feasibility()
+    counts = task.tally()
     if as_json:
         found = {
             "workload": task.workload.to_json(),

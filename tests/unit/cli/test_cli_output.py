@@ -211,7 +211,7 @@ def test_a_space_is_shown_with_sizes_rejections_and_a_configuration():
         [ChoiceKnob("k", [1, 2, 4]), SplitKnob("tile", 8, 2)],
         [Constraint("k is small", lambda c: c["k"] < 4)],
     )
-    text = space_text("t(n=4) on llvm", space, space.feasibility(), 0, "default config", 80)
+    text = space_text("t(n=4) on llvm", space, space.tally(), 0, "default config", 80)
     assert text.splitlines()[:5] == [
         "t(n=4) on llvm",
         "12 configurations, 8 allowed",
@@ -244,7 +244,7 @@ def test_what_a_template_refuses_is_told_with_its_reasons_commonest_first():
 def test_a_space_too_large_to_count_says_of_how_many_the_counts_are():
     knobs = [ChoiceKnob(f"k{i}", list(range(100))) for i in range(6)]
     space = Space(knobs, [Constraint("rule", lambda c: c["k0"] < 50)])
-    text = space_text("t", space, space.feasibility(sample=1000), 0, "config", 60)
+    text = space_text("t", space, space.tally(sample=1000), 0, "config", 60)
     allowed = int(re.search(r"allowed: (\d+) of 1000 drawn", text.replace("\n    ", " "))[1])
     assert "1000000000000 configurations, about " in text
     assert f" {1000 - allowed}     {1000 - allowed}  rule" in text

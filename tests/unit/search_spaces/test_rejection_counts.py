@@ -49,7 +49,7 @@ def one_by_one(space: Space) -> tuple[int, list[int], list[int]]:
 @given(spaces())
 @settings(max_examples=60, deadline=None)
 def test_counts_by_groups_of_knobs_are_those_of_going_through_all(space: Space) -> None:
-    counts = space.feasibility()
+    counts = space.tally()
     feasible, first, total = one_by_one(space)
     assert (counts.size, counts.exact, counts.feasible) == (len(space), True, feasible)
     assert [rule.first for rule in counts.rules] == first
@@ -60,7 +60,7 @@ def test_counts_by_groups_of_knobs_are_those_of_going_through_all(space: Space) 
 def test_a_huge_space_is_counted_exactly_where_rules_tie_few_knobs_together() -> None:
     knobs = [ChoiceKnob(f"k{i}", list(range(1, 101))) for i in range(6)]
     rules = [sum_below(("k0", "k1"), 4), sum_below(("k4",), 11), sum_below(("k1",), 2)]
-    counts = Space(knobs, rules).feasibility(most=10_000)
+    counts = Space(knobs, rules).tally(most=10_000)
     assert counts.exact
     assert counts.size == 10**12
     assert counts.feasible == 2 * 10 * 100**3  # k0 is 1 or 2, and k1 is 1
@@ -71,10 +71,10 @@ def test_a_huge_space_is_counted_exactly_where_rules_tie_few_knobs_together() ->
 def test_a_rule_that_ties_too_many_knobs_is_counted_in_a_sample_that_is_always_the_same() -> None:
     knobs = [ChoiceKnob(f"k{i}", list(range(100))) for i in range(6)]
     space = Space(knobs, [Constraint("half", lambda c: c["k5"] < 50)])
-    counts = space.feasibility(sample=4000)
+    counts = space.tally(sample=4000)
     assert (counts.exact, counts.size, counts.counted) == (False, 10**12, 4000)
     assert counts.feasible == pytest.approx(2000, abs=200)
-    assert counts == space.feasibility(sample=4000)
+    assert counts == space.tally(sample=4000)
 
 
 def test_a_rule_without_meaning_where_others_reject_is_counted_where_it_has_one() -> None:
@@ -84,16 +84,16 @@ def test_a_rule_without_meaning_where_others_reject_is_counted_where_it_has_one(
         return 12 % columns["k"] == 0
 
     rules = [Constraint("nonzero", lambda c: c["k"] != 0), Constraint("divides", whole)]
-    counts = Space([ChoiceKnob("k", list(range(6)))], rules).feasibility()
+    counts = Space([ChoiceKnob("k", list(range(6)))], rules).tally()
     assert [(r.first, r.total) for r in counts.rules] == [(1, 1), (1, None)]
     assert counts.feasible == 4
     with pytest.raises(SpaceError, match="'divides' failed: ZeroDivisionError: k"):
-        Space([ChoiceKnob("k", [0, 1])], rules[1:]).feasibility()
+        Space([ChoiceKnob("k", [0, 1])], rules[1:]).tally()
 
 
 def test_a_list_of_configurations_counts_its_members() -> None:
     space = ListedSpace([ChoiceKnob("a", [1, 2, 3]), ChoiceKnob("b", [1, 2])], [[0, 0], [2, 1]])
-    counts = space.feasibility()
+    counts = space.tally()
     assert (counts.size, counts.feasible, counts.rules[0].first) == (6, 2, 4)
 
 

@@ -79,9 +79,9 @@ def test_no_descriptor_is_left_open():
 
 def test_closed_streams_stay_closed():
     code = (
-        "import os\nfrom autotune.trace.user_code import silenced\n"
+        "import os\nfrom autotune.trace.user_code import run_silenced\n"
         "os.close(1)\n"
-        "silenced(lambda: print('x'))\n"
+        "run_silenced(lambda: print('x'))\n"
         "try: os.fstat(1)\nexcept OSError: os._exit(7)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.PIPE)
