@@ -20,12 +20,12 @@ from autotune.lowering.gpu.thread_limits import thread_limit_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.runtime.argument_checks import is_contiguous
 from autotune.schedule.schedule import Schedule
-from autotune.system.caller_warnings import warn
 from autotune.target import Target
 from autotune.task.task import Task, Workload
 from autotune.task.valid_records import valid_records, why_unused
 from autotune.te.tensor import Tensor
 from records import Record, RecordStore, RecordWarning, ranked
+from records.caller_warnings import warn
 from records.formats import load_own
 from search_spaces import Config
 

@@ -234,19 +234,19 @@ def canonical(data: object) -> str:
 
 def _check(record: Record) -> None:
     _expect_dict("workload", record.workload)
-    _expect("workload.template", record.workload.get("template"), str)
+    expect("workload.template", record.workload.get("template"), str)
     _expect_dict("workload.args", record.workload.get("args"))
-    _expect("target", record.target, str)
+    expect("target", record.target, str)
     _expect_dict("config", record.config)
-    _expect("config.index", record.config.get("index"), int)
+    expect("config.index", record.config.get("index"), int)
     _expect_dict("config.values", record.config.get("values"))
     for knob, value in record.config["values"].items():
         if not _is_knob_value(value):
             raise RecordError(f"knob {_short(knob)} must be a number, text or list of such")
     for name in ("policy", "device", "versions"):
         _expect_dict(name, getattr(record, name))
-    _expect("seed", record.seed, int)
-    _expect("timestamp", record.timestamp, float)
+    expect("seed", record.seed, int)
+    expect("timestamp", record.timestamp, float)
     if (record.costs_s is None) == (record.error is None):
         raise RecordError("a record has either costs_s or error, and not both")
     if record.costs_s is not None:
@@ -254,21 +254,21 @@ def _check(record: Record) -> None:
     if record.error is not None:
         _expect_dict("error", record.error)
         for key in _ERROR_KEYS:
-            _expect(f"error.{key}", record.error.get(key), str)
+            expect(f"error.{key}", record.error.get(key), str)
     if record.fingerprints is not None:
         _expect_dict("fingerprints", record.fingerprints)
         for key, digest in record.fingerprints.items():
-            _expect(f"fingerprints.{key}", digest, str)
+            expect(f"fingerprints.{key}", digest, str)
     for name in ("build_s", "run_s", "noise"):
         if getattr(record, name) is not None:
-            _expect(name, getattr(record, name), float)
+            expect(name, getattr(record, name), float)
     if not isinstance(record.raced, bool):
         raise RecordError(f"raced must be true or false, not {_short(record.raced)}")
     if record.clocks is not None:
         _expect_dict("clocks", record.clocks)
     for name in ("kernels", "steps"):
         if getattr(record, name) is not None:
-            _expect(name, getattr(record, name), list)
+            expect(name, getattr(record, name), list)
     if record.final is not None:
         _check_final(record.final, len(record.costs_s or ()))
 
@@ -277,20 +277,20 @@ def _check_final(final: Any, costs: int) -> None:
     _expect_dict("final", final)
     rounds = final.get("rounds")
     if rounds is not None:
-        _expect("final.rounds", rounds, list)
+        expect("final.rounds", rounds, list)
         for number in rounds:
-            _expect("final.rounds", number, int)
+            expect("final.rounds", number, int)
         if len(rounds) != costs:
             raise RecordError(f"final.rounds must be one for each of {costs} costs")
-    _expect("final.comparison", final.get("comparison"), str)
-    _expect("final.rank", final.get("rank"), int)
+    expect("final.comparison", final.get("comparison"), str)
+    expect("final.rank", final.get("rank"), int)
     if final.get("over_default") is not None:
-        _expect("final.over_default", final["over_default"], float)
+        expect("final.over_default", final["over_default"], float)
         ends = final.get("range")
         if not isinstance(ends, list) or len(ends) != 2:
             raise RecordError(f"final.range must be two numbers, not {_short(ends)}")
         for end in ends:
-            _expect("final.range", end, float)
+            expect("final.range", end, float)
 
 
 def _is_knob_value(value: object) -> bool:
@@ -304,7 +304,7 @@ def _check_costs(costs: object) -> None:
     if not isinstance(costs, list) or not costs:
         raise RecordError(f"costs_s must be a non-empty list of seconds, not {_short(costs)}")
     for cost in costs:
-        _expect("costs_s", cost, float)
+        expect("costs_s", cost, float)
         if cost <= 0:
             raise RecordError(f"costs_s must be positive seconds, not {_short(cost)}")
         if not MIN_S <= cost <= MAX_S:
@@ -314,10 +314,10 @@ def _check_costs(costs: object) -> None:
 
 
 def _expect_dict(name: str, value: object) -> None:
-    _expect(name, value, dict)
+    expect(name, value, dict)
 
 
-def _expect(name: str, value: object, kind: type) -> None:
+def expect(name: str, value: object, kind: type) -> None:
     """Check a type; an int will do for a float, a bool is no number."""
     wanted = (int, float) if kind is float else (kind,)
     if not isinstance(value, wanted) or isinstance(value, bool):
@@ -358,7 +358,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, str) and value in ("inf", "nan"):
         return float(value)
     plain = value.item() if getattr(value, "ndim", None) == 0 else value
-    _expect("max_error", plain, float)
+    expect("max_error", plain, float)
     if isinstance(plain, int) and not -_MOST <= plain <= _MOST:
         raise RecordError(f"max_error must be below 1.8e308, not {_short(plain)}")
     return float(plain)

@@ -12,11 +12,11 @@ import json
 import logging
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from records.caller_warnings import warn
 from records.files import open_regular, open_to_read
 from records.locks import READING_WAITS_S, LockedError, lock_file
 from records.record import Record
@@ -192,7 +192,7 @@ class RecordStore:
         """Warn of something about the log, by a `RecordWarning` and in the logging."""
         message = f"{self.path}: {what}"
         _log.warning(message)
-        warnings.warn(message, RecordWarning, stacklevel=4)
+        warn(message, RecordWarning)
 
     def _locked(self, flags: int, lock: int, use: Callable[[int], object]) -> None:
         """Open the log and use it while it is locked; closing the file releases the lock."""

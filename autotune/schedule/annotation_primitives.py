@@ -17,6 +17,8 @@ PRAGMAS = (
 )  # fmt: skip
 
 _WITHOUT_VALUE = ("nontemporal_store", "state_in_ring")
+_ONE_KIND = "choose one of bind, parallel, unroll and vectorize for it"
+
 _OF_SCANS = ("state_in_ring", "prefetch_steps")
 
 
@@ -25,7 +27,7 @@ class AnnotationPrimitives(StageCore):
 
     def _set_kind(self, primitive: str, axis: IterVar, kind: LoopKind) -> None:
         self._leaf(primitive, axis)
-        self._refuse_annotated(primitive, axis)
+        self._refuse_annotated(primitive, axis, _ONE_KIND)
         if axis.kind is AxisKind.REDUCE and kind is not LoopKind.UNROLLED:
             self._refuse_reduction(primitive, axis)
         if axis.kind is AxisKind.SCAN and kind is not LoopKind.UNROLLED:
@@ -100,7 +102,7 @@ class AnnotationPrimitives(StageCore):
             )
         if axis.kind is AxisKind.SCAN:
             self._refuse_steps("bind", axis)
-        self._refuse_annotated("bind", axis)
+        self._refuse_annotated("bind", axis, _ONE_KIND)
         self._refuse_second_axis(axis, thread)
         self.bindings[axis] = thread
         extent = None if thread.dom is None else thread.dom.extent

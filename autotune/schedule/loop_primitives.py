@@ -128,7 +128,7 @@ class LoopPrimitives(StageCore):
 
     def _refuse_taken(self, primitive: str, axis: IterVar) -> None:
         """Refuse to take away a loop that something was decided about."""
-        self._refuse_annotated(primitive, axis)
+        self._refuse_annotated(primitive, axis, f"{primitive} it before")
         if axis in self.pragmas:
             self.fail(primitive, f"it has a pragma already; {primitive} it before", axis)
         self.refuse_attached(primitive, axis)

@@ -277,13 +277,12 @@ class StageCore:
             else (f"{self.name!r} has no loops")
         )
 
-    def _refuse_annotated(self, primitive: str, axis: IterVar) -> None:
+    def _refuse_annotated(self, primitive: str, axis: IterVar, remedy: str) -> None:
         if axis in self.bindings:
             tag = self.bindings[axis].thread_tag
-            self.fail(primitive, f"it is bound to {tag} already; {primitive} it before", axis)
+            self.fail(primitive, f"it is bound to {tag} already; {remedy}", axis)
         if axis in self.loop_kinds:
-            kind = self.loop_kinds[axis]
-            self.fail(primitive, f"it is {kind} already; {primitive} it before", axis)
+            self.fail(primitive, f"it is {self.loop_kinds[axis]} already; {remedy}", axis)
 
     def _size(
         self, primitive: str, what: str, value: object, axis: IterVar | None = None, least: int = 1

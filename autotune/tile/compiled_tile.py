@@ -12,6 +12,7 @@ from autotune.ir import dtypes
 from autotune.target import Target
 from autotune.tile.binding.bind_function import bind
 from autotune.tile.binding.bound_program import Program, TensorType
+from autotune.tile.binding.operation_counts import operation_limit
 from autotune.tile.check.check_function import check
 from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.syntax.parser import parse
@@ -46,6 +47,8 @@ def compile(
     ------
     TileError
         If the code is no Tile function, or cannot be right for any sizes.
+    UsageError
+        If `most_operations` is no whole number of at least 1.
 
     Examples
     --------
@@ -79,7 +82,8 @@ class CompiledTile:
         self.function = function
         self.target = target
         self._records = records
-        self._most_operations = most_operations
+        given = most_operations is not None
+        self._most_operations = operation_limit(most_operations) if given else None
         self._sizes = size_inputs(function)
         self._built: dict[tuple[TensorType | int, ...], tuple[Program, Any]] = {}
 

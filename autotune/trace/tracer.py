@@ -20,7 +20,6 @@ from autotune.lowering.feasibility import target_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.rtc.raw_kernel import RawKernel
 from autotune.schedule.schedule import Schedule
-from autotune.system.caller_warnings import warn
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 from autotune.trace.decision_tree import NONDETERMINISTIC, DecisionTree, KnobColumns
@@ -38,6 +37,7 @@ from autotune.trace.value_sources import (
     SymbolicValues,
     ValueSource,
 )
+from records.caller_warnings import warn
 from search_spaces import Knob as SpaceKnob
 
 Template = Callable[[Knobs], tuple[Schedule, Sequence[Tensor]] | RawKernel]

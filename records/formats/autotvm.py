@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from records.formats.malformed import MALFORMED, describe_error
-from records.record import MAX_S, MIN_S, Record
+from records.formats.malformed import MALFORMED, as_list, as_number, as_object, describe_error
+from records.record import MAX_S, MIN_S, Record, expect
 from records.record_errors import RecordError
 
 _ERRORS = {
@@ -58,23 +58,30 @@ def parse(text: str, name: str) -> list[Record]:
 
 def _record(entry: dict[str, Any]) -> Record:
     if "input" in entry:
-        target, task, args, kwargs = entry["input"][:4]
-        config, entities = entry["config"], entry["config"]["entity"]
-        index = config["index"]
+        task, result = as_list(entry["input"], "input", 4), as_list(entry["result"], "result", 4)
+        config = as_object(entry["config"], "config")
+        index, knobs = config["index"], config["entity"]
     else:
-        target, task, args, kwargs = entry["i"][:4]
-        config = entry["i"][5]
-        index, entities = config["i"], config["e"]
-    costs, error_number, all_s, timestamp = entry["result"] if "input" in entry else entry["r"]
-    values = {str(knob): value for knob, _, value in entities}
+        task, result = as_list(entry["i"], "i", 6), as_list(entry["r"], "r", 4)
+        config = as_object(task[5], "the configuration")
+        index, knobs = config["i"], config["e"]
+    expect("the index", index, int)
+    target, name, args, kwargs = task[:4]
+    costs, error_number, all_s, timestamp = result[:4]
+    parts = [as_list(knob, "a knob", 3) for knob in as_list(knobs, "the knobs")]
+    values = {str(knob): value for knob, _, value, *_ in parts}
+    args = {"args": args, **as_object(kwargs, "the named arguments")}
     common: dict[str, Any] = {
-        "workload": {"template": str(task), "args": {"args": args, **kwargs}},
+        "workload": {"template": str(name), "args": args},
         "target": str(target),
-        "config": {"index": int(index), "values": values},
+        "config": {"index": index, "values": values},
         "seed": 0,
-        "timestamp": float(timestamp),
-        "run_s": float(all_s),
+        "timestamp": as_number(timestamp, "the time stamp"),
+        "run_s": as_number(all_s, "the time in all"),
     }
+    expect("the error number", error_number, int)
+    for cost in as_list(costs, "costs") if error_number == 0 else ():
+        expect("a cost", cost, float)
     if error_number == 0 and all(MIN_S <= cost <= MAX_S for cost in costs):
         return Record(**common, costs_s=tuple(costs))
     code, stage = _ERRORS.get(error_number, _ERRORS[8])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from records.formats.malformed import MALFORMED, describe_error
+from records.formats.malformed import MALFORMED, as_number, as_object, describe_error
 from records.record import MIN_S, Record
 from records.record_errors import RecordError
 
@@ -78,6 +78,7 @@ def records_of(document: Mapping[str, Any], name: str) -> list[Record]:
     found = []
     for index, (key, entry) in enumerate(cache.items()):
         try:
+            entry = as_object(entry, "it")
             found.append(_record(common, index, {k: entry[k] for k in knobs}, entry))
         except KeyError as error:
             raise RecordError(f"{name}: entry {key[:60]} of the cache lacks {error}") from error
@@ -94,13 +95,13 @@ def _record(
 ) -> Record:
     outcome = outcome_of(entry["time"])
     compile_ms = entry.get("compile_time")
-    run_ms = [entry[key] for key in _RUN_TIMES if key in entry]
+    run_ms = [as_number(entry[key], key) for key in _RUN_TIMES if key in entry]
     return Record(
         **common,
         **outcome,
         config={"index": index, "values": values},
         timestamp=seconds_since_1970(entry.get("timestamp")),
-        build_s=None if compile_ms is None else 1e-3 * compile_ms,
+        build_s=None if compile_ms is None else 1e-3 * as_number(compile_ms, "compile_time"),
         run_s=1e-3 * sum(run_ms) if run_ms else None,
     )
 

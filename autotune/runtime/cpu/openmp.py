@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.system.caller_warnings import warn
+from records.caller_warnings import warn
 
 SPIN_COUNT = "10000"
 """Times that a waiting thread looks again before it sleeps: some hundreds of microseconds."""

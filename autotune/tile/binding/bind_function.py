@@ -18,7 +18,7 @@ from autotune.tile.binding.bound_program import (
 )
 from autotune.tile.binding.expand_builtins import BuiltinExpander
 from autotune.tile.binding.given_shapes import given_sizes
-from autotune.tile.binding.operation_counts import check_operations
+from autotune.tile.binding.operation_counts import check_operations, operation_limit
 from autotune.tile.binding.tensor_sizes import check_elements, shape_of
 from autotune.tile.binding.type_inference import arithmetic, typed
 from autotune.tile.check.check_function import check, index_names, unbounded
@@ -65,7 +65,7 @@ def bind(
         Values of the inputs that are sizes (`size_inputs`) by name.
     most_operations
         How many operations (sets of index values) a contraction may take; None for
-        `operation_counts.most_operations`.
+        `operation_counts.operation_limit`.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class _Binder:
     ) -> None:
         self.function = function
         self.symbols = symbols
-        self.most_operations = most_operations
+        self.most_operations = operation_limit(most_operations)
         self.sizes: dict[str, int] = {}
         self.types: dict[str, TensorType] = {}
         self.given: dict[str, str] = {}

@@ -34,7 +34,7 @@ def given_sizes(function: Function, sizes: Mapping[str, int]) -> dict[str, int]:
                 f"{name} is given as a whole number",
             )  # fmt: skip
         if name in wanted and abs(sizes[name]) >= LIMIT:
-            raise tile_error(function, declared.span, f"{name} is too large: {sizes[name]}")
+            raise tile_error(function, declared.span, f"{name} is too large: give less than 2^62")
     return {name: int(sizes[name]) for name in wanted}
 
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable
 from fractions import Fraction
+from numbers import Integral
 from typing import Final
 
 from autotune.errors import UsageError
@@ -20,24 +21,35 @@ MAX_OPERATIONS: Final = 2**39
 VARIABLE: Final = "AUTOTUNE_TILE_OPERATIONS"
 
 
-def most_operations() -> int:
-    """Return how many operations a contraction may take where nothing else is said.
+def operation_limit(given: object = None) -> int:
+    """Return how many operations a contraction may take: as given, or as the environment says.
 
     Raises
     ------
     UsageError
-        If the environment says something that is no number.
+        If that is no whole number of at least 1.
     """
+    if given is None:
+        return _limit_of_environment()
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise UsageError(
+            f"most_operations must be a whole number of at least 1, as in 2**44, not {given!r}"
+        )
+    return int(given)
+
+
+def _limit_of_environment() -> int:
     text = os.environ.get(VARIABLE, "").strip()
     base, sign, exponent = text.partition("^")
     if not text:
         return MAX_OPERATIONS
     if all(t.isascii() and t.isdigit() and len(t) < 20 for t in (base, exponent or "1")):
-        if not sign:
-            return int(base)
-        if exponent and int(exponent) < 100 and int(base) < 100:
-            return int(pow(int(base), int(exponent)))
-    raise UsageError(f"{VARIABLE}={text}: it is a whole number, as in {VARIABLE}=2^44")
+        small = int(base) < 100 and 0 < len(exponent) < 3
+        if int(base) > 0 and (small or not sign):
+            return int(pow(int(base), int(exponent or "1")))
+    raise UsageError(
+        f"{VARIABLE}={text}: it is a whole number of at least 1, as in {VARIABLE}=2^44"
+    )
 
 
 def operations(domain: IndexSet) -> int:
@@ -56,16 +68,15 @@ def operations(domain: IndexSet) -> int:
 
 
 def check_operations(
-    function: Function, statement: Contraction, domain: IndexSet, most: int | None = None
+    function: Function, statement: Contraction, domain: IndexSet, allowed: int
 ) -> None:
-    """Refuse a contraction of more than so many operations, by default `most_operations`.
+    """Refuse a contraction of more than so many operations.
 
     Raises
     ------
     TileError
         If it has more; it says how many.
     """
-    allowed = most_operations() if most is None else most
     found = operations(domain)
     if found > allowed:
         raise tile_error(

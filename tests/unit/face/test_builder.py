@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +102,20 @@ def test_a_record_that_the_space_no_longer_holds_is_passed_over():
     with pytest.warns(RecordWarning, match="1 record of matmul.* is not used"):
         built = autotune.build("matmul", SIZES, records=[gone, good])
     assert built.record is good
+
+
+def test_lines_of_a_log_that_are_skipped_are_warned_of_at_the_line_that_calls(tmp_path):
+    task = Task.from_reference("matmul", SIZES, "llvm")
+    log = tmp_path / "log.jsonl"
+    RecordStore(log).append([record_of(task, int(task.space.feasible_indices()[0]), 3e-3)])
+    log.write_text("no record\n" + log.read_text())
+    for read in (
+        lambda: autotune.build("matmul", SIZES, records=log),
+        lambda: RecordStore(log).load(),
+    ):
+        with pytest.warns(RecordWarning, match="skipped 1 line") as caught:
+            read()
+        assert {Path(warned.filename) for warned in caught} == {Path(__file__)}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -210,6 +211,38 @@ def test_values_of_another_kind_or_size_are_one_clear_line(text, message):
     with pytest.raises(RecordError, match=message) as caught:
         read(text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (cache({"1,a": [1, 2]}), "it must be an object, not [1, 2]"),
+        (cache({"1,a": entry(1, "a", 1.0, compile_time="x")}), "compile_time must be a number"),
+        (cache({"1,a": entry(1, "a", 1.0, compile_time=HUGE)}), "compile_time must be finite and"),
+        (t4().replace('{"x": 2, "kind": "b"}', "[1, 2]"), "configuration must be an object, not"),
+        (t4().replace("250.0", str(HUGE)), "must be finite and below 1.8e308, not 1000"),
+        (t4().replace('["time"]', "[[]]"), "objectives must be names"),
+        (t4().replace('["time"]', '{"a": 1}'), "objectives must be of type list, not {'a': 1}"),
+        (json.dumps(version_1([[1.0], 0, HUGE, 60.0])), "the time in all must be finite and"),
+        (json.dumps(version_2([[1.0], 0, 1.0, HUGE])), "the time stamp must be finite and below"),
+        (json.dumps(version_2([["x"], 0, 1.0, 60.0])), "a cost must be a number, not 'x'"),
+        (json.dumps(version_2([1.0, 0, 1.0, 60.0])), "costs must be of type list, not 1.0"),
+        (json.dumps(version_2([[1.0], [], 1.0, 60.0])), "the error number must be of type int"),
+        (json.dumps(version_1(None)), "r must be of type list, not None"),
+        (json.dumps(version_2([1.0])), "result must be a list of 4 elements, not of 1"),
+        (
+            json.dumps(version_2([[1.0], 0, 1.0, 60.0]) | {"config": [1]}),
+            "config must be an object, not [1]",
+        ),
+        (
+            json.dumps(version_2([[1.0], 0, 1.0, 60.0]) | {"input": None}),
+            "input must be of type list, not None",
+        ),
+    ],
+)
+def test_what_another_tool_would_not_write_is_named_and_not_what_python_says(text, message):
+    with pytest.raises(RecordError, match=re.escape(message)):
+        read(text)
 
 
 def test_what_a_log_of_ours_is_not_is_said_and_such_a_file_stays_as_it_is(tmp_path):

@@ -256,7 +256,8 @@ ANNOTATE = [
     refused(
         "vectorise twice",
         lambda p: [p.sB.vectorize(p.j), p.sB.vectorize(p.j)],
-        "vectorize on stage 'B', axis 'j': it is vectorized already; vectorize it before",
+        "vectorize on stage 'B', axis 'j': it is vectorized already; choose one of bind, "
+        "parallel, unroll and vectorize for it",
     ),
     refused(
         "vectorise two loops",
@@ -294,7 +295,8 @@ ANNOTATE = [
     refused(
         "unroll a parallel loop",
         lambda p: [p.sD.parallel(p.y), p.sD.unroll(p.y)],
-        "unroll on stage 'D', axis 'y': it is parallel already; unroll it before",
+        "unroll on stage 'D', axis 'y': it is parallel already; choose one of bind, "
+        "parallel, unroll and vectorize for it",
     ),
     refused(
         "unroll an axis of another stage",
@@ -334,7 +336,8 @@ ANNOTATE = [
     refused(
         "bind twice",
         lambda p: [p.sB.bind(p.i, thread()), p.sB.bind(p.i, thread("blockIdx.x"))],
-        "bind on stage 'B', axis 'i': it is bound to threadIdx.x already; bind it before",
+        "bind on stage 'B', axis 'i': it is bound to threadIdx.x already; choose one of bind, "
+        "parallel, unroll and vectorize for it",
     ),
     refused(
         "bind a reduction to blocks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -286,10 +287,27 @@ def test_2_to_the_40_operations_are_refused_with_their_number(
     monkeypatch.setenv(VARIABLE, "1000")
     with pytest.raises(TileError, match=r"1.1e\+12|2\^40 operations, more than 1e\+03"):
         bind(parse(code), {"X": (4,)})
-    for wrong in ("many", "2^", "9^999999", "-1", "1e3"):
+    for wrong in ("many", "2^", "9^999999", "-1", "1e3", "0"):
         monkeypatch.setenv(VARIABLE, wrong)
         with pytest.raises(UsageError, match="it is a whole number"):
             bind(parse(code), {"X": (4,)})
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "2^40", True, [3]], ids=str)
+def test_a_limit_of_operations_that_is_no_whole_number_is_one_clear_line(wrong: object) -> None:
+    code = "function (A[N]) -> (O) { O[] = +(A[i]); }"
+    said = f"most_operations must be a whole number .* not {re.escape(repr(wrong))}$"
+    with pytest.raises(UsageError, match=said):
+        tile.compile(code, most_operations=wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=said):
+        bind(parse(code), {"A": (4,)}, most_operations=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [10**400, 10**5000, -(10**5000)], ids=["400", "5000", "-5000"])
+def test_a_size_of_thousands_of_digits_is_too_large(size: int) -> None:
+    compiled = tile.compile("function (A[N], D) -> (O) { O[i: D] = +(A[i]); }")
+    with pytest.raises(TileError, match="D is too large: give less than"):
+        compiled(floats(4), size)
 
 
 @pytest.mark.parametrize(

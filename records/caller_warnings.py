@@ -1,4 +1,7 @@
-"""Warnings that point at the user's line, however deep the call is."""
+"""Warnings that point at the user's line, however deep the call is.
+
+Every package of this distribution warns through this one.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import warnings
 from pathlib import Path
 from types import FrameType
 
-_OWN = f"{Path(__file__).parents[1]}{os.sep}"
+_PACKAGES = ("autotune", "features", "records", "search_spaces")
+_OWN = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in _PACKAGES)
+"""The folders of these packages, which stand beside each other."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of something at the innermost line outside of this package.
+    """Warn of something at the innermost line outside of these packages.
 
     Parameters
     ----------
