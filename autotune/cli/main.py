@@ -28,7 +28,7 @@ from autotune.cli.terminal.output import (
 )
 from autotune.cli.terminal.signals import exit_code
 from autotune.errors import AutotuneError, TileError
-from autotune.report.display.terminal_escapes import printable
+from autotune.system.terminal_escapes import printable
 
 _log = logging.getLogger(__name__)
 

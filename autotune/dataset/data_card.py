@@ -12,6 +12,7 @@ from autotune.dataset.scan_logs import LogIndex
 from autotune.dataset.schema_file import schema_path
 from autotune.dataset.splits import SPLITS
 from autotune.dataset.task_finder import REASONS
+from autotune.system.terminal_escapes import printable
 from features import FEATURE_VERSION
 from records.table import Field
 
@@ -193,5 +194,8 @@ def _count(n: int, what: str) -> str:
 def _table(headers: Sequence[str], rows: Any) -> str:
     lines = [[str(cell) for cell in row] for row in rows]
     out = [headers, ["---"] * len(headers), *lines]
-    cells = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in out)
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in out) + "\n"
+
+
+def _cell(text: str) -> str:
+    return printable(text).replace("|", "\\|").replace("\n", " ")

@@ -11,7 +11,7 @@ import time
 import warnings
 
 from autotune.cli.terminal.output import note, one_line, print_error
-from autotune.report.display.terminal_escapes import printable
+from autotune.system.terminal_escapes import printable
 
 LIBRARIES = ("autotune", "features", "search_spaces", "records")
 """Loggers of our packages; what others log below a warning is not shown."""

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TextIO, cast
 
 from autotune.report.display.panel import Line, TextStyle
-from autotune.report.display.terminal_escapes import printable
 from autotune.report.text_tables import cells_of
+from autotune.system.terminal_escapes import printable
 
 _CODES = {
     TextStyle.LABEL: "2",

@@ -13,12 +13,12 @@ from typing import Protocol
 from autotune.report.display.events_json import JsonDisplay
 from autotune.report.display.live_region import LiveRegion, print_above
 from autotune.report.display.panel import Glyphs, StyledText, TextStyle, glyphs_for, panel
-from autotune.report.display.terminal_escapes import printable
 from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import LIBRARY, last_line, outcome_table, remarks
 from autotune.report.progress import RunProgress, WorkloadStatus
 from autotune.report.text_tables import wrap_clauses
 from autotune.report.units import time_text
+from autotune.system.terminal_escapes import printable
 from autotune.tuner.run.events import (
     Compared,
     Event,

@@ -83,6 +83,18 @@ def test_foreign_names_that_are_not_unicode_are_escaped(suffix, records, tmp_pat
     assert "t\\ud800" in (tmp_path / f"d{suffix}.card.md").read_text()
 
 
+def test_escape_sequences_of_names_do_not_stand_in_the_card(records, tmp_path):
+    device = {**records[0].device, "name": "\x1b[5mfast\x07"}
+    workload = {**records[0].workload, "template": "\x1b]0;title\x07"}
+    strange = [replace(records[0], device=device, workload=workload)]
+    RecordStore(tmp_path / "log.jsonl").append(strange)
+    export([tmp_path / "log.jsonl"], tmp_path / "data.csv", layouts=["knob"])
+    card = (tmp_path / "data.csv.card.md").read_text()
+    assert not {"\x1b", "\x07"} & set(card)
+    assert r"\x1b[5mfast\x07" in card
+    assert r"\x1b]0;title\x07" in card
+
+
 def test_a_data_set_is_not_written_over_its_log(log, tmp_path):
     csv = tmp_path / "log.csv"
     csv.write_bytes(log.read_bytes())
