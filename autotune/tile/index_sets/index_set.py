@@ -1,7 +1,7 @@
 """Sets of valid indices, exactly: emptiness, bounds, collisions, points (islpy's only home).
 
 Questions go to isl, which solves them over the integers without rounding or giving up; see
-docs/decisions/087-index-sets-by-isl.md.
+docs/decisions/087-isl-answers-questions-on-index-sets.md.
 """
 
 from __future__ import annotations
