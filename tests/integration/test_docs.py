@@ -125,3 +125,14 @@ def test_links_between_documents_lead_somewhere() -> None:
     for path in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_index_of_decisions_lists_each_page_with_its_title_and_status() -> None:
+    folder = DOCS / "decisions"
+    pattern = r"^\| (\d{3}) \| \[(.+)\]\((.+)\) \| (.+) \|$"
+    rows = re.findall(pattern, (folder / "README.md").read_text(), re.MULTILINE)
+    assert sorted(row[2] for row in rows) == sorted(p.name for p in folder.glob("[0-9]*.md"))
+    for number, title, name, status in rows:
+        heading, first = (folder / name).read_text().split("\n\n", 2)[:2]
+        assert heading == f"# {number}: {title}"
+        assert first.startswith("Status: ") == (status != "accepted"), name
