@@ -1,6 +1,8 @@
 """autotune: schedules, features, search and measurement for kernels on CPUs and GPUs.
 
-Names are loaded when they are first used, so that `import autotune` costs next to nothing.
+In: a template or a schedule, and a target. Out: a compiled function (`build`), or its loops
+(`lower`). Read `builder.py` first; docs/architecture.md says which folder does what. Names are
+loaded when they are first used, so that `import autotune` costs next to nothing.
 """
 
 from __future__ import annotations

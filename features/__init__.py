@@ -1,6 +1,8 @@
 """Features of lowered loop nests for cost models, for one candidate or a million at once.
 
-A leaf package: it knows loops and accesses as plain data (`LoopNest`), not how they were made.
+In: a `LoopNest`, loops and accesses as plain data. Out: rows or matrices of numbers, and their
+names. Read `loop_nest.py` first, then `schema.py` and `itervar.py`. A leaf package: it does not
+know how a loop nest was made (`autotune.extract` makes them).
 """
 
 from features.curve import CURVE_NAMES, curve_matrix

@@ -1,6 +1,7 @@
 """Search spaces: knobs, constraints, and the indexed product of them that tuners search.
 
-A leaf package: it knows nothing of schedules or devices.
+In: knobs and constraints. Out: the feasible configurations, each with an index. Read `space.py`
+first, then `knob.py`. A leaf package: it knows nothing of schedules or devices.
 """
 
 from search_spaces.config import Config

@@ -1,6 +1,6 @@
 """Measurements that other tools recorded, read as records: AutoTVM, T4, Kernel Tuner.
 
-Reading executes nothing.
+In: a file of one of these tools. Out: records. Read `detect.py` first. Reading executes nothing.
 """
 
 from records.formats.detect import (

@@ -136,3 +136,11 @@ def test_the_index_of_decisions_lists_each_page_with_its_title_and_status() -> N
         heading, first = (folder / name).read_text().split("\n\n", 2)[:2]
         assert heading == f"# {number}: {title}"
         assert first.startswith("Status: ") == (status != "accepted"), name
+
+
+def test_source_files_that_documents_name_exist() -> None:
+    root = DOCS.parent
+    files = [path.relative_to(root).as_posix() for path in root.glob("[!.]*/**/*.py")]
+    for path in [*DOCS.rglob("*.md"), root / "README.md", root / "CONTRIBUTING.md"]:
+        for named in re.findall(r"`([\w./-]+/\w+\.py)`", path.read_text()):
+            assert any(f"/{file}".endswith(f"/{named}") for file in files), f"{path.name}: {named}"
