@@ -1,4 +1,4 @@
-"""The examples and the README's own template run as they stand, on tiny sizes."""
+"""The examples and the code in the README run as they stand, on tiny sizes."""
 
 import re
 import runpy
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.command_line import environment
 from support.cuda_compiler import needs_nvrtc
@@ -124,6 +125,23 @@ def test_the_template_in_the_readme_can_be_tuned(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert " failed" not in done.stdout
+
+
+def test_the_schedule_in_the_readme_computes_what_it_says(capsys):
+    names = {}
+    exec(readme_block("simple_mode"), names)
+    assert "parallel" in capsys.readouterr().out
+    array = np.random.default_rng(0).random((1000, 1000), "f4")
+    result = np.empty_like(array)
+    names["f"](array, result)
+    np.testing.assert_array_equal(result, array.T + np.float32(1))
+
+
+def test_the_tile_function_in_the_readme_is_a_product_of_matrices():
+    names = {}
+    exec(readme_block("tile.compile"), names)
+    a, b = np.arange(6, dtype="f4").reshape(2, 3), np.arange(12, dtype="f4").reshape(3, 4)
+    np.testing.assert_array_equal(names["product"](a, b), a @ b)
 
 
 def test_the_readme_has_exactly_two_set_up_commands():
