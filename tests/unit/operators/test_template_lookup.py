@@ -194,5 +194,5 @@ def test_a_file_without_templates_and_one_that_is_missing_are_said_to_be_so(tmp_
     (tmp_path / "none.py").write_text("x = 1\n")
     with pytest.raises(UsageError, match=r"none\.py is a file and no template: it has no templ"):
         find_template(str(tmp_path / "none.py"), "llvm")
-    with pytest.raises(UsageError, match=r"template file '.*gone\.py' does not exist"):
+    with pytest.raises(UsageError, match=r"template file ['\"].*gone\.py['\"] does not exist"):
         find_template(str(tmp_path / "gone.py"), "llvm")
