@@ -1,7 +1,8 @@
 """LLVM assembly from a lowered function in its final form: vectors, unrolling, threads.
 
 In: a function. Out: the text of a module and what it needs from outside. Read `llvm_module.py`
-first, then `llvm_statements.py` and `llvm_expressions.py`.
+first, then `emitter.py`, which puts the parts together: statements, expressions, index arithmetic
+(`index/`), memory access (`memory/`), vectors, conversions, parallel regions.
 """
 
 from autotune.codegen.llvm.llvm_module import LLVMSource, emit

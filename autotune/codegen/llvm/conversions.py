@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from autotune.codegen.llvm import float16_libcalls
+from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.llvm_types import (
     const_text,
     llvm_type,
@@ -10,15 +13,17 @@ from autotune.codegen.llvm.llvm_types import (
     register_type,
     vector_of,
 )
-from autotune.codegen.llvm.vector_ops import Vectors
 from autotune.ir import dtypes
 
 #: Bits of the quiet NaN that stands for all of bfloat16, as those of a float32.
 _QUIET_NAN = 0x7FC00000
 
 
-class Conversions(Vectors):
-    """A writer that converts values; operands are as `llvm_type` says."""
+@dataclass(eq=False, repr=False)
+class Conversions:
+    """Converts values; operands are as `llvm_type` says."""
+
+    builder: FunctionBuilder
 
     # -- registers and memory ------------------------------------------------------------------
 
@@ -26,28 +31,32 @@ class Conversions(Vectors):
         """Value of what is stored."""
         stored = memory_type(dtype, lanes)
         if dtype == dtypes.BOOL:
-            return self.define(f"icmp ne {stored} {ref}, {const_text(0, 'uint8', lanes)}")
+            return self.builder.define(f"icmp ne {stored} {ref}, {const_text(0, 'uint8', lanes)}")
         if dtype == "float16":
-            return self._extended(self.define(f"bitcast {stored} {ref} to {_half(lanes)}"), lanes)
+            return self._extended(
+                self.builder.define(f"bitcast {stored} {ref} to {_half(lanes)}"), lanes
+            )
         if dtype == "bfloat16":
             bits = vector_of("i32", lanes)
-            wide = self.define(f"zext {stored} {ref} to {bits}")
-            high = self.define(f"shl {bits} {wide}, {const_text(16, 'int32', lanes)}")
-            return self.define(f"bitcast {bits} {high} to {llvm_type(dtype, lanes)}")
+            wide = self.builder.define(f"zext {stored} {ref} to {bits}")
+            high = self.builder.define(f"shl {bits} {wide}, {const_text(16, 'int32', lanes)}")
+            return self.builder.define(f"bitcast {bits} {high} to {llvm_type(dtype, lanes)}")
         return ref
 
     def to_memory(self, ref: str, dtype: str, lanes: int) -> str:
         """Value as it is stored."""
         held, stored = llvm_type(dtype, lanes), memory_type(dtype, lanes)
         if dtype == dtypes.BOOL:
-            return self.define(f"zext {held} {ref} to {stored}")
+            return self.builder.define(f"zext {held} {ref} to {stored}")
         if dtype == "float16":
-            return self.define(f"bitcast {_half(lanes)} {self._halved(ref, lanes)} to {stored}")
+            return self.builder.define(
+                f"bitcast {_half(lanes)} {self._halved(ref, lanes)} to {stored}"
+            )
         if dtype == "bfloat16":
             bits = vector_of("i32", lanes)
-            wide = self.define(f"bitcast {held} {ref} to {bits}")
-            high = self.define(f"lshr {bits} {wide}, {const_text(16, 'int32', lanes)}")
-            return self.define(f"trunc {bits} {high} to {stored}")
+            wide = self.builder.define(f"bitcast {held} {ref} to {bits}")
+            high = self.builder.define(f"lshr {bits} {wide}, {const_text(16, 'int32', lanes)}")
+            return self.builder.define(f"trunc {bits} {high} to {stored}")
         return ref
 
     # -- half types ----------------------------------------------------------------------------
@@ -59,12 +68,12 @@ class Conversions(Vectors):
         return self._rounded_to_bfloat(ref, lanes) if dtype == "bfloat16" else ref
 
     def _halved(self, ref: str, lanes: int) -> str:
-        self.declare("__truncsfhf2", float16_libcalls.TRUNCATE)
-        return self.define(f"fptrunc {vector_of('float', lanes)} {ref} to {_half(lanes)}")
+        self.builder.declare("__truncsfhf2", float16_libcalls.TRUNCATE)
+        return self.builder.define(f"fptrunc {vector_of('float', lanes)} {ref} to {_half(lanes)}")
 
     def _extended(self, ref: str, lanes: int) -> str:
-        self.declare("__extendhfsf2", float16_libcalls.EXTEND)
-        return self.define(f"fpext {_half(lanes)} {ref} to {vector_of('float', lanes)}")
+        self.builder.declare("__extendhfsf2", float16_libcalls.EXTEND)
+        return self.builder.define(f"fpext {_half(lanes)} {ref} to {vector_of('float', lanes)}")
 
     def _rounded_to_bfloat(self, ref: str, lanes: int) -> str:
         """Round in integers: processors that have an instruction for it drop subnormal numbers."""
@@ -73,19 +82,19 @@ class Conversions(Vectors):
         def number(value: int) -> str:
             return const_text(value, "uint32", lanes)
 
-        pattern = self.define(f"bitcast {kind} {ref} to {bits}")
-        shifted = self.define(f"lshr {bits} {pattern}, {number(16)}")
-        odd = self.define(f"and {bits} {shifted}, {number(1)}")
-        below = self.define(f"add {bits} {odd}, {number(0x7FFF)}")
-        up = self.define(f"add {bits} {pattern}, {below}")
-        kept = self.define(f"and {bits} {up}, {number(0xFFFF0000)}")
-        unordered = self.define(f"fcmp uno {kind} {ref}, {ref}")
+        pattern = self.builder.define(f"bitcast {kind} {ref} to {bits}")
+        shifted = self.builder.define(f"lshr {bits} {pattern}, {number(16)}")
+        odd = self.builder.define(f"and {bits} {shifted}, {number(1)}")
+        below = self.builder.define(f"add {bits} {odd}, {number(0x7FFF)}")
+        up = self.builder.define(f"add {bits} {pattern}, {below}")
+        kept = self.builder.define(f"and {bits} {up}, {number(0xFFFF0000)}")
+        unordered = self.builder.define(f"fcmp uno {kind} {ref}, {ref}")
         result = self._chosen(unordered, bits, number(_QUIET_NAN), kept, lanes)
-        return self.define(f"bitcast {bits} {result} to {kind}")
+        return self.builder.define(f"bitcast {bits} {result} to {kind}")
 
     def _chosen(self, mask: str, kind: str, true: str, false: str, lanes: int) -> str:
         condition = vector_of("i1", lanes)
-        return self.define(f"select {condition} {mask}, {kind} {true}, {kind} {false}")
+        return self.builder.define(f"select {condition} {mask}, {kind} {true}, {kind} {false}")
 
     # -- casts -----------------------------------------------------------------------------------
 
@@ -96,7 +105,7 @@ class Conversions(Vectors):
         if target == dtypes.BOOL:
             test = "fcmp une" if dtypes.is_float(source) else "icmp ne"
             zero = const_text(0, source, lanes)
-            return self.define(f"{test} {llvm_type(source, lanes)} {ref}, {zero}")
+            return self.builder.define(f"{test} {llvm_type(source, lanes)} {ref}, {zero}")
         if not dtypes.is_float(target):
             if dtypes.is_float(source):
                 return self._saturated(ref, source, target, lanes)
@@ -112,7 +121,7 @@ class Conversions(Vectors):
 
     def _to(self, operation: str, ref: str, source: str, target: str, lanes: int) -> str:
         old, new = llvm_type(source, lanes), llvm_type(target, lanes)
-        return self.define(f"{operation} {old} {ref} to {new}")
+        return self.builder.define(f"{operation} {old} {ref} to {new}")
 
     def _refloated(self, ref: str, source: str, target: str, lanes: int) -> str:
         if source == target:
@@ -139,9 +148,9 @@ class Conversions(Vectors):
         spare = max(0, high.bit_length() - (24 if held == "float32" else 53))
         limit = high >> spare << spare
         bottom, top = (const_text(float(end), held, lanes) for end in (low, limit))
-        above = self.define(f"fcmp ogt {kind} {ref}, {bottom}")
+        above = self.builder.define(f"fcmp ogt {kind} {ref}, {bottom}")
         cut = self._chosen(above, kind, ref, bottom, lanes)  # `low` for a NaN
-        beyond = self.define(f"fcmp ogt {kind} {cut}, {top}")
+        beyond = self.builder.define(f"fcmp ogt {kind} {cut}, {top}")
         cut = self._chosen(beyond, kind, top, cut, lanes)
         wide = target if dtypes.bits(target) >= 32 else "int32"
         operation = "fptoui" if dtypes.is_unsigned(wide) else "fptosi"
@@ -150,7 +159,7 @@ class Conversions(Vectors):
         if limit < high:
             result = self._chosen(beyond, whole, const_text(high, wide, lanes), result, lanes)
         if low < 0:
-            unordered = self.define(f"fcmp uno {kind} {ref}, {ref}")
+            unordered = self.builder.define(f"fcmp uno {kind} {ref}, {ref}")
             zero = const_text(0, wide, lanes)
             result = self._chosen(unordered, whole, zero, result, lanes)
         return self._resized(result, wide, target, lanes)

@@ -1,4 +1,4 @@
-"""Lines of one LLVM function: nested scopes, names, remembered values, hoisting by depth.
+"""Builds the text of one LLVM function: nested scopes, names, blocks, remembered values.
 
 A scope is a region whose values are visible until it ends: the parameters (depth 0), the body
 (depth 1), each loop, branch and unrolled iteration. Pure index arithmetic is written into the
@@ -7,10 +7,8 @@ outermost scope that defines all its operands, so loop-invariant parts leave the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-
-from autotune.codegen.llvm.linear_forms import Atom, Linear, of_atom
 
 
 class Code:
@@ -49,10 +47,22 @@ class Scope:
         self.keys: list[Hashable] = []
 
 
-class Writer:
-    """The text of one function under construction."""
+class FunctionBuilder:
+    """The text of one function under construction.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    declarations : dict of str to str
+        Declarations of the module by symbol, which `declare` adds to.
+
+    Attributes
+    ----------
+    scopes : list of Scope
+        The open scopes, outermost first.
+    """
+
+    def __init__(self, declarations: dict[str, str]) -> None:
+        self._declarations = declarations
         self.scopes = [Scope(Code("entry"), 0, 0)]
         self._memo: dict[Hashable, object] = {}
         self._names = 0
@@ -83,9 +93,14 @@ class Writer:
 
     def define(self, operation: str, prefix: str = "v", depth: int = -1) -> str:
         """Append `%name = operation` and return the name."""
-        name = "%" + self.fresh(prefix)
-        self.line(f"{name} = {operation}", depth)
+        self._names += 1
+        name = f"%{prefix}.{self._names}"
+        self.scopes[depth].code.lines.append(f"  {name} = {operation}")
         return name
+
+    def declare(self, name: str, text: str) -> None:
+        """Note that the module needs the declaration `text` of the symbol `name`."""
+        self._declarations[name] = text
 
     def recall(self, key: Hashable) -> object | None:
         """Return what was remembered under `key` in a scope that is still open."""
@@ -110,59 +125,23 @@ class Writer:
             for key in self.scopes.pop().keys:
                 self._memo.pop(key, None)
 
-    def atom(self, ref: str, low: int | None, high: int | None, depth: int = -1) -> Linear:
-        """Linear form of the 64-bit value `ref` defined in the scope at `depth`."""
-        return of_atom(Atom(ref, low, high, self.scopes[depth].depth))
-
-    def pure(
-        self, operation: str, operands: tuple[Linear, ...], low: int | None, high: int | None
-    ) -> Linear:
-        """Form of a side-effect free 64-bit operation, written once, as far out as it can be.
-
-        `operation` has {0}, {1}, ... where the materialised operands go.
-        """
-        key = (operation, *((form.key, form.const) for form in operands))
-        found = self.recall(key)
-        if isinstance(found, Linear):
-            return found
-        depth = max((atom.depth for form in operands for atom in form.terms), default=0)
-        refs = [self.materialise(form) for form in operands]
-        result = self.atom(self.define(operation.format(*refs), "x", depth), low, high, depth)
-        self.remember(key, result, depth)
-        return result
-
-    def materialise(self, form: Linear) -> str:
-        """Operand text of the i64 value of `form`; partial sums stand in their own scopes."""
-        if form.is_const:
-            return str(form.const)
-        total = ""
-        depth = 0
-        done: dict[Atom, int] = {}
-        for atom, coefficient in sorted(
-            form.terms.items(), key=lambda item: (item[0].depth, item[0].id)
-        ):
-            depth = max(depth, atom.depth)
-            done[atom] = coefficient
-            term = self._scaled(atom, coefficient)
-            total = self._sum(Linear(done, 0), total, term, depth) if total else term
-        if form.const:
-            total = self._sum(form, total, str(form.const), depth)
-        return total
-
-    def _scaled(self, atom: Atom, coefficient: int) -> str:
-        if coefficient == 1:
-            return atom.ref
-        key = (atom.id, coefficient)
-        found = self.recall(key)
-        if not isinstance(found, str):
-            found = self.define(f"mul nsw i64 {atom.ref}, {coefficient}", "i", atom.depth)
-            self.remember(key, found, atom.depth)
-        return found
-
-    def _sum(self, form: Linear, a: str, b: str, depth: int) -> str:
-        key = ("sum", form.key, form.const)
-        found = self.recall(key)
-        if not isinstance(found, str):
-            found = self.define(f"add nsw i64 {a}, {b}", "i", depth)
-            self.remember(key, found, depth)
-        return found
+    def choose(
+        self, condition: str, kind: str, true: Callable[[], str], false: Callable[[], str]
+    ) -> str:
+        """Evaluate one of two values of type `kind` behind a branch."""
+        if condition in ("true", "false"):
+            return true() if condition == "true" else false()
+        labels = [self.fresh(name) for name in ("then", "else", "join")]
+        code = self.code
+        branches, incoming = [], []
+        for label, evaluate in zip(labels[:2], (true, false), strict=True):
+            with self.region(label) as branch:
+                ref = evaluate()
+                self.line(f"br label %{labels[2]}")
+            branches.append(branch)
+            incoming.append(f"[{ref}, %{branch.label}]")
+        self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
+        for branch in branches:
+            code.append(branch)
+        code.begin(labels[2])
+        return self.define(f"phi {kind} {', '.join(incoming)}")

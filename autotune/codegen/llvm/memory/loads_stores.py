@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from autotune.codegen.llvm.addresses import Memory
-from autotune.codegen.llvm.linear_forms import Linear, constant
+from autotune.codegen.llvm.conversions import Conversions
+from autotune.codegen.llvm.function_builder import FunctionBuilder
+from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.linear_forms import Linear, constant
+from autotune.codegen.llvm.lane_masks import LaneMasks, Mask
 from autotune.codegen.llvm.llvm_types import const_text, llvm_type, memory_suffix, memory_type
-from autotune.codegen.llvm.vector_ops import Mask, constants
+from autotune.codegen.llvm.memory.addresses import Addresses
+from autotune.codegen.llvm.memory.cache_hints import CacheHints
+from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
+from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer, Expr, Load
 
 
-class Transfers(Memory):
-    """A writer that loads and stores elements of buffers."""
+@dataclass(eq=False, repr=False)
+class LoadsStores:
+    """Loads and stores elements of buffers."""
+
+    builder: FunctionBuilder
+    index: IndexArithmetic
+    vectors: VectorOps
+    masks: LaneMasks
+    conversions: Conversions
+    addresses: Addresses
+    versions: MemoryVersions
+    hints: CacheHints
 
     # -- loads -------------------------------------------------------------------------------------
 
@@ -21,54 +38,49 @@ class Transfers(Memory):
         """Operand text of the value of a load."""
         lanes = load.lanes
         if lanes == 1:
-            return self._load_uniform(load, self.form(load.index))
-        known = self.offsets(load.index)
+            return self._load_uniform(load, self.index.form(load.index))
+        known = self.vectors.offsets(load.index)
         if known is None:
-            return self._one_by_one(load) if self.mask is None else self._gather(load, self.mask)
+            return (
+                self._one_by_one(load)
+                if self.masks.mask is None
+                else self._gather(load, self.masks.mask)
+            )
         base, offsets = known
         if not any(offsets):
-            return self.splat(self._load_uniform(load, base), load.dtype, lanes)
+            return self.vectors.splat(self._load_uniform(load, base), load.dtype, lanes)
         consecutive = offsets == range(lanes)
-        if self.mask is None or self.is_private(load.buffer, base, offsets):
+        if self.masks.mask is None or self.addresses.is_private(load.buffer, base, offsets):
             if consecutive:
-                return self._load_unmasked(load.buffer, base, lanes)
+                return self.load_consecutive(load.buffer, base, lanes)
             return self._shuffled(load, base, offsets)
         if consecutive:
-            return self._masked_load(load, base, self.mask)
-        return self._gather(load, self.mask)
-
-    def load_lane(self, load: Load, lane: int) -> str:
-        """Operand text of lane `lane` of what is loaded."""
-        if load.lanes == 1:
-            return self.value(load)
-        if self.mask is None:
-            return self._load_unmasked(load.buffer, self.form(load.index, lane), 1)
-        kind = llvm_type(load.dtype, load.lanes)
-        return self.define(f"extractelement {kind} {self.value(load)}, i64 {lane}")
+            return self._masked_load(load, base, self.masks.mask)
+        return self._gather(load, self.masks.mask)
 
     def _load_uniform(self, load: Load, index: Linear) -> str:
         """Load one scalar, if any lane is active."""
-        if self.mask is None or self.mask.inhabited:
-            return self._load_unmasked(load.buffer, index, 1)
-        return self.choose(
-            self.any_lane(self.mask.ref, self.mask.lanes),
+        if self.masks.mask is None or self.masks.mask.inhabited:
+            return self.load_consecutive(load.buffer, index, 1)
+        return self.builder.choose(
+            self.masks.any_lane(self.masks.mask.ref, self.masks.mask.lanes),
             llvm_type(load.dtype),
-            lambda: self._load_unmasked(load.buffer, index, 1),
+            lambda: self.load_consecutive(load.buffer, index, 1),
             lambda: const_text(0, load.dtype),
         )
 
-    def _load_unmasked(self, buffer: Buffer, index: Linear, lanes: int) -> str:
+    def load_consecutive(self, buffer: Buffer, index: Linear, lanes: int) -> str:
         """Load consecutive elements, unless the same ones were loaded and not written since."""
-        key = ("load", buffer, index.key, index.const, lanes, self.version((buffer,)))
-        found = self.recall(key)
+        key = ("load", buffer, index.key, index.const, lanes, self.versions.version((buffer,)))
+        found = self.builder.recall(key)
         if isinstance(found, str):
             return found
-        self.look_ahead(buffer, index, lanes)
-        pointer, kind = self.address(buffer, index), memory_type(buffer.dtype, lanes)
-        align = self.alignment(buffer, index)
-        loaded = self.define(f"load {kind}, ptr {pointer}, align {align}")
-        found = self.from_memory(loaded, buffer.dtype, lanes)
-        self.remember(key, found, self.first)
+        self.hints.prefetch(buffer, index, lanes)
+        pointer, kind = self.addresses.address(buffer, index), memory_type(buffer.dtype, lanes)
+        align = self.addresses.alignment(buffer, index)
+        loaded = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
+        found = self.conversions.from_memory(loaded, buffer.dtype, lanes)
+        self.builder.remember(key, found, self.builder.first)
         return found
 
     def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
@@ -87,7 +99,7 @@ class Transfers(Memory):
         for start in starts:
             inside = {i: p - start for i, p in left.items() if start <= p < start + width}
             if inside:
-                chunk = self._load_unmasked(load.buffer, base + constant(low + start), width)
+                chunk = self.load_consecutive(load.buffer, base + constant(low + start), width)
                 result = self._picked(kind, result, chunk, inside, width)
             left = {i: p for i, p in left.items() if i not in inside}
         return result
@@ -99,7 +111,7 @@ class Transfers(Memory):
         lanes, scalar = kind[1:-1].split(" x ")
         if width == 1:
             for lane in inside:
-                result = self.define(
+                result = self.builder.define(
                     f"insertelement {kind} {result or 'poison'}, {scalar} {chunk}, i64 {lane}"
                 )
             return result
@@ -111,7 +123,9 @@ class Transfers(Memory):
         else:
             picks = [str(int(lanes) + inside[i] if i in inside else i) for i in range(int(lanes))]
             pair = f"{kind} {result}, {kind} {chunk}"
-        return self.define(f"shufflevector {pair}, <{lanes} x i32> {constants('i32', picks)}")
+        return self.builder.define(
+            f"shufflevector {pair}, <{lanes} x i32> {constants('i32', picks)}"
+        )
 
     def _one_by_one(self, load: Load) -> str:
         """Load lanes at distances that only the running program knows.
@@ -120,32 +134,40 @@ class Transfers(Memory):
         """
         kind, scalar = llvm_type(load.dtype, load.lanes), llvm_type(load.dtype)
         result = "poison"
-        for lane, form in enumerate(self.lanes(load.index)):
-            one = self._load_unmasked(load.buffer, form, 1)
-            result = self.define(f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}")
+        for lane, form in enumerate(self.index.lanes(load.index)):
+            one = self.load_consecutive(load.buffer, form, 1)
+            result = self.builder.define(
+                f"insertelement {kind} {result}, {scalar} {one}, i64 {lane}"
+            )
         return result
 
     def _masked_load(self, load: Load, index: Linear, mask: Mask) -> str:
         name, kind = self._masked("load", load.dtype, load.lanes)
         lanes = f"<{load.lanes} x i1>"
-        self.declare(name, f"declare {kind} @{name}(ptr, i32 immarg, {lanes}, {kind})")
-        pointer, align = self.address(load.buffer, index), self.alignment(load.buffer, index)
-        loaded = self.define(
+        self.builder.declare(name, f"declare {kind} @{name}(ptr, i32 immarg, {lanes}, {kind})")
+        pointer, align = (
+            self.addresses.address(load.buffer, index),
+            self.addresses.alignment(load.buffer, index),
+        )
+        loaded = self.builder.define(
             f"call {kind} @{name}(ptr {pointer}, i32 {align}, {lanes} {mask.ref}, "
             f"{kind} zeroinitializer)"
         )
-        return self.from_memory(loaded, load.dtype, load.lanes)
+        return self.conversions.from_memory(loaded, load.dtype, load.lanes)
 
     def _gather(self, load: Load, mask: Mask) -> str:
         """Load the active lanes from wherever they are."""
         name, kind = self._masked("gather", load.dtype, load.lanes)
         masks, pointers = f"<{load.lanes} x i1>", f"<{load.lanes} x ptr>"
-        self.declare(name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})")
-        loaded = self.define(
-            f"call {kind} @{name}({pointers} {self.pointers(load.buffer, load.index)}, "
+        self.builder.declare(
+            name, f"declare {kind} @{name}({pointers}, i32 immarg, {masks}, {kind})"
+        )
+        places = self.addresses.lane_pointers(load.buffer, load.index)
+        loaded = self.builder.define(
+            f"call {kind} @{name}({pointers} {places}, "
             f"i32 {dtypes.itemsize(load.dtype)}, {masks} {mask.ref}, {kind} zeroinitializer)"
         )
-        return self.from_memory(loaded, load.dtype, load.lanes)
+        return self.conversions.from_memory(loaded, load.dtype, load.lanes)
 
     @staticmethod
     def _masked(what: str, dtype: str, lanes: int) -> tuple[str, str]:
@@ -157,12 +179,15 @@ class Transfers(Memory):
     # -- stores ------------------------------------------------------------------------------------
 
     def store(self, buffer: Buffer, index: Expr, value: str) -> None:
-        """Store the value (as it is in memory) at a scalar or vector index."""
-        lanes, mask = index.lanes, self.mask.ref if self.mask else ""
+        """Store the value (as it is in registers) at a scalar or vector index."""
+        value = self.conversions.to_memory(value, buffer.dtype, index.lanes)
+        lanes, mask = index.lanes, self.masks.mask.ref if self.masks.mask else ""
         order: Sequence[int] = range(lanes)
-        known = self.offsets(index) if lanes > 1 else (self.form(index), order)
-        if known is not None and known[1] != order and sorted(known[1]) == list(
-            range(min(known[1]), min(known[1]) + lanes)
+        known = self.vectors.offsets(index) if lanes > 1 else (self.index.form(index), order)
+        if (
+            known is not None
+            and known[1] != order
+            and sorted(known[1]) == list(range(min(known[1]), min(known[1]) + lanes))
         ):
             low = min(known[1])
             picks = constants("i32", [list(known[1]).index(low + i) for i in order])
@@ -173,51 +198,51 @@ class Transfers(Memory):
             self._scatter(buffer, index, value)
         else:
             self._store(buffer, known[0], value, lanes, mask)
-        self.writes[buffer] = self.writes.get(buffer, 0) + 1
+        self.versions.stored(buffer)
 
     def _store(self, buffer: Buffer, index: Linear, value: str, lanes: int, mask: str) -> None:
         """Store consecutive elements, those in `mask` if there is one."""
         dtype = buffer.dtype
         kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
-        pointer, align = self.address(buffer, index), self.alignment(buffer, index)
-        if mask and self.is_private(buffer, index, range(lanes)):
-            old = self.define(f"load {kind}, ptr {pointer}, align {align}")
-            value = self.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
+        pointer, align = (
+            self.addresses.address(buffer, index),
+            self.addresses.alignment(buffer, index),
+        )
+        if mask and self.addresses.is_private(buffer, index, range(lanes)):
+            old = self.builder.define(f"load {kind}, ptr {pointer}, align {align}")
+            value = self.builder.define(f"select {masks} {mask}, {kind} {value}, {kind} {old}")
             mask = ""
         if not mask:
-            hint = self.store_hint(buffer, lanes)
-            self.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
+            hint = self.hints.store_metadata(buffer, lanes)
+            self.builder.line(f"store {kind} {value}, ptr {pointer}, align {align}{hint}")
             return
         name, _ = self._masked("store", dtype, lanes)
-        self.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, {masks})")
-        self.line(
+        self.builder.declare(name, f"declare void @{name}({kind}, ptr, i32 immarg, {masks})")
+        self.builder.line(
             f"call void @{name}({kind} {value}, ptr {pointer}, i32 {align}, {masks} {mask})"
         )
 
     def _permuted(self, kind: str, value: str, lanes: int, picks: str) -> str:
-        return self.define(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> {picks}")
+        return self.builder.define(
+            f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> {picks}"
+        )
 
     def _scatter(self, buffer: Buffer, index: Expr, value: str) -> None:
         """Store lanes wherever they belong, in their order."""
         name, kind = self._masked("scatter", buffer.dtype, index.lanes)
         align = dtypes.itemsize(buffer.dtype)
-        if self.mask is None:
-            for lane, form in enumerate(self.lanes(index)):
-                one = self.define(f"extractelement {kind} {value}, i64 {lane}")
-                pointer = self.address(buffer, form)
-                self.line(f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}")
+        if self.masks.mask is None:
+            for lane, form in enumerate(self.index.lanes(index)):
+                one = self.builder.define(f"extractelement {kind} {value}, i64 {lane}")
+                pointer = self.addresses.address(buffer, form)
+                self.builder.line(
+                    f"store {memory_type(buffer.dtype)} {one}, ptr {pointer}, align {align}"
+                )
             return
         masks, pointers = f"<{index.lanes} x i1>", f"<{index.lanes} x ptr>"
-        self.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
-        self.line(
-            f"call void @{name}({kind} {value}, {pointers} {self.pointers(buffer, index)}, "
-            f"i32 {align}, {masks} {self.mask.ref})"
+        self.builder.declare(name, f"declare void @{name}({kind}, {pointers}, i32 immarg, {masks})")
+        places = self.addresses.lane_pointers(buffer, index)
+        self.builder.line(
+            f"call void @{name}({kind} {value}, {pointers} {places}, "
+            f"i32 {align}, {masks} {self.masks.mask.ref})"
         )
-
-    def look_ahead(self, buffer: Buffer, index: Linear, lanes: int) -> None:
-        """Fetch what will be read after these elements, if that is wanted."""
-        raise NotImplementedError
-
-    def store_hint(self, buffer: Buffer, lanes: int) -> str:
-        """Metadata of a store of `lanes` consecutive elements."""
-        raise NotImplementedError

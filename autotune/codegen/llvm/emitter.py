@@ -1,0 +1,163 @@
+"""The emitter of one LLVM function: the parts that write it, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.codegen.llvm.binary_operations import BinaryOperations
+from autotune.codegen.llvm.comparisons import Comparisons
+from autotune.codegen.llvm.conversions import Conversions
+from autotune.codegen.llvm.function_builder import FunctionBuilder
+from autotune.codegen.llvm.index.index_arithmetic import IndexArithmetic
+from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
+from autotune.codegen.llvm.intrinsic_calls import IntrinsicCalls
+from autotune.codegen.llvm.lane_masks import LaneMasks
+from autotune.codegen.llvm.llvm_expressions import ExpressionEmitter
+from autotune.codegen.llvm.llvm_statements import StatementEmitter
+from autotune.codegen.llvm.memory.addresses import ALIGNMENT, Addresses
+from autotune.codegen.llvm.memory.cache_hints import CacheHints
+from autotune.codegen.llvm.memory.loads_stores import LoadsStores
+from autotune.codegen.llvm.memory.memory_versions import MemoryVersions
+from autotune.codegen.llvm.memory.stack_frame import StackFrame
+from autotune.codegen.llvm.module_text import ModuleText
+from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
+from autotune.codegen.llvm.vector_ops import VectorOps
+from autotune.ir import dtypes
+from autotune.ir.expr import Buffer, Expr, Load, Var
+
+
+class Emitter:
+    """Writes one function of a module.
+
+    A part gets the parts that it uses when it is made. Indices are evaluated by `IndexArithmetic`,
+    all other expressions by `ExpressionEmitter`, and each needs the other: the emitter itself is
+    the `Evaluator` that index arithmetic gets.
+
+    Parameters
+    ----------
+    module : ModuleText
+        Where declarations and outlined functions go.
+    name : str
+        Symbol of this function, from which those of its parallel loops derive.
+    threads : str
+        Operand that holds the number of threads, empty where loops must stay serial.
+    """
+
+    def __init__(self, module: ModuleText, name: str, threads: str = "") -> None:
+        builder = FunctionBuilder(module.declarations)
+        linear = LinearArithmetic(builder)
+        index = IndexArithmetic(builder, linear, self)
+        masks, versions, conversions = LaneMasks(builder), MemoryVersions(), Conversions(builder)
+        vectors = VectorOps(builder, linear, index, self)
+        addresses = Addresses(builder, linear, index, vectors, module.lines)
+        hints = CacheHints(builder, index, addresses, module.ahead, module.streamed)
+        memory = LoadsStores(
+            builder, index, vectors, masks, conversions, addresses, versions, hints
+        )
+        calls = IntrinsicCalls(builder, module.math)
+        operations = BinaryOperations(builder, conversions, calls, module.fast_math)
+        comparisons = Comparisons(builder, linear, index, vectors, self)
+        expressions = ExpressionEmitter(
+            builder,
+            index,
+            vectors,
+            masks,
+            memory,
+            versions,
+            conversions,
+            operations,
+            comparisons,
+            calls,
+        )
+        frame = StackFrame(builder, linear, index, addresses)
+        parallel = ParallelRegions(
+            module,
+            name,
+            threads,
+            builder,
+            linear,
+            index,
+            addresses,
+            versions,
+            frame,
+            self._outlined,
+        )
+        self.statements = StatementEmitter(
+            module, builder, linear, index, masks, memory, versions, expressions, frame, parallel
+        )
+        self._module, self._name = module, name
+        self._builder, self._linear, self._index = builder, linear, index
+        self._addresses, self._hints, self._frame = addresses, hints, frame
+        self._expressions, self._parallel = expressions, parallel
+
+    # -- what index arithmetic needs ---------------------------------------------------------------
+
+    def value(self, expr: Expr) -> str:
+        """Operand text of the value of `expr`."""
+        return self._expressions.value(expr)
+
+    def load_lane(self, load: Load, lane: int) -> str:
+        """Operand text of lane `lane` of what is loaded."""
+        return self._expressions.load_lane(load, lane)
+
+    # -- the function as a whole -------------------------------------------------------------------
+
+    def array_parameter(self, buffer: Buffer, ref: str, written: bool) -> str:
+        """Text of a parameter that points to a buffer, which is in scope then."""
+        self._addresses.pointers[buffer] = ref
+        return f"ptr noalias{'' if written else ' readonly'} {ref}"
+
+    def size_parameter(self, var: Var, ref: str, low: int | None, high: int | None) -> str:
+        """Text of a parameter with the value of a variable, which is in scope then."""
+        self._index.env[var] = self._linear.atom(ref, low, high)
+        return f"i64 {ref}"
+
+    def align_to_line(self, var: Var, buffer: Buffer) -> None:
+        """Set `var` to the number of elements of a parameter before one that begins a line."""
+        most = ALIGNMENT // dtypes.itemsize(buffer.dtype) - 1
+        ref = self._frame.elements_before_line(buffer)
+        self._index.env[var] = self._linear.atom(ref, 0, most)
+
+    def finish(self, parameters: list[str], linkage: str, write: Callable[[], None]) -> str:
+        """Return the text of the function whose statements `write` emits."""
+        with self._builder.region("body") as body:
+            write()
+        signature = f"define {linkage}i32 @{self._name}({', '.join(parameters)}) nounwind"
+        lines = [f"{signature} {{", "entry:", *self._frame.lines]
+        fails = self._frame.uses_heap or self._parallel.count > 0
+        if fails:
+            lines += ["  %status = alloca i32", "  store i32 0, ptr %status"]
+        lines += self._builder.code.lines
+        lines += self._frame.enter()
+        lines += body.lines
+        lines += ["  br label %end", "end:"]
+        if self._hints.streams:
+            lines.append("  fence seq_cst")  # such stores reach memory late and in any order
+        lines += self._frame.leave()
+        if fails:
+            lines.append("  %result = load i32, ptr %status")
+        lines += [f"  ret i32 {'%result' if fails else '0'}", "}"]
+        return "\n".join(lines)
+
+    def _outlined(self, region: OutlinedLoop) -> str:
+        """Return the text of the function that runs the iterations [%from, %to) of a loop."""
+        inner = Emitter(self._module, region.name)
+        parameters = []
+        for buffer, ref in region.buffers.items():
+            parameters.append(inner.array_parameter(buffer, ref, buffer in region.stored))
+            if buffer in self._addresses.aligned:
+                inner._addresses.aligned.add(buffer)
+        for var, ref in region.variables.items():
+            parameters.append(inner.size_parameter(var, ref, *self._index.form(var).bounds))
+        inner._index.env.update(region.constants)
+        high = region.high
+        start = inner._linear.atom("%from", 0, None)
+        stop = inner._linear.atom("%to", None, None if high is None else high + 1)
+        loop, statements = region.loop, inner.statements
+        return inner.finish(
+            [*parameters, "i64 %from", "i64 %to"],
+            "internal ",
+            lambda: statements.counted_loop(
+                loop.var, start, stop, lambda: statements.stmt(loop.body)
+            ),
+        )

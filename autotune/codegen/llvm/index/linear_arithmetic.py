@@ -1,0 +1,222 @@
+"""Arithmetic on linear forms: what does not fold is written as 64-bit instructions.
+
+An instruction stands in the outermost scope that defines all its operands, and once there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autotune.codegen.llvm.function_builder import FunctionBuilder
+from autotune.codegen.llvm.index.linear_forms import (
+    Atom,
+    Linear,
+    constant,
+    non_negative,
+    of_atom,
+    product_bounds,
+    within,
+)
+from autotune.errors import CodegenError
+from autotune.ir import dtypes
+
+
+@dataclass(eq=False, repr=False)
+class LinearArithmetic:
+    """Computes with linear forms and writes their values."""
+
+    builder: FunctionBuilder
+
+    def atom(self, ref: str, low: int | None, high: int | None, depth: int = -1) -> Linear:
+        """Linear form of the 64-bit value `ref` defined in the scope at `depth`."""
+        return of_atom(Atom(ref, low, high, self.builder.scopes[depth].depth))
+
+    def pure(
+        self, operation: str, operands: tuple[Linear, ...], low: int | None, high: int | None
+    ) -> Linear:
+        """Form of a side-effect free 64-bit operation, written once, as far out as it can be.
+
+        `operation` has {0}, {1}, ... where the materialised operands go.
+        """
+        key = (operation, *((form.key, form.const) for form in operands))
+        found = self.builder.recall(key)
+        if isinstance(found, Linear):
+            return found
+        depth = max((atom.depth for form in operands for atom in form.terms), default=0)
+        refs = [self.materialise(form) for form in operands]
+        result = self.atom(
+            self.builder.define(operation.format(*refs), "x", depth), low, high, depth
+        )
+        self.builder.remember(key, result, depth)
+        return result
+
+    def materialise(self, form: Linear) -> str:
+        """Operand text of the i64 value of `form`; partial sums stand in their own scopes."""
+        if form.is_const:
+            return str(form.const)
+        total = ""
+        depth = 0
+        done: dict[Atom, int] = {}
+        for atom, coefficient in sorted(
+            form.terms.items(), key=lambda item: (item[0].depth, item[0].id)
+        ):
+            depth = max(depth, atom.depth)
+            done[atom] = coefficient
+            term = self._scaled(atom, coefficient)
+            total = self._sum(Linear(done, 0), total, term, depth) if total else term
+        if form.const:
+            total = self._sum(form, total, str(form.const), depth)
+        return total
+
+    def _scaled(self, atom: Atom, coefficient: int) -> str:
+        if coefficient == 1:
+            return atom.ref
+        key = (atom.id, coefficient)
+        found = self.builder.recall(key)
+        if not isinstance(found, str):
+            found = self.builder.define(f"mul nsw i64 {atom.ref}, {coefficient}", "i", atom.depth)
+            self.builder.remember(key, found, atom.depth)
+        return found
+
+    def _sum(self, form: Linear, a: str, b: str, depth: int) -> str:
+        key = ("sum", form.key, form.const)
+        found = self.builder.recall(key)
+        if not isinstance(found, str):
+            found = self.builder.define(f"add nsw i64 {a}, {b}", "i", depth)
+            self.builder.remember(key, found, depth)
+        return found
+
+    def extended(self, ref: str, dtype: str) -> Linear:
+        """Linear form of the integer `ref` of type `dtype`."""
+        if dtype != "int64":
+            ref = self.builder.define(f"sext i{dtypes.bits(dtype)} {ref} to i64", "x")
+        low, high = dtypes.min_value(dtype), dtypes.max_value(dtype)
+        return self.atom(ref, int(low), int(high))
+
+    def narrowed(self, form: Linear, dtype: str) -> str:
+        """Operand text of the value of `form` as an integer of type `dtype`, an index type."""
+        if form.is_const:
+            bits = dtypes.bits(dtype)
+            return str((form.const + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1))
+        ref = self.materialise(form)
+        return ref if dtype == "int64" else self.builder.define(f"trunc i64 {ref} to i32")
+
+    def arithmetic(self, op: str, a: Linear, b: Linear) -> Linear:
+        """Linear form of `a op b`."""
+        match op:
+            case "*":
+                return self.product(a, b)
+            case "//" | "%":
+                return self.floor(op, a, b)
+            case "min" | "max":
+                return self.extreme(op, a, b)
+        raise CodegenError(f"`{op}` has no meaning in an index")
+
+    def product(self, a: Linear, b: Linear) -> Linear:
+        """Linear form of `a * b`."""
+        if a.is_const:
+            return b.scaled(a.const)
+        if b.is_const:
+            return a.scaled(b.const)
+        # Distribute, so that constants of unrolled loops end in the address's constant part.
+        total = a.scaled(b.const) + b.scaled(a.const) + constant(-a.const * b.const)
+        for x, m in a.terms.items():
+            for y, n in b.terms.items():
+                first, second = sorted((x, y), key=lambda atom: atom.id)
+                one, other = Linear({first: 1}, 0), Linear({second: 1}, 0)
+                low, high = product_bounds(one, other)
+                product = self.pure("mul nsw i64 {0}, {1}", (one, other), low, high)
+                total += product.scaled(m * n)
+        return total
+
+    def extreme(self, op: str, a: Linear, b: Linear) -> Linear:
+        """Linear form of the smaller ("min") or larger ("max") of two values."""
+        least, most = (a - b).bounds
+        smaller, larger = (a, b) if op == "min" else (b, a)
+        if most is not None and most <= 0:
+            return smaller
+        if least is not None and least >= 0:
+            return larger
+        pick = min if op == "min" else max
+        (a_low, a_high), (b_low, b_high) = a.bounds, b.bounds
+        low, high = _meet(pick, a_low, b_low), _meet(pick, a_high, b_high)
+        # Of two values, one bound caps the minimum from above and the maximum from below.
+        if op == "min" and high is None:
+            high = a_high if a_high is not None else b_high
+        if op == "max" and low is None:
+            low = a_low if a_low is not None else b_low
+        name = f"llvm.s{op}.i64"
+        self.builder.declare(name, f"declare i64 @{name}(i64, i64)")
+        return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), low, high)
+
+    def select(self, excess: Linear, true: Linear, false: Linear) -> Linear:
+        """Linear form of `true` where `excess` is negative, else of `false`; without a branch."""
+        holds = self.pure("ashr i64 {0}, 63", (excess,), -1, 0)
+        change = self.pure("and i64 {0}, {1}", (true - false, holds), None, None)
+        (a, b), (c, d) = true.bounds, false.bounds
+        low, high = _meet(min, a, c), _meet(max, b, d)
+        return self.pure("add nsw i64 {0}, {1}", (false, change), low, high)
+
+    def floor(self, op: str, a: Linear, b: Linear) -> Linear:
+        """Linear form of `a // b` or `a % b`, rounded down.
+
+        Raises
+        ------
+        CodegenError
+            If `b` is the constant 0.
+        """
+        if not b.is_const:
+            return self._floor_by_variable(op, a, b)
+        divisor = b.const
+        if divisor == 0:
+            raise CodegenError("an index divides by zero")
+        if divisor < 0:
+            result = self.floor(op, a.scaled(-1), constant(-divisor))
+            return result if op == "//" else result.scaled(-1)
+        whole, rest = a.split_by(divisor)
+        if within(rest, 0, divisor - 1):
+            return whole if op == "//" else rest
+        quotient = self._divided(rest, divisor)
+        return whole + quotient if op == "//" else rest - quotient.scaled(divisor)
+
+    def _divided(self, a: Linear, divisor: int) -> Linear:
+        """Floor of `a / divisor` for a positive constant divisor."""
+        low, high = (None if end is None else end // divisor for end in a.bounds)
+        shift = divisor.bit_length() - 1
+        if divisor == 1 << shift:
+            return self.pure(f"ashr i64 {{0}}, {shift}", (a,), low, high)
+        if non_negative((a,)):
+            return self.pure(f"udiv i64 {{0}}, {divisor}", (a,), low, high)
+        # Towards zero for a >= 0; for a < 0 floor(a / d) = -1 - (-1 - a) / d = ~(~a / d).
+        sign = self.pure("ashr i64 {0}, 63", (a,), -1, 0)
+        positive = self.pure("xor i64 {0}, {1}", (a, sign), 0, None)
+        quotient = self.pure(f"udiv i64 {{0}}, {divisor}", (positive,), 0, None)
+        return self.pure("xor i64 {0}, {1}", (quotient, sign), low, high)
+
+    def _floor_by_variable(self, op: str, a: Linear, b: Linear) -> Linear:
+        # A divisor of 0 can only be an empty size, under which nothing runs: 1 avoids the trap,
+        # also where the division was moved out of the loop that would not have run.
+        zero = "call i64 @llvm.umax.i64(i64 {0}, i64 1)"
+        self.builder.declare("llvm.umax.i64", "declare i64 @llvm.umax.i64(i64, i64)")
+        divisor = self.pure(zero, (b,), 1 if non_negative((b,)) else None, b.bounds[1])
+        if non_negative((a, divisor)):
+            high = a.bounds[1] if op == "//" else None
+            return self.pure(
+                f"u{'div' if op == '//' else 'rem'} i64 {{0}}, {{1}}", (a, divisor), 0, high
+            )
+        towards_zero = self.pure("sdiv i64 {0}, {1}", (a, divisor), None, None)
+        rest = a - self.product(towards_zero, divisor)
+        # Correct by one where the rest and the divisor differ in sign.
+        signs = self.pure("xor i64 {0}, {1}", (rest, divisor), None, None)
+        differ = self.pure("lshr i64 {0}, 63", (signs,), 0, 1)
+        fix = self.product(
+            differ, self.pure("call i64 @llvm.umin.i64(i64 {0}, i64 1)", (rest,), 0, 1)
+        )
+        self.builder.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
+        return towards_zero - fix if op == "//" else rest + self.product(fix, divisor)
+
+
+def _meet(pick: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    """Return the smaller or larger of two bounds, None where one is unknown."""
+    return None if a is None or b is None else pick(a, b)

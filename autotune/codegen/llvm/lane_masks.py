@@ -1,0 +1,65 @@
+"""Masks: which lanes of a vector are active, under vector conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from autotune.codegen.llvm.function_builder import FunctionBuilder
+from autotune.codegen.llvm.llvm_types import vector_of
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The lanes that are active.
+
+    Attributes
+    ----------
+    ref : str
+        Operand of type <lanes x i1>.
+    lanes : int
+    inhabited : bool
+        Whether code under the mask only runs if at least one lane is active.
+    """
+
+    ref: str
+    lanes: int
+    inhabited: bool
+
+
+@dataclass(eq=False, repr=False)
+class LaneMasks:
+    """The mask that code is written under.
+
+    Attributes
+    ----------
+    mask : Mask or None
+        Under a vector condition: which lanes are active.
+    """
+
+    builder: FunctionBuilder
+    mask: Mask | None = field(init=False, default=None)
+
+    @contextmanager
+    def masked(self, ref: str, lanes: int, inhabited: bool = False) -> Iterator[None]:
+        """Write code for the lanes of a mask (among those that are active already)."""
+        outer = self.mask
+        with self.builder.region():
+            self.mask = Mask(ref if inhabited else self.active(ref, lanes), lanes, inhabited)
+            try:
+                yield
+            finally:
+                self.mask = outer
+
+    def active(self, ref: str, lanes: int) -> str:
+        """Lanes of the mask `ref` that are active."""
+        if self.mask is None:
+            return ref
+        return self.builder.define(f"and {vector_of('i1', lanes)} {self.mask.ref}, {ref}")
+
+    def any_lane(self, ref: str, lanes: int) -> str:
+        """Operand of type i1: whether a mask has an active lane."""
+        symbol = f"llvm.vector.reduce.or.v{lanes}i1"
+        self.builder.declare(symbol, f"declare i1 @{symbol}(<{lanes} x i1>)")
+        return self.builder.define(f"call i1 @{symbol}(<{lanes} x i1> {ref})")

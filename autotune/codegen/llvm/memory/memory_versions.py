@@ -1,0 +1,44 @@
+"""Versions of memory: loaded values are remembered as long as nothing wrote in between."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from autotune.ir.expr import Buffer, Expr, Load
+
+
+class MemoryVersions:
+    """Counts what changes memory.
+
+    A store to a buffer makes a new version of that buffer alone. A loop, or a branch that joins,
+    begins a new epoch: a new version of all buffers.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._stores: dict[Buffer, int] = {}
+        self._sources: dict[Expr, tuple[Buffer, ...]] = {}
+
+    def stored(self, buffer: Buffer) -> None:
+        """Note a store to `buffer`."""
+        self._stores[buffer] = self._stores.get(buffer, 0) + 1
+
+    def begin_epoch(self) -> None:
+        """Note that control flow may have come from where other stores were."""
+        self._epoch += 1
+
+    def sources(self, expr: Expr) -> tuple[Buffer, ...]:
+        """Buffers that the value of `expr` is read from."""
+        known = self._sources.get(expr)
+        if known is None:
+            found = dict.fromkeys([expr.buffer] if isinstance(expr, Load) else ())
+            for child in expr.children:
+                found |= dict.fromkeys(self.sources(child))
+            self._sources[expr] = known = tuple(found)
+        return known
+
+    def version(self, buffers: tuple[Buffer, ...]) -> Hashable:
+        """State of memory as far as it concerns `buffers`."""
+        if not buffers:
+            return None
+        return (self._epoch, *(self._stores.get(buffer, 0) for buffer in buffers))
