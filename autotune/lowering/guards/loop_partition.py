@@ -42,12 +42,12 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 def partition(function: PrimFunc) -> PrimFunc:
     """Return the function with loops split where guards change, as far as copies are allowed."""
-    return function.with_body(_Partition(function.body).stmt(function.body))
+    return function.with_body(_Partition(function.body).run())
 
 
 def shorten(function: PrimFunc) -> PrimFunc:
     """Return the function with loops of constant length ended where a guard ends them."""
-    return function.with_body(_Shorten(function.body).stmt(function.body))
+    return function.with_body(_Shorten(function.body).run())
 
 
 class Sizes:
@@ -75,7 +75,6 @@ class _Partition(Splitter):
 
     def __init__(self, body: Stmt) -> None:
         super().__init__(body)
-        self.body = body
         self.sizes = Sizes()
         self.copied = 0
 
@@ -93,7 +92,7 @@ class _Partition(Splitter):
         for guards in self.guards(loop):
             if not self.mentions(main.body, guards):  # decided with others
                 continue
-            if self.at_most_zero(guards.excess):
+            if self.prover.at_most_zero(guards.excess):
                 main = replace(main, body=self.within(guards, main.body))
                 continue
             # A copy of the loop is a copy also of what has nothing to do with the guards.

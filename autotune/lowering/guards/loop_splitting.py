@@ -60,18 +60,31 @@ class LoopSegment:
         return isinstance(self.low, Const) and isinstance(self.high, Const)
 
 
-class Splitter(Prover):
+class Splitter:
     """Finds the guards of loops and splits these, innermost loops first.
+
+    Parameters
+    ----------
+    body : Stmt
+        The statement whose loops are split.
 
     Attributes
     ----------
+    prover : Prover
+        Visits the loops and removes the guards that are decided; `choices` and `simplifier` are
+        its own.
+    threads : set of Var
+        Variables of loops whose iterations are threads.
     tested : set of Var
         Variables that conditions depend on.
     """
 
     def __init__(self, body: Stmt) -> None:
-        super().__init__()
-        self.threads: set[Var] = set()
+        self.body = body
+        self.prover = Prover(finish=self._finish)
+        self.choices, self.simplifier = self.prover.choices, self.prover.simplifier
+        loops = (stmt for stmt in walk(body) if isinstance(stmt, For))
+        self.threads = {loop.var for loop in loops if loop.kind in THREADS}
         self._variables = {
             over: free_vars(over)
             for stmt in walk(body)
@@ -80,12 +93,12 @@ class Splitter(Prover):
         }
         self.tested = {var for variables in self._variables.values() for var in variables}
 
-    def visit_For(self, node: For) -> Stmt:
-        """Split the loops inside, then this one."""
-        if node.kind in THREADS:
-            self.threads.add(node.var)
-        loop = super().visit_For(node)
-        return self.split(loop) if isinstance(loop, For) and loop.var in self.tested else loop
+    def run(self) -> Stmt:
+        """Return the statement with its loops split."""
+        return self.prover.stmt(self.body)
+
+    def _finish(self, loop: For) -> Stmt:
+        return self.split(loop) if loop.var in self.tested else loop
 
     def split(self, loop: For) -> Stmt:
         """Return the result for a loop whose inner loops are done."""
@@ -181,7 +194,7 @@ class Splitter(Prover):
             stmt = ConditionRewriter(
                 dict.fromkeys(guards.conditions, const(False)), self.choices
             ).stmt(stmt)
-        prover = Prover(self)
+        prover = Prover(self.prover)
         prover.facts.append(binary("-", const(1), guards.excess))
         return prover.stmt(stmt)
 
@@ -212,7 +225,7 @@ class Splitter(Prover):
         """Return a bound as it is among the iterations of a part."""
         within = binary("max", part.low, binary("min", bound, part.high))
         simple = self.simplifier.expr(within)
-        return extremum(simple, self.at_most_zero)
+        return extremum(simple, self.prover.at_most_zero)
 
     def loop_over(self, loop: For, part: LoopSegment) -> Stmt:
         """Return the loop over some of its iterations."""

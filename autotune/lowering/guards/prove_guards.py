@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
@@ -33,6 +33,8 @@ class Prover(StmtRewriter):
     ----------
     around : Prover, optional
         One that has arrived where the statements stand.
+    finish : function of For, optional
+        Says what becomes of a loop whose body is done, inner loops first; else loops stay.
 
     Attributes
     ----------
@@ -44,8 +46,11 @@ class Prover(StmtRewriter):
         Integers known to be at most 0.
     """
 
-    def __init__(self, around: Prover | None = None) -> None:
+    def __init__(
+        self, around: Prover | None = None, finish: Callable[[For], Stmt] | None = None
+    ) -> None:
         super().__init__()
+        self._finish = finish
         self.simplifier: Simplifier = Simplifier() if around is None else around.simplifier
         self.choices: ConditionFinder = ConditionFinder() if around is None else around.choices
         self.facts: list[Expr] = [] if around is None else list(around.facts)
@@ -113,6 +118,13 @@ class Prover(StmtRewriter):
     # -- statements ------------------------------------------------------------------------
 
     def visit_For(self, node: For) -> Stmt:
+        """Visit the body, then hand the loop on if there is one left."""
+        loop = self._proved(node)
+        if self._finish is None or not isinstance(loop, For):
+            return loop
+        return self._finish(loop)
+
+    def _proved(self, node: For) -> Stmt:
         """In the body, assume that the variable is less than each of the extent's bounds."""
         if self.choices.is_plain(node):
             return node
