@@ -6,15 +6,15 @@ nothing is computed ahead, and the text is simplified as TVM v0.8 does it, no mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
 from autotune.ir.algebra.simplify import Simplifier
-from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, binary_bounds
-from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select
+from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, SumBounds, binary_bounds
+from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select, Var
 from autotune.ir.ops import const, fold
 from autotune.ir.stmt import For, If, PrimFunc, Seq, Stmt, Store
 from autotune.ir.visitor import recursive
@@ -67,19 +67,108 @@ class _OnePass(Canonical):
         return sum_expr(form, dtype)
 
 
-class AutoTVM08(_OnePass, Simplifier):
+class _FactBounds(SumBounds):
+    """Bounds expressions by facts too, those of `facts`."""
+
+    def __init__(
+        self, form: Callable[[Expr], Sum], ranges: dict[Var, Bounds], otherwise: Bounds = ANYTHING
+    ) -> None:
+        super().__init__(form, ranges, otherwise)
+        self.facts: dict[Expr, Bounds] = {}
+
+    def may_wrap(self, node: Expr) -> bool:
+        """Whether integers may leave their type: TVM takes it that they do not."""
+        return False
+
+    def bounds(self, node: Expr) -> Bounds:
+        """Return inclusive bounds of an integer expression, by facts too."""
+        found = super().bounds(node)
+        fact = self.facts.get(node)
+        return found if fact is None else _both(found, fact)
+
+    def sum_bounds(self, form: Sum) -> Bounds:
+        """Return inclusive bounds of a sum: facts may be about the first few of its terms."""
+        if not self.facts:
+            return super().sum_bounds(form)
+        dtype = form.terms[0].atom.dtype if form.terms else dtypes.INDEX
+        return self._text_bounds(sum_expr(form, dtype))
+
+    def _text_bounds(self, node: Expr) -> Bounds:
+        if not (isinstance(node, BinaryOp) and node.op in ("+", "-", "*")):
+            return self.bounds(node)
+        (a, b), (c, d) = self._text_bounds(node.a), self._text_bounds(node.b)
+        if node.op == "*":
+            found = binary_bounds("*", (a, b), (c, d))
+        else:
+            found = (a + c, b + d) if node.op == "+" else (a - d, b - c)
+        fact = self.facts.get(node)
+        return found if fact is None else _both(found, fact)
+
+
+class _FactsInText(_OnePass):
+    """Simplifies expressions where conditions are facts."""
+
+    def __init__(self) -> None:
+        self._facts = facts = _FactBounds(self.form, {})
+        super().__init__(known=facts)
+        self._flattened = _OnePass()
+
+    @contextmanager
+    def knowing(self, condition: Expr, holds: bool) -> Iterator[None]:
+        """Take a condition's truth as a fact for a while."""
+        found = dict(_bounded(condition, holds))
+        if not found:
+            yield
+            return
+        before = self._facts.facts
+        self._facts.facts = dict(before)
+        for expr, bounds in found.items():
+            self._facts.facts[expr] = _both(bounds, before.get(expr, ANYTHING))
+        self.forget()
+        yield
+        self._facts.facts = before
+        self.forget()
+
+    def _atom(self, node: Expr) -> Expr:
+        if isinstance(node, Load):
+            buffer = self.buffers.get(node.buffer, node.buffer)
+            return Load(buffer, self.index(buffer, node.index))
+        return super()._atom(node)
+
+    def index(self, buffer: Buffer, index: Expr) -> Expr:
+        """Return a flat index: of several dimensions it was simplified before ranges were known."""
+        return self.expr(self._flattened.expr(index) if len(buffer.shape) > 1 else index)
+
+    def _choice(self, node: Expr) -> Expr:
+        """Take the side that counts, or each side under its condition."""
+        test, true, false = node.children
+        decided = self.expr(test)
+        if isinstance(decided, Const):
+            return self.expr(true if decided.value else false)
+        with self.knowing(decided, holds=True):
+            yes = self.expr(true)
+        with self.knowing(decided, holds=False):
+            no = self.expr(false)
+        if yes is no and isinstance(node, Select):
+            return yes
+        return node.with_children((decided, yes, no))
+
+    def _expr(self, node: Expr) -> Expr:
+        if isinstance(node, BinaryOp) and dtypes.is_float(node.a.dtype):
+            return simplified_floats(node.op, self.expr(node.a), self.expr(node.b))
+        return super()._expr(node)
+
+
+class AutoTVM08(Simplifier):
     """Simplifies as TVM v0.8's pass over flattened loops: every loop stays.
 
     Conditions are facts for what stands under them: an expression that a condition bounds by a
-    constant has that bound, wherever it stands just so in the text.
+    constant has that bound, wherever it stands just so in the text. Integers are taken not to wrap.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._facts: dict[Expr, Bounds] = {}
-        self._flattened = _OnePass()
-
-    # -- statements ------------------------------------------------------------------------
+        self._text = text = _FactsInText()
+        super().__init__(canonical=text)
 
     def visit_For(self, node: For) -> Stmt:
         """Keep the loop, also one of length 0, whose variable stays."""
@@ -93,102 +182,18 @@ class AutoTVM08(_OnePass, Simplifier):
         if isinstance(condition, Const):
             chosen = node.then if condition.value else node.orelse
             return Seq(()) if chosen is None else self.stmt(chosen)
-        with self._knowing(condition, holds=True):
+        with self._text.knowing(condition, holds=True):
             then = self.stmt(node.then)
         orelse = None
         if node.orelse is not None:
-            with self._knowing(condition, holds=False):
+            with self._text.knowing(condition, holds=False):
                 orelse = self.stmt(node.orelse)
         return If(condition, then, orelse)
 
-    def may_wrap(self, node: Expr) -> bool:
-        """Whether integers may leave their type: TVM takes it that they do not."""
-        return False
-
-    # -- indices ---------------------------------------------------------------------------
-
     def visit_Store(self, node: Store) -> Stmt:
         """Simplify value and index."""
-        buffer = self._buffers.get(node.buffer, node.buffer)
-        return Store(buffer, self._index(buffer, node.index), self.expr(node.value))
-
-    def _atom(self, node: Expr) -> Expr:
-        if isinstance(node, Load):
-            buffer = self._buffers.get(node.buffer, node.buffer)
-            return Load(buffer, self._index(buffer, node.index))
-        return super()._atom(node)
-
-    def _index(self, buffer: Buffer, index: Expr) -> Expr:
-        """Return a flat index: of several dimensions it was simplified before ranges were known."""
-        return self.expr(self._flattened.expr(index) if len(buffer.shape) > 1 else index)
-
-    # -- facts -----------------------------------------------------------------------------
-
-    @contextmanager
-    def _knowing(self, condition: Expr, holds: bool) -> Iterator[None]:
-        """Take a condition's truth as a fact for a while."""
-        found = dict(_bounded(condition, holds))
-        if not found:
-            yield
-            return
-        before = self._facts
-        self._facts = dict(before)
-        for expr, bounds in found.items():
-            self._facts[expr] = _both(bounds, before.get(expr, ANYTHING))
-        self.forget()
-        yield
-        self._facts = before
-        self.forget()
-
-    def bounds(self, node: Expr) -> Bounds:
-        """Return inclusive bounds of an integer expression, by facts too."""
-        found = super().bounds(node)
-        fact = self._facts.get(node)
-        return found if fact is None else _both(found, fact)
-
-    def sum_bounds(self, form: Sum) -> Bounds:
-        """Return inclusive bounds of a sum: facts may be about the first few of its terms."""
-        if not self._facts:
-            return super().sum_bounds(form)
-        dtype = form.terms[0].atom.dtype if form.terms else dtypes.INDEX
-        return self._text_bounds(sum_expr(form, dtype))
-
-    def _text_bounds(self, node: Expr) -> Bounds:
-        if not (isinstance(node, BinaryOp) and node.op in ("+", "-", "*")):
-            return self.bounds(node)
-        (a, b), (c, d) = self._text_bounds(node.a), self._text_bounds(node.b)
-        if node.op == "*":
-            found = binary_bounds("*", (a, b), (c, d))
-        else:
-            found = (a + c, b + d) if node.op == "+" else (a - d, b - c)
-        fact = self._facts.get(node)
-        return found if fact is None else _both(found, fact)
-
-    def _choice(self, node: Expr) -> Expr:
-        """Take the side that counts, or each side under its condition."""
-        test, true, false = node.children
-        decided = self.expr(test)
-        if isinstance(decided, Const):
-            return self.expr(true if decided.value else false)
-        with self._knowing(decided, holds=True):
-            yes = self.expr(true)
-        with self._knowing(decided, holds=False):
-            no = self.expr(false)
-        if yes is no and isinstance(node, Select):
-            return yes
-        return node.with_children((decided, yes, no))
-
-    # -- floats ----------------------------------------------------------------------------
-
-    def rebuild(self, node: Expr) -> Expr:
-        """Return the simplified expression, that of floats too."""
-        if isinstance(node, BinaryOp) and dtypes.is_float(node.a.dtype):
-            return simplified_floats(node.op, self.expr(node.a), self.expr(node.b))
-        return super().rebuild(node)
-
-    def value(self, node: Expr) -> Expr:
-        """Return a value simplified; integers are taken not to wrap."""
-        return self.expr(node)
+        buffer = self._text.buffers.get(node.buffer, node.buffer)
+        return Store(buffer, self._text.index(buffer, node.index), self.expr(node.value))
 
 
 def simplified_floats(op: str, a: Expr, b: Expr) -> Expr:

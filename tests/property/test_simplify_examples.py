@@ -127,7 +127,7 @@ RULES: dict[str, Rule] = {
     "a maximum has bounds": Rule(ops.binary("max", X, Y) >= 0, "True", UNBOUNDED, SMALL),
     "a quotient rounded up has tight bounds": Rule(
         (Y + Z) // Z >= 1, "True",
-        ((sum_bounds.BoundedRewriter, "_ceildiv_bounds", lambda self, node, bounds: bounds),),
+        ((sum_bounds.SumBounds, "_ceildiv_bounds", lambda self, node, bounds: bounds),),
         {**SMALL, Z: (1, 8)},
     ),
 }  # fmt: skip

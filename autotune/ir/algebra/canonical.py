@@ -6,8 +6,6 @@ quotient and the remainder of one term are in `division_rules`, constant folding
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from autotune.ir import dtypes
 from autotune.ir.algebra import division_rules
 from autotune.ir.algebra.canonical_sums import (
@@ -21,7 +19,7 @@ from autotune.ir.algebra.canonical_sums import (
     sum_expr,
     sum_of,
 )
-from autotune.ir.algebra.sum_bounds import ANYTHING, BoundedRewriter, Bounds, decide_comparison
+from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, SumBounds, decide_comparison
 from autotune.ir.expr import (
     COMPARISON,
     BinaryOp,
@@ -38,7 +36,7 @@ from autotune.ir.expr import (
 from autotune.ir.ops import cast, const, fold, gcd, likely, logical_not, select
 
 
-class Canonical(BoundedRewriter):
+class Canonical:
     """Rewrites expressions canonically and decides what the variables' ranges decide.
 
     Integers that are no indices (`dtypes.is_index`) are data, which wraps: only constants fold.
@@ -50,19 +48,33 @@ class Canonical(BoundedRewriter):
         also how knob values are substituted.
     otherwise
         Bounds of variables that `ranges` does not name.
+    known
+        Bounds expressions in place of `SumBounds` by these ranges.
+
+    Attributes
+    ----------
+    known : SumBounds
+        Bounds expressions.
+    buffers : dict of Buffer to Buffer
+        What stands for buffers that were replaced.
     """
 
     def __init__(
-        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+        self,
+        ranges: dict[Var, Bounds] | None = None,
+        otherwise: Bounds = ANYTHING,
+        known: SumBounds | None = None,
     ) -> None:
-        super().__init__(ranges, otherwise)
+        self.known = known or SumBounds(self.form, {} if ranges is None else ranges, otherwise)
+        self.buffers: dict[Buffer, Buffer] = {}
+        self._exprs: dict[Expr, Expr] = {}
         self._forms: dict[Expr, Sum] = {}
-        self._buffers: dict[Buffer, Buffer] = {}
 
     def forget(self) -> None:
         """Clear results that were derived from the ranges known so far."""
-        super().forget()
+        self._exprs.clear()
         self._forms.clear()
+        self.known.forget()
 
     # -- integers ----------------------------------------------------------------------
 
@@ -77,7 +89,7 @@ class Canonical(BoundedRewriter):
         if isinstance(node, Const):
             return Sum((), int(node.value))
         if isinstance(node, Var):
-            low, high = self.ranges.get(node, ANYTHING)
+            low, high = self.known.ranges.get(node, ANYTHING)
             return Sum((), int(low)) if low == high else Sum((Term(node),))
         if isinstance(node, BinaryOp):
             if node.op in ("+", "-"):
@@ -110,8 +122,8 @@ class Canonical(BoundedRewriter):
 
     def _extremum(self, node: BinaryOp) -> Sum:
         """min(a, b) and max(a, b) are a or b where the bounds of a - b tell which."""
-        if not self.may_wrap(node):
-            low, high = self.sum_bounds(add(self.form(node.a), self.form(node.b), -1))
+        if not self.known.may_wrap(node):
+            low, high = self.known.sum_bounds(add(self.form(node.a), self.form(node.b), -1))
             if high <= 0:
                 return self.form(node.a if node.op == "min" else node.b)
             if low >= 0:
@@ -120,7 +132,7 @@ class Canonical(BoundedRewriter):
 
     def _division(self, node: BinaryOp) -> Sum:
         """Only divisions by positive constants are looked into."""
-        if self.may_wrap(node):
+        if self.known.may_wrap(node):
             return self._opaque(node)
         divisor = self.form(node.b)
         if divisor.terms or divisor.base <= 0:
@@ -151,7 +163,7 @@ class Canonical(BoundedRewriter):
         return whole, add(dividend, whole, -1)
 
     def _is_remainder(self, form: Sum, c: int) -> bool:
-        low, high = self.sum_bounds(form)
+        low, high = self.known.sum_bounds(form)
         return low >= 0 and high < c
 
     def _to_expr(self, form: Sum, dtype: str) -> Expr:
@@ -167,8 +179,14 @@ class Canonical(BoundedRewriter):
 
     # -- expressions -------------------------------------------------------------------
 
-    def rebuild(self, node: Expr) -> Expr:
+    def expr(self, node: Expr) -> Expr:
         """Return the simplified expression."""
+        found = self._exprs.get(node)
+        if found is None:
+            found = self._exprs[node] = self._expr(node)
+        return found
+
+    def _expr(self, node: Expr) -> Expr:
         if dtypes.is_index(node.dtype) and node.lanes == 1:
             return self._to_expr(self.form(node), node.dtype)
         if isinstance(node, BinaryOp):
@@ -189,11 +207,13 @@ class Canonical(BoundedRewriter):
             case Call(name="gcd"):
                 return gcd(*(self.expr(child) for child in node.children))
             case Load():
-                return Load(self._buffers.get(node.buffer, node.buffer), self.expr(node.index))
+                return Load(self.buffers.get(node.buffer, node.buffer), self.expr(node.index))
             case Cast():
                 return cast(node.dtype, self.expr(node.a))
             case _:
-                return super().rebuild(node)
+                if not node.children:
+                    return node
+                return node.with_children(tuple(map(self.expr, node.children)))
 
     def _choice(self, node: Expr) -> Expr:
         """Take the one side that counts where the condition is decided."""
@@ -210,13 +230,13 @@ class Canonical(BoundedRewriter):
 
         A constant beside terms goes to the side that has none.
         """
-        if self.may_wrap(node):
+        if self.known.may_wrap(node):
             return fold(node.op, self.expr(node.a), self.expr(node.b))
         op, a, b = node.op, node.a, node.b
         if op in (">", ">="):
             op, a, b = ("<" if op == ">" else "<="), b, a
         x, y = self.form(a), self.form(b)
-        decided = decide_comparison(op, *self.sum_bounds(add(x, y, -1)))
+        decided = decide_comparison(op, *self.known.sum_bounds(add(x, y, -1)))
         if decided is not None:
             return const(decided)
         if not y.terms:

@@ -5,33 +5,63 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir.algebra.canonical import Canonical
+from autotune.ir.algebra.canonical_sums import Sum
 from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds
 from autotune.ir.algebra.wraparound import Wrapping
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store, ThreadReduce
-from autotune.ir.visitor import walk_expr
+from autotune.ir.visitor import Rewriter, walk_expr
 
 
-class Simplifier(Canonical):
+class Simplifier(Rewriter):
     """Simplifies functions: every expression canonically, every `If` that can be decided.
 
     Parameters
     ----------
     ranges, otherwise
         As of `Canonical`; the ranges of loop variables are found on the way.
+    canonical
+        Simplifies expressions in place of `Canonical`, and also stored values.
     """
 
     def __init__(
-        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+        self,
+        ranges: Mapping[Var, Bounds] | None = None,
+        otherwise: Bounds = ANYTHING,
+        canonical: Canonical | None = None,
     ) -> None:
-        super().__init__(ranges, otherwise)
-        self._values = Wrapping(self)
+        super().__init__()
+        self._indices = canonical or Canonical(dict(ranges or {}), otherwise)
+        self._values = canonical or Wrapping(self._indices)
         self._held: list[Expr] = []
 
     def forget(self) -> None:
         """Clear results that were derived from the ranges known so far."""
-        super().forget()
+        self._indices.forget()
         self._values.forget()
+
+    def bind(self, var: Var, low: float, high: float) -> None:
+        """Tell the range of a variable that is now in scope."""
+        known = self._indices.known.ranges.get(var)
+        if known is not None and known != (low, high):
+            self.forget()
+        self._indices.known.ranges[var] = (low, high)
+
+    def form(self, node: Expr) -> Sum:
+        """Return the canonical sum of an integer scalar expression."""
+        return self._indices.form(node)
+
+    def bounds(self, node: Expr) -> Bounds:
+        """Return inclusive bounds of an integer expression."""
+        return self._indices.known.bounds(node)
+
+    def sum_bounds(self, form: Sum) -> Bounds:
+        """Return inclusive bounds of a sum."""
+        return self._indices.known.sum_bounds(form)
+
+    def expr(self, node: Expr) -> Expr:
+        """Return the simplified expression."""
+        return self._indices.expr(node)
 
     def value(self, node: Expr) -> Expr:
         """Return a stored value simplified, whose integers wrap to their types."""
@@ -76,7 +106,7 @@ class Simplifier(Canonical):
         buffer = node.buffer
         if any(new is not old for new, old in zip(shape, buffer.shape, strict=True)):
             buffer = Buffer(buffer.name, buffer.dtype, shape, buffer.scope)
-            self._buffers[node.buffer] = buffer
+            self._indices.buffers[node.buffer] = buffer
         body = self.stmt(node.body)
         if buffer is node.buffer and body is node.body:
             return node
@@ -84,7 +114,7 @@ class Simplifier(Canonical):
 
     def visit_Store(self, node: Store) -> Stmt:
         """Simplify index and value."""
-        buffer = self._buffers.get(node.buffer, node.buffer)
+        buffer = self._indices.buffers.get(node.buffer, node.buffer)
         index, value = self.expr(node.index), self.value(node.value)
         if buffer is node.buffer and index is node.index and value is node.value:
             return node

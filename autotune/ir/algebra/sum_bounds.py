@@ -6,13 +6,11 @@ Bounds are infinite where nothing is known: variables may have any range, unlike
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF, Sum, add
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Load, Select, SizeVar, Var
-from autotune.ir.visitor import Rewriter
 
 #: An inclusive range of integer values; infinite where nothing is known.
 Bounds = tuple[float, float]
@@ -20,40 +18,33 @@ Bounds = tuple[float, float]
 ANYTHING: Bounds = (-INF, INF)
 
 
-class BoundedRewriter(Rewriter):
-    """A rewriter that knows the ranges of the variables in scope.
+class SumBounds:
+    """Bounds expressions by the ranges of the variables in scope.
 
     Parameters
     ----------
-    ranges
-        Inclusive bounds of variables.
-    otherwise
+    form : function of Expr
+        Returns the canonical sum of an integer scalar expression.
+    ranges : dict of Var to Bounds
+        Inclusive bounds of variables; who changes them calls `forget`.
+    otherwise : Bounds
         Bounds of variables that `ranges` does not name.
     """
 
     def __init__(
-        self, ranges: Mapping[Var, Bounds] | None = None, otherwise: Bounds = ANYTHING
+        self,
+        form: Callable[[Expr], Sum],
+        ranges: dict[Var, Bounds],
+        otherwise: Bounds = ANYTHING,
     ) -> None:
-        super().__init__()
+        self.form = form
+        self.ranges = ranges
         self._otherwise = otherwise
-        self.ranges: dict[Var, Bounds] = dict(ranges or {})
         self._bounds: dict[Expr, Bounds] = {}
         self._wraps: dict[Expr, bool] = {}
 
-    @abstractmethod
-    def form(self, node: Expr) -> Sum:
-        """Return the canonical sum of an integer scalar expression."""
-
-    def bind(self, var: Var, low: float, high: float) -> None:
-        """Tell the range of a variable that is now in scope."""
-        known = self.ranges.get(var)
-        if known is not None and known != (low, high):
-            self.forget()
-        self.ranges[var] = (low, high)
-
     def forget(self) -> None:
         """Clear results that were derived from the ranges known so far."""
-        super().forget()
         self._bounds.clear()
         self._wraps.clear()
 

@@ -10,9 +10,25 @@ from __future__ import annotations
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, sum_of
-from autotune.ir.algebra.sum_bounds import Bounds, type_bounds
+from autotune.ir.algebra.sum_bounds import Bounds, SumBounds, type_bounds
 from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Load, Var
 from autotune.ir.ops import cast, fold
+
+
+class WrappingBounds(SumBounds):
+    """Bounds values whose integers wrap: a variable lies within its type."""
+
+    def _bounds_of(self, node: Expr) -> Bounds:
+        low, high = super()._bounds_of(node)
+        if not isinstance(node, Var):
+            return low, high
+        least, most = type_bounds(node.dtype)
+        return max(low, least), min(high, most)
+
+    def _leaves_type(self, node: Expr) -> bool:
+        if super()._leaves_type(node):
+            return True
+        return dtypes.is_integer(node.dtype) and not _within(self.bounds(node), node.dtype)
 
 
 class Wrapping(Canonical):
@@ -25,8 +41,7 @@ class Wrapping(Canonical):
     """
 
     def __init__(self, indices: Canonical) -> None:
-        super().__init__()
-        self.ranges = indices.ranges
+        super().__init__(known=WrappingBounds(self.form, indices.known.ranges))
         self._indices = indices
 
     def _atom(self, node: Expr) -> Expr:
@@ -44,7 +59,7 @@ class Wrapping(Canonical):
         simple = self.expr(node)
         if not dtypes.is_index(node.dtype):
             return simple
-        bounds = self._indices.bounds(simple)
+        bounds = self._indices.known.bounds(simple)
         if -INF in bounds or INF in bounds or _within(bounds, node.dtype):
             return simple
         return cast(node.dtype, cast(f"u{node.dtype}", simple))
@@ -54,26 +69,14 @@ class Wrapping(Canonical):
             return super()._opaque(node)
         return sum_of(Term(fold(node.op, self._in_type(node.a), self._in_type(node.b))))
 
-    def _bounds_of(self, node: Expr) -> Bounds:
-        low, high = super()._bounds_of(node)
-        if not isinstance(node, Var):
-            return low, high
-        least, most = type_bounds(node.dtype)
-        return max(low, least), min(high, most)
-
-    def _leaves_type(self, node: Expr) -> bool:
-        if super()._leaves_type(node):
-            return True
-        return dtypes.is_integer(node.dtype) and not _within(self.bounds(node), node.dtype)
-
     def _division(self, node: BinaryOp) -> Sum:
         form = super()._division(node)
-        return self._opaque(node) if self.may_wrap(self._to_expr(form, node.dtype)) else form
+        return self._opaque(node) if self.known.may_wrap(self._to_expr(form, node.dtype)) else form
 
     def _comparison(self, node: BinaryOp) -> Expr:
-        if not self.may_wrap(node):
+        if not self.known.may_wrap(node):
             result = super()._comparison(node)
-            if isinstance(result, Const) or not self.may_wrap(result):
+            if isinstance(result, Const) or not self.known.may_wrap(result):
                 return result
         return fold(node.op, self._in_type(node.a), self._in_type(node.b))
 
