@@ -56,7 +56,7 @@ class ExpressionEmitter:
         """Operand text of the value of `expr`, of type `llvm_type(expr.dtype, expr.lanes)`."""
         if isinstance(expr, Const):
             return const_text(expr.value, expr.dtype)
-        key = (expr, self.versions.version(self.versions.sources(expr)))
+        key = (expr, self.versions.version(expr))
         found = self.builder.recall(key)
         if not isinstance(found, str):
             found = self._value(expr)

@@ -8,6 +8,7 @@ what becomes of them differs between processors.
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 from autotune.ir import dtypes
 
@@ -19,12 +20,14 @@ def register_type(dtype: str) -> str:
     return "float32" if dtypes.is_half(dtypes.check(dtype)) else dtype
 
 
+@cache
 def llvm_type(dtype: str, lanes: int = 1) -> str:
     """Type of a value in a register."""
     held = register_type(dtype)
     return vector_of(_FLOATS[held][0] if held in _FLOATS else f"i{dtypes.bits(held)}", lanes)
 
 
+@cache
 def memory_type(dtype: str, lanes: int = 1) -> str:
     """Type of a value in memory."""
     if dtype in _FLOATS:

@@ -71,7 +71,7 @@ class LoadsStores:
 
     def load_consecutive(self, buffer: Buffer, index: Linear, lanes: int) -> str:
         """Load consecutive elements, unless the same ones were loaded and not written since."""
-        key = ("load", buffer, index.key, index.const, lanes, self.versions.version((buffer,)))
+        key = ("load", buffer, index.key, index.const, lanes, self.versions.version_of(buffer))
         found = self.builder.recall(key)
         if isinstance(found, str):
             return found

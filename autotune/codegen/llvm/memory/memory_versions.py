@@ -37,8 +37,17 @@ class MemoryVersions:
             self._sources[expr] = known = tuple(found)
         return known
 
-    def version(self, buffers: tuple[Buffer, ...]) -> Hashable:
-        """State of memory as far as it concerns `buffers`."""
-        if not buffers:
+    def version(self, expr: Expr) -> Hashable:
+        """State of memory as far as the value of `expr` depends on it."""
+        sources = self._sources.get(expr)
+        if sources is None:
+            sources = self.sources(expr)
+        if not sources:
             return None
-        return (self._epoch, *(self._stores.get(buffer, 0) for buffer in buffers))
+        if len(sources) == 1:
+            return self.version_of(sources[0])
+        return (self._epoch, *[self._stores.get(buffer, 0) for buffer in sources])
+
+    def version_of(self, buffer: Buffer) -> Hashable:
+        """State of a buffer."""
+        return self._epoch, self._stores.get(buffer, 0)
