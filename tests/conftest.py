@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -96,6 +99,14 @@ def call(server: CommandServer, tmp_path: Path) -> Call:
     return run
 
 
+def _keep_compiled_code(config: pytest.Config) -> None:
+    """Let compiled code be kept where there is no home folder, as for a service of the system."""
+    if not Path.home().is_dir() and "AUTOTUNE_CACHE_DIR" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="autotune-tests-")
+        config.add_cleanup(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+        os.environ["AUTOTUNE_CACHE_DIR"] = folder
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take signals as usual, also where the tests are started in the background.
 
@@ -107,6 +118,7 @@ def pytest_configure(config: pytest.Config) -> None:
     the modules that are loaded are not among them, for which modules those are depends on the
     tests that the process ran before; nor does it count how long a busy machine takes to draw them.
     """
+    _keep_compiled_code(config)
     from hypothesis import HealthCheck, settings
     from hypothesis.internal.conjecture import providers
 
