@@ -234,17 +234,14 @@ def test_a_signal_that_comes_while_forking_is_not_lost():
 
 
 FLEEING = """
-import os, sys, time
+import subprocess, sys, time
 from autotune.trace.dry_run import probe
 
+FLEE = "sh -c 'echo $$; exec sleep 300' > \\"$0\\" & exit"
+
 def flee(tell):
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            with open(sys.argv[1], "w") as file:
-                print(os.getpid(), file=file)
-            time.sleep(300)
-        os._exit(0)
+    # A process that Python forks here dies with its parent; one of a shell does not.
+    subprocess.run(["sh", "-c", FLEE, sys.argv[1]], start_new_session=True, check=True)
     time.sleep(300)
 
 probe(flee, timeout_s=300.0)
@@ -255,7 +252,11 @@ probe(flee, timeout_s=300.0)
 def test_what_fled_from_its_session_and_parent_ends_when_others_are_killed(tmp_path, whom):
     words = [sys.executable, "-c", FLEEING, str(tmp_path / "pid")]
     with subprocess.Popen(words, stderr=subprocess.PIPE) as parent:
-        fled = wait_for_number(tmp_path / "pid")
+        try:
+            fled = wait_for_number(tmp_path / "pid")
+        except AssertionError:
+            parent.kill()
+            raise
         supervisor = psutil.Process(parent.pid).children()[0]
         (run,) = supervisor.children()
         {"parent": parent, "run": run}[whom].send_signal(signal.SIGABRT)
