@@ -27,15 +27,17 @@ from autotune.tuner.run.finalists import (
     FinalistComparison,
     Tried,
     choose_finalists,
+    screened,
+    screening_sizes,
 )
 from autotune.tuner.run.trials import Trials
 
 SHARE = 0.15
 """Share of a run that its final comparison may take."""
 
-MOST = 16
+MOST = 48
 """Finalists, the default included, at most. A trial is short, and the machine was slower at some
-trials than at others: the fastest configuration may have been the tenth of the trials."""
+trials than at others: the fastest configuration was seen to be the fortieth of the trials."""
 
 PLANNED_ROUNDS = 12
 """Rounds that the time is planned for; fewer are run if the order is settled earlier."""
@@ -43,11 +45,11 @@ PLANNED_ROUNDS = 12
 LOST = 2
 """The comparison ends after so many rounds failed for reasons other than a finalist."""
 
-SHORTEST_S, LONGEST_S = 0.02, 0.3
+SHORTEST_S, LONGEST_S = 0.012, 0.3
 """Seconds that each finalist is timed for in a round, at least and at most."""
 
-MANY_S = 0.008
-"""Seconds that each is timed for at least while they are many, of whom half are to be left."""
+SCREENING_S = 0.004
+"""Seconds that each is timed for in a pass of the screening."""
 
 FRESH_S = 0.1
 """Assumed seconds for a new process to start, without the arrays, before one was started."""
@@ -55,8 +57,8 @@ FRESH_S = 0.1
 CHECKING = 8
 """Computing the right answers is assumed to take this many times as long as drawing the inputs."""
 
-ENTER_S = 0.01
-"""Assumed seconds to load one finalist and call it."""
+ENTER_S = 0.006
+"""Assumed seconds to load one finalist and call it, and to begin a round."""
 
 CAREFUL = 1.2
 """Safety factor of the planned time of a round, when it must fit into the time that is left."""
@@ -131,7 +133,9 @@ class FinalComparison:
         self._begin = self.clock()
         self._measurer = self.measurer
         self._results: dict[int, dict[int, MeasureResult]] = {}  # of each finalist, by round
+        self._worked: dict[int, list[MeasureResult]] = {}  # the same, and those of the screening
         self._failed: dict[int, MeasureResult] = {}
+        self._tries = self._lost = 0
         opening_s = self._measurer.opening_s or 0.0
         # What is compared was checked before: it is checked once more if there is time for it.
         self._checks = opening_s <= self.budget_s / 3
@@ -160,6 +164,7 @@ class FinalComparison:
         beaten = [i for i in known if any(before.beats(j, i) for j in known)]
         chosen = self.trials.chosen
         champion = None if chosen is None or chosen.is_trial else self._index_of_chosen()
+        self._always = {index for index in (default, champion) if index is not None}
         tried = [
             Tried(index, record.costs_s or (), (record.fingerprints or {}).get("code"))
             for index, record in self.trials.by_index.items()
@@ -187,78 +192,95 @@ class FinalComparison:
     def _fits(self, count: int) -> bool:
         """Whether there is time for as many rounds of so many finalists as decide anything."""
         enter_s = count * (ENTER_S + self._call_s)
-        left = [max(min(count, FEW), count >> number) for number in range(MIN_ROUNDS)]
-        rounds_s = sum(self._least_s(number) for number in left)
-        return CAREFUL * (self._fresh_s + enter_s + rounds_s) <= self.budget_s
+        screening_s = sum(self._least_s(size, SCREENING_S) for size in screening_sizes(count))
+        rounds_s = MIN_ROUNDS * self._least_s(min(count, FEW + 1))
+        return CAREFUL * (self._fresh_s + enter_s + screening_s + rounds_s) <= self.budget_s
 
     @property
     def _call_s(self) -> float:
         return self.trials.best_s or 0.0
 
-    def _least_s(self, count: int) -> float:
+    def _least_s(self, count: int, each_s: float = SHORTEST_S) -> float:
         """Seconds that a round of so many finalists takes at least: a slow one is called twice."""
-        return count * max(MANY_S if count > FEW else SHORTEST_S, 2.5 * self._call_s)
+        return count * max(each_s, 2.5 * self._call_s)
 
     # -- rounds ----------------------------------------------------------------------------
 
     def _run_rounds(self) -> None:
-        lost = held = 0
-        while held < MAX_ROUNDS and not self._comparison.settled:
-            configs = self._comparison.remaining
-            seconds, fresh = self._plan(len(configs), held)
+        comparison = self._comparison
+        if not self._screen():
+            return
+        while self.rounds < MAX_ROUNDS and not comparison.settled and self._lost <= LOST:
+            configs = comparison.remaining
+            seconds, fresh = self._plan(len(configs))
             if not seconds or len(configs) < 2:
                 break
-            found = self._round(configs, seconds, fresh, held + lost)
-            if len(found) == len(configs):
-                held += 1
-                self._comparison.rounds.append(found)
-                self.tell(ComparisonRound(held, found, tuple(self._comparison.remaining)))
-            elif all(index in self._comparison.finalists for index in configs):
-                lost += 1  # else one of them has failed, and the others begin anew without it
-            if lost > LOST:
-                break
-        self.rounds = held
+            results = self._round(configs, seconds, fresh)
+            if results:
+                self.rounds += 1
+                for index, result in results.items():
+                    self._results.setdefault(index, {})[self.rounds] = result
+                costs_s = _costs_s(results)
+                comparison.rounds.append(costs_s)
+                self.tell(ComparisonRound(self.rounds, costs_s, tuple(comparison.remaining)))
 
-    def _plan(self, count: int, held: int) -> tuple[float, bool]:
+    def _screen(self) -> bool:
+        """Leave only the fastest of many finalists for the rounds; False if time is too short."""
+        comparison, passes = self._comparison, list[Mapping[int, float]]()
+        while sizes := screening_sizes(len(comparison.finalists)):
+            seconds = self._least_s(sizes[0], SCREENING_S)
+            begin_s = ENTER_S if passes else self._fresh_s
+            if self._lost > LOST or CAREFUL * (begin_s + seconds) > self._left_s:
+                return False
+            results = self._round(comparison.finalists, seconds, fresh=not passes)
+            if results:
+                passes.append(_costs_s(results))
+                count = sizes[1] if len(sizes) > 1 else FEW + 1
+                comparison.finalists = screened(passes, self._always, count)
+        return True
+
+    def _plan(self, count: int) -> tuple[float, bool]:
         """Return how long to time in the next round, 0 if it does not fit, and if it is fresh.
 
         A new process is worth its time if there can still be enough rounds.
         """
         least_s = self._least_s(count)
-        share_s = self._left_s / max(1, PLANNED_ROUNDS - held)
-        fresh = held == 0 or self._fresh_s + least_s <= share_s
+        share_s = self._left_s / max(1, PLANNED_ROUNDS - self.rounds)
+        fresh = not self._worked or self._fresh_s + least_s <= share_s
         begin_s = self._fresh_s if fresh else ENTER_S
         seconds = min(max(share_s - begin_s, least_s), max(count * LONGEST_S, least_s))
         return (seconds if CAREFUL * (begin_s + seconds) <= self._left_s else 0.0), fresh
 
     def _round(
-        self, indices: list[int], seconds: float, fresh: bool, number: int
-    ) -> dict[int, float]:
-        """Run a round; return the costs, and remove finalists that failed."""
+        self, indices: list[int], seconds: float, fresh: bool
+    ) -> Mapping[int, MeasureResult]:
+        """Run a round; return its results, none if not all worked, and remove who has failed."""
         configs = [self.task.space.config(index) for index in indices]
         opening_s = self._measurer.opening_s or 0.0
-        check = (self._checks and not self._results) or opening_s < seconds / 4
-        begin = self.clock()
-        results = self._measurer.compare(configs, seconds, self.seed + number, fresh, check)
+        check = (self._checks and not self._worked) or opening_s < seconds / 4
+        begin, seed = self.clock(), self.seed + self._tries
+        self._tries += 1
+        results = self._measurer.compare(configs, seconds, seed, fresh, check)
         if fresh:
             self._fresh_s = max(self.clock() - begin - seconds, ENTER_S)
+        failed = {i: result for i, result in results.items() if result.error is not None}
+        for index, result in failed.items():
+            assert result.error is not None
+            self._failed[index] = result
+            told = f"{result.error.code}: {result.error.message}"
+            _log.warning(
+                "%s: configuration %d worked before and has failed in the final comparison: %s",
+                self.task.workload,
+                index,
+                told,
+            )
+            self._comparison.fail(index)
+        if len(_costs_s(results)) < len(indices):
+            self._lost += not failed  # else the others begin anew without it
+            return {}
         for index, result in results.items():
-            if result.error is not None:
-                self._failed[index] = result
-                told = f"{result.error.code}: {result.error.message}"
-                _log.warning(
-                    "%s: configuration %d worked before and has failed in the final comparison: %s",
-                    self.task.workload,
-                    index,
-                    told,
-                )
-                self._comparison.fail(index)
-        found = {i: result.cost_s for i, result in results.items() if result.cost_s is not None}
-        if len(found) == len(indices):
-            held = 1 + len(self._comparison.rounds) - len(self._earlier)
-            for index, result in results.items():
-                self._results.setdefault(index, {})[held] = result
-        return found
+            self._worked.setdefault(index, []).append(result)
+        return results
 
     # -- what it came to -------------------------------------------------------------------
 
@@ -283,7 +305,7 @@ class FinalComparison:
             elif index in self._results:
                 results = self._results[index]
                 about["rounds"] = [*results]
-                found.append((index, _together([*results.values()]), about))
+                found.append((index, _together([*results.values()], self._worked[index]), about))
         self.trials.add_finals(found)
 
     def _ratio(self, index: int) -> dict[str, object]:
@@ -306,10 +328,15 @@ def earlier_rounds(trials: Trials) -> list[Mapping[int, float]]:
     return [rounds[number] for rounds in comparisons.values() for number in sorted(rounds)]
 
 
-def _together(results: list[MeasureResult]) -> MeasureResult:
-    """Return the results of some rounds as one, with a cost for each."""
+def _costs_s(results: Mapping[int, MeasureResult]) -> dict[int, float]:
+    """Return the cost of each finalist that worked."""
+    return {i: result.cost_s for i, result in results.items() if result.cost_s is not None}
+
+
+def _together(results: list[MeasureResult], checked: list[MeasureResult]) -> MeasureResult:
+    """Return the results of some rounds as one, with the greatest error of all that was checked."""
     noise = [result.noise for result in results if result.noise is not None]
-    errors = [result.max_error for result in results if result.max_error is not None]
+    errors = [result.max_error for result in checked if result.max_error is not None]
     return replace(
         results[-1],
         costs_s=tuple(cost for result in results for cost in result.costs_s or ()),

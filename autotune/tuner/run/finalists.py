@@ -31,15 +31,20 @@ CONFIDENCE = 0.8
 NARROW = 0.05
 """A range whose upper end over its lower end is at most this is narrow enough to be stated."""
 
-NEAR = 1.3
-"""A trial whose fastest repeat is more than so many times the fastest of all is no finalist."""
+NEAR = 2.2
+"""A trial whose fastest repeat is more than so many times the fastest of all is no finalist. A
+trial lasts a few hundredths of a second, and for so long another program may have half a core."""
 
 FAR = (2.0, 1.5)
 """A finalist that is this many times slower than the fastest after one round, or after two, is
 dropped."""
 
-FEW = 5
-"""So many finalists are left by successive halving (Jamieson and Talwalkar, 2016)."""
+FEW = 4
+"""So many finalists, without the default, are left for the rounds."""
+
+KEPT = 4
+"""The screening keeps one of so many each time (successive halving; Jamieson and Talwalkar,
+2016)."""
 
 
 @dataclass(frozen=True)
@@ -161,13 +166,7 @@ class FinalistComparison:
         if ratio is None:
             return False
         early = ratio.rounds <= len(FAR) and ratio.value > FAR[ratio.rounds - 1]
-        return ratio.clear or early or self._is_halved_away(index, ratio.rounds)
-
-    def _is_halved_away(self, index: int, rounds: int) -> bool:
-        """Whether it is not among the faster half, quarter ... that each round leaves."""
-        speed = self.speed(index)
-        faster = sum(self.speed(other) > speed for other in self.finalists)
-        return faster >= max(FEW, len(self.finalists) >> rounds)
+        return ratio.clear or early
 
     @property
     def settled(self) -> bool:
@@ -216,6 +215,36 @@ class FinalistComparison:
         self.finalists = [i for i in self.finalists if i != index]
         if index == self.default:
             self.default = None
+
+
+def screening_sizes(finalists: int) -> list[int]:
+    """Return how many there are at each pass of a screening; none if they are few already."""
+    sizes: list[int] = []
+    while finalists > FEW + 1:
+        sizes.append(finalists)
+        finalists = max(FEW + 1, finalists // KEPT)
+    return sizes
+
+
+def screened(
+    passes: Sequence[Mapping[int, float]], always: Collection[int], count: int
+) -> list[int]:
+    """Return whom a screening keeps, in the order they were in.
+
+    Parameters
+    ----------
+    passes : sequence of dict of int to float
+        Costs of each pass; whoever is in the last was in all.
+    always : collection of int
+        Who stays in any case, fast or slow.
+    count : int
+        How many are kept, these included.
+    """
+    last = passes[-1]
+    total = {index: sum(math.log(costs[index]) for costs in passes) for index in last}
+    order = sorted(last, key=lambda index: (index not in always, total[index], index))
+    kept = set(order[:count])
+    return [index for index in last if index in kept]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
 from autotune.tuner.run.events import Compared, End
 from autotune.tuner.run.final_comparison import SHARE, earlier_rounds
-from autotune.tuner.run.finalists import ENOUGH_ROUNDS, MIN_ROUNDS
+from autotune.tuner.run.finalists import ENOUGH_ROUNDS, FEW, MIN_ROUNDS
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import Deadline, Limits
 from autotune.tuner.run.portfolio import Portfolio
@@ -146,6 +146,35 @@ def test_a_default_that_nobody_beats_is_the_result(task, store):
     assert found.best.index == task.default_index == 0
     assert not found.best.is_trial
     assert best_config(task, store.load())[1].index == 0
+
+
+def test_many_are_screened_first_and_few_take_part_in_rounds(task, store):
+    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
+    events, measurer = [], Simulated(truth=alike | {17: 0.8e-3})
+    found = run(task, store, measurer, events=events)
+    screenings, rounds = measurer.rounds[:2], measurer.rounds[2:]
+    many, fewer = (indices for indices, _, _ in screenings)
+    assert len(many) > 2 * len(fewer) > 2 * FEW
+    assert [(fresh, check) for _, fresh, check in screenings] == [(True, True), (False, False)]
+    assert {0, 17} <= set(rounds[0][0]) < set(fewer)
+    assert all(len(indices) <= FEW + 1 for indices, _, _ in rounds)
+    assert (found.best.index, len(found.best.costs_s)) == (17, len(rounds))
+    assert [event.round.number for event in events if isinstance(event, Compared)] == [
+        *range(1, 1 + len(rounds))
+    ]
+    assert {record.index for record in logged_finals(store)} == set(rounds[0][0])
+    assert measurer.compared_s <= SHARE * measurer.now
+
+
+def test_who_fails_in_a_screening_is_logged_and_the_others_go_on(task, store):
+    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
+
+    def spoil(number, found):
+        return found | {9: failure()} if 9 in found else found
+
+    found = run(task, store, Simulated(truth=alike | {17: 0.8e-3}, spoil=spoil))
+    assert found.best.index == 17
+    assert [record.index for record in logged_finals(store) if not record.ok] == [9]
 
 
 @pytest.mark.parametrize("trials", [10, 20, 30])

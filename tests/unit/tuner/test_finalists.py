@@ -16,6 +16,8 @@ from autotune.tuner.run.finalists import (
     FinalistComparison,
     Tried,
     choose_finalists,
+    screened,
+    screening_sizes,
 )
 
 RUNS = 200
@@ -117,14 +119,18 @@ def test_who_is_clearly_slower_is_timed_no_more_and_the_default_always():
     assert comparison.ranking == [1, 0, 2, 3]
 
 
-def test_each_round_leaves_the_faster_half_of_many_and_whoever_is_new():
-    times = {index: 1.0 + 0.001 * index for index in range(16)}
-    comparison = FinalistComparison([*times], 0, [times])
-    assert comparison.remaining == [*range(8)]
-    comparison.rounds.append({index: times[index] for index in range(8)})
-    assert comparison.remaining == [*range(FEW)]
-    comparison.finalists.append(99)  # of a later run: nothing is known of it yet
-    assert 99 in comparison.remaining
+def test_a_screening_keeps_a_quarter_each_time_until_few_are_left():
+    assert screening_sizes(48) == [48, 12]
+    assert screening_sizes(12) == [12]
+    assert screening_sizes(FEW + 1) == []
+
+
+def test_a_screening_keeps_the_fastest_of_all_passes_and_who_is_always_kept():
+    first = {0: 9.0, 1: 1.0, 2: 1.3, 3: 1.1, 4: 1.2}
+    assert screened([first], [0], 3) == [0, 1, 3]
+    second = {0: 9.0, 1: 1.3, 3: 1.0, 4: 1.1}
+    assert screened([first, second], [0], 3) == [0, 1, 3]  # 1.3, 1.1 and 1.32: not the last alone
+    assert screened([first, second], [], 2) == [1, 3]
 
 
 def test_a_default_that_seems_twice_as_fast_has_still_somebody_to_be_compared_with():
@@ -176,7 +182,7 @@ def test_the_order_of_rounds_and_a_slower_machine_change_nothing():
 def test_finalists_are_the_default_the_champion_and_those_with_the_fastest_repeat():
     trials = [
         Tried(0, [2.0, 2.1]), Tried(1, [1.0, 9.0, 9.0]), Tried(2, [1.1]), Tried(3, [1.2]),
-        Tried(4, [1.15]), Tried(5, [1.9]),
+        Tried(4, [1.15]), Tried(5, [2.9]),
     ]  # fmt: skip
     assert choose_finalists(trials, 0, 5, 5) == [0, 5, 1, 2, 4]
     assert choose_finalists(trials, 0, None, 9) == [0, 1, 2, 4, 3]  # 5 is too slow
