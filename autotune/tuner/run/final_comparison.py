@@ -208,8 +208,7 @@ class FinalComparison:
 
     def _run_rounds(self) -> None:
         comparison = self._comparison
-        if not self._screen():
-            return
+        self._screen()
         while self.rounds < MAX_ROUNDS and not comparison.settled and self._lost <= LOST:
             configs = comparison.remaining
             seconds, fresh = self._plan(len(configs))
@@ -224,20 +223,27 @@ class FinalComparison:
                 comparison.rounds.append(costs_s)
                 self.tell(ComparisonRound(self.rounds, costs_s, tuple(comparison.remaining)))
 
-    def _screen(self) -> bool:
-        """Leave only the fastest of many finalists for the rounds; False if time is too short."""
+    def _screen(self) -> None:
+        """Leave only the fastest of many finalists for the rounds.
+
+        It ends early if it would take the time that the rounds need.
+        """
         comparison, passes = self._comparison, list[Mapping[int, float]]()
-        while sizes := screening_sizes(len(comparison.finalists)):
+        while (sizes := screening_sizes(len(comparison.finalists))) and self._lost <= LOST:
             seconds = self._least_s(sizes[0], SCREENING_S)
             begin_s = ENTER_S if passes else self._fresh_s
-            if self._lost > LOST or CAREFUL * (begin_s + seconds) > self._left_s:
-                return False
-            results = self._round(comparison.finalists, seconds, fresh=not passes)
-            if results:
+            rounds_s = MIN_ROUNDS * self._least_s(FEW + 1)
+            count = sizes[1] if len(sizes) > 1 else FEW + 1
+            if CAREFUL * (begin_s + seconds + rounds_s) > self._left_s:
+                count = FEW + 1
+            else:
+                results = self._round(comparison.finalists, seconds, fresh=not passes)
+                if not results:
+                    continue
                 passes.append(_costs_s(results))
-                count = sizes[1] if len(sizes) > 1 else FEW + 1
-                comparison.finalists = screened(passes, self._always, count)
-        return True
+            # Without a pass they are in the order of their trials.
+            order = passes or [dict.fromkeys(comparison.finalists, 1.0)]
+            comparison.finalists = screened(order, self._always, count)
 
     def _plan(self, count: int) -> tuple[float, bool]:
         """Return how long to time in the next round, 0 if it does not fit, and if it is fresh.

@@ -229,7 +229,7 @@ def screening_sizes(finalists: int) -> list[int]:
 def screened(
     passes: Sequence[Mapping[int, float]], always: Collection[int], count: int
 ) -> list[int]:
-    """Return whom a screening keeps, in the order they were in.
+    """Return whom a screening keeps, in the order they were in; of equals the first ones.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def screened(
     """
     last = passes[-1]
     total = {index: sum(math.log(costs[index]) for costs in passes) for index in last}
-    order = sorted(last, key=lambda index: (index not in always, total[index], index))
+    order = sorted(last, key=lambda index: (index not in always, total[index]))
     kept = set(order[:count])
     return [index for index in last if index in kept]
 

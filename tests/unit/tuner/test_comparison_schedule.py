@@ -166,6 +166,21 @@ def test_many_are_screened_first_and_few_take_part_in_rounds(task, store):
     assert measurer.compared_s <= SHARE * measurer.now
 
 
+def test_a_screening_leaves_the_time_that_rounds_need(task, store):
+    class Slowly(Simulated):
+        def compare(self, configs, seconds, seed, fresh, check):
+            self.now += 0.012 * len(configs) if fresh else 0.0  # three times as long as assumed
+            return super().compare(configs, seconds, seed, fresh, check)
+
+    alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
+    measurer = Slowly(0.05, truth=alike | {17: 0.8e-3}, pace_s=0.15)
+    found = run(task, store, measurer)
+    assert len(measurer.rounds[0][0]) > 4 * FEW
+    assert len(measurer.rounds[1][0]) == FEW + 1  # one pass only
+    assert not found.best.is_trial
+    assert found.best.index == 17
+
+
 def test_who_fails_in_a_screening_is_logged_and_the_others_go_on(task, store):
     alike = {index: 1.0e-3 + 1e-6 * index for index in range(40)}
 
