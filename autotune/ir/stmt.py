@@ -279,7 +279,7 @@ def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def split_allocations(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
-    """Return the allocations around a whole statement, outermost first, and the statement inside."""
+    """Return the allocations around a statement, outermost first, and the statement inside."""
     buffers: list[Buffer] = []
     while isinstance(stmt, Allocate):
         buffers.append(stmt.buffer)

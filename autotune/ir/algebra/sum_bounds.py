@@ -104,7 +104,7 @@ class SumBounds:
                 return ANYTHING
 
     def _data_bounds(self, node: Expr) -> Bounds:
-        """Return bounds of an integer that wraps: those of its type, unless it is only converted."""
+        """Return bounds of an integer that wraps: its type's, unless it is only converted."""
         least, most = type_bounds(node.dtype)
         if isinstance(node, Const):
             return node.value, node.value

@@ -69,12 +69,12 @@ def maybe_compare(ufunc: Any) -> Any:
 
 
 def maybe_logical_and(a: Array, b: Array) -> Array:
-    """Return the conjunction; it is false if one operand is false, even if the other is undefined."""
+    """Return the conjunction: false if one operand is, even if the other is undefined."""
     return np.where((a == 0) | (b == 0), 0.0, np.multiply(a, b, dtype=np.float64))
 
 
 def maybe_logical_or(a: Array, b: Array) -> Array:
-    """Return the disjunction; it is true if one operand is true, even if the other is undefined."""
+    """Return the disjunction: true if one operand is, even if the other is undefined."""
     return np.where((a == 1) | (b == 1), 1.0, np.add(a, b, dtype=np.float64))
 
 

@@ -158,7 +158,7 @@ class _Threads:
                 raise CodegenError(f"no barrier can stand in a {type(stmt).__name__}")
 
     def _allocation(self, buffer: Buffer, body: Stmt, axes: tuple[For, ...]) -> Stmt:
-        """Return an allocation for a block, for a thread if no barrier is crossed, or for all threads."""
+        """Return an allocation: for the block, or for all threads if it is used across barriers."""
         for extent in buffer.shape:
             _require_uniform(extent, axes, f"where {buffer.name!r} has the size")
         if buffer.scope == "shared":

@@ -102,7 +102,7 @@ class _Loops(StmtRewriter):
         return all(buffer.name in self.copied for buffer in all_written(part))
 
     def _is_fetch(self, part: Stmt) -> bool:
-        """Whether a statement only fills marked buffers from memory that the function does not write."""
+        """Whether a statement only fills marked buffers from memory that is not written."""
         stored = all_written(part)
         if not stored or any(buffer.name not in self.marked for buffer in stored):
             return False

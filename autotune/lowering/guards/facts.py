@@ -15,7 +15,7 @@ NOTHING = Seq(())
 
 
 def operands(node: Expr, op: str) -> Iterator[Expr]:
-    """Yield the operands of a chain of one operation, or the expression itself if it is no chain."""
+    """Yield the operands of a chain of one operation; the expression if it is no chain."""
     if isinstance(node, BinaryOp) and node.op == op:
         yield from operands(node.a, op)
         yield from operands(node.b, op)

@@ -171,7 +171,7 @@ class Splitter:
         )
 
     def smallest(self, stmt: Stmt, guards: Guards) -> Stmt:
-        """Return the smallest statement outside of inner loops that has all tests of some guards."""
+        """Return the smallest statement, outside inner loops, with all tests of some guards."""
         match stmt:
             case Allocate() | Produce():
                 return self.smallest(stmt.body, guards)

@@ -172,7 +172,7 @@ class Prover(StmtRewriter):
         return If(condition, then, orelse)
 
     def _open(self, condition: Expr) -> dict[Expr, Expr | None] | None:
-        """Return the undecided parts of a condition, with their excess; None if it is never true."""
+        """Return the undecided parts of a condition and their excess; None if it is never true."""
         known = len(self.facts)
         parts: dict[Expr, Expr | None] = {}
         for part, over in self.choices.parts(condition).items():
