@@ -25,10 +25,12 @@ Rule = tuple[Expr, str]
 """A condition over knobs, and its message."""
 
 MAX_UNROLLED = 1024
-"""Largest number of stores in a function after unrolling. Compile time grows with its square (LLVM, two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s for 2,048)."""
+"""Largest number of stores in a function after unrolling. Compile time grows with its square (LLVM,
+two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s for 2,048)."""
 
 OTHER_REGISTERS = 16
-"""Registers of a thread for addresses, loop variables and operands. This is a rough estimate; the compiler decides, and records have the real number."""
+"""Registers of a thread for addresses, loop variables and operands. A rough estimate; the compiler
+decides, and records have the real number."""
 
 REGISTER_BYTES = 4
 
@@ -208,7 +210,7 @@ def _reductions(stmt: Stmt, threads: Expr) -> Iterator[tuple[ThreadReduce, Expr]
 
 
 def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
-    """Return the size of a thread's arrays; an array is larger if it differs between virtual threads.
+    """Return the size of a thread's arrays; those that differ between virtual threads are wider.
 
     A thread keeps its part of one half of the double-buffered arrays in `early`.
     """

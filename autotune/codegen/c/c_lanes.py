@@ -61,7 +61,7 @@ class RampRewriter(Rewriter):
         self.simplify = simplify
 
     def visit_Load(self, node: Load) -> Expr:
-        """Rewrite a load: ramps as indices, and one scalar load if all lanes read the same element."""
+        """Load by a ramp; load a scalar if all lanes read the same element."""
         index = self.expr(node.index)
         found = _progression(index) if index.lanes > 1 else None
         if found is not None and found[1] == 0:

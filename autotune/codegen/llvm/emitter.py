@@ -133,7 +133,7 @@ class Emitter:
         lines += body.lines
         lines += ["  br label %end", "end:"]
         if self._hints.streams:
-            lines.append("  fence seq_cst")  # non-temporal stores reach memory late and in any order
+            lines.append("  fence seq_cst")  # streaming stores reach memory late, in any order
         lines += self._frame.leave()
         if fails:
             lines.append("  %result = load i32, ptr %status")
