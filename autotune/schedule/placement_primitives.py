@@ -80,7 +80,7 @@ class PlacementPrimitives(StageCore):
             )
 
     def _stay_in_cell(self, parent: Stage, axis: IterVar) -> None:
-        """Raise an error for a place outside the steps of the scan to whose cell the stage belongs."""
+        """Raise an error for a place outside the steps of the stage's scan."""
         scan = self.cell
         if scan is None or parent.cell is scan or (parent is scan and axis is scan.leaf_axes[-1]):
             return

@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 def die_with(parent: int) -> None:
-    """Make this process end when its parent, with this process id, ends; at once if it has ended."""
+    """Make this process end when its parent of this process id ends, or has ended already."""
     die_by_signal()
     if os.getppid() != parent:  # the parent has ended before
         os._exit(1)

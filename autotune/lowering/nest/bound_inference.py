@@ -283,7 +283,7 @@ def is_sized(extent: Expr) -> bool:
 
 
 def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
-    """Return the extent of a region, at least 0; an empty loop of its reader would make it negative."""
+    """Return the extent of a region, at least 0 also for an empty loop of its reader."""
     empty = isinstance(extent, Const) and extent.value < 0
     if empty or (is_sized(extent) and simplifier.bounds(extent)[0] < 0):
         return binary("max", extent, const(0, extent.dtype))

@@ -82,13 +82,13 @@ class StorageLayout:
             if tensor in self.buffers:
                 raise LoweringError(f"tensor {tensor.name!r} is listed twice; list it once")
             if not isinstance(tensor.op, PlaceholderOp):
-                self.schedule[tensor]  # raises an error for tensors that the schedule does not compute
+                self.schedule[tensor]  # raises an error for other tensors
             self._declare(tensor, tensor.extents, None)
         self._refuse_results()
         self._refuse_inputs()
 
     def _refuse_results(self) -> None:
-        """Raise an error if an output is missing in the parameters, or if a result is not an output."""
+        """Raise an error for a missing output, and for a result that is not an output."""
         for stage in self.bounds.bodies:
             if stage.is_output and not any(t in self.buffers for t in stage.outputs):
                 raise LoweringError(
@@ -102,7 +102,7 @@ class StorageLayout:
                     )
 
     def _refuse_inputs(self) -> None:
-        """Raise an error if a placeholder is missing in the parameters, or if one is a scan's state."""
+        """Raise an error for a missing placeholder, and for one that is a scan's state."""
         states = {
             tensor
             for stage in self.bounds.bodies
@@ -157,7 +157,7 @@ class StorageLayout:
         alignments = {} if stage is None else stage.alignments
         axes: list[IterVar | None] = [None] * len(shape)
         if stage is not None and alignments:
-            axes = list(stage.op.axis)  # not the tensor's axes, because rfactor gives its stage new ones
+            axes = list(stage.op.axis)  # not the tensor's: rfactor makes new axes
         if stage is not None and stage.layout is not None:
             lengths = dict(zip(stage.op.axis, shape, strict=True))
             shape = tuple(digits.extent(lengths[digits.axis]) for digits in stage.layout)

@@ -42,7 +42,7 @@ class _Scans(StmtRewriter):
         return any(map(self._carries, inside))
 
     def _side_by_side(self, body: Stmt) -> Stmt | None:
-        """Return a scan with its parallel loops merged into one around it; None if it is illegal."""
+        """Return a scan with its parallel loops merged into one around it; None if illegal."""
         loops = [s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
         if not loops or any(loop.extent is not loops[0].extent for loop in loops):
             return None
