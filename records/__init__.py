@@ -1,4 +1,4 @@
-"""Records: measurements as an append-only log of JSON lines, and questions to it.
+"""Records: measurements in an append-only log of JSON lines, and queries.
 
 In: a file, and records to append. Out: records, and the best, the rank or a summary of them. Read
 `record.py` first, then `store.py`; a tuning run uses `journal.py`. A leaf package: it knows nothing

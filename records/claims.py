@@ -1,7 +1,7 @@
-"""Claims: who is measuring what just now, as locks on bytes of the log that end with their process.
+"""Claims of candidates that a run measures: locks on bytes of the log, which end with the process.
 
-Nothing is written: the bytes lie beyond any log's end. A claim is held by an open file and not by a
-process (an "open file description" lock of Linux), so that runs within one process keep apart, too.
+Nothing is written: the bytes are beyond any log's end. An open file holds a claim, not a process
+(an "open file description" lock of Linux), so that runs within one process exclude each other, too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _TAKEN = (errno.EAGAIN, errno.EACCES)
 class Claims:
     """Claims of one run on the entries of the log at `path`.
 
-    Where the file system would mix them up with the locks that guard appending (NFS does), nothing
-    is locked and every claim is granted.
+    If they would interfere on this file system with the locks for appending (as on NFS), nothing is
+    locked and every claim is granted.
 
     Parameters
     ----------
     path : Path
-        The log; it is made if needed, and then removed at the end if it is still empty.
+        The log; it is created if needed, and then removed at the end if it is still empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,14 +83,14 @@ class Claims:
         return self._fd
 
     def release(self, name: str) -> None:
-        """Give an entry back, if it is ours."""
+        """Release an entry, if this run holds it."""
         offset = _offset(name)
         if self._fd is not None and offset in self._held:
             self._held.remove(offset)
             _lock(self._fd, fcntl.F_UNLCK, offset)
 
     def close(self) -> None:
-        """Give everything back, and remove a log that was made here and has remained empty."""
+        """Release all entries, and remove a log that was created here and is still empty."""
         if self._fd is None:
             return
         fd, self._fd = self._fd, None
@@ -102,7 +102,7 @@ class Claims:
             os.close(fd)
 
     def _remove(self, fd: int) -> None:
-        """Remove the empty log, unless somebody else uses it."""
+        """Remove the empty log, unless another process uses it."""
         with contextlib.suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             unused = _lock(fd, fcntl.F_WRLCK, _FIRST, length=_TO_THE_END)
@@ -118,7 +118,7 @@ class Claims:
 
 
 def _offset(name: str) -> int:
-    """Return the byte that stands for a name: 60 bits of its digest, so that no two share one."""
+    """Return the offset of a name's byte: 60 bits of its digest, so that collisions are negligible."""
     return _FIRST + (int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 4)
 
 
@@ -136,7 +136,7 @@ def _lock(fd: int, kind: int, offset: int, length: int = 1) -> bool:
 
 
 def _keeps_locks_apart(folder: Path) -> bool:
-    """Whether locks on bytes exist here and do not get into the way of locks on whole files."""
+    """Whether byte locks exist on this file system and do not interfere with locks on whole files."""
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
             _lock(file.fileno(), fcntl.F_WRLCK, _FIRST)

@@ -1,4 +1,4 @@
-"""Opening files that others may have put there: only regular ones, and nothing waits for them."""
+"""Opens only regular files, so that opening never waits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NOT_REGULAR = "it is a device or a pipe, and no regular file"
 
 
 def open_regular(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a regular file and return its descriptor, which programs that are started do not get.
+    """Open a regular file and return its descriptor, which child processes do not inherit.
 
-    A pipe or a device is not waited for: nobody may ever write to it.
+    A pipe or a device is refused, because opening it could wait forever.
 
     Parameters
     ----------

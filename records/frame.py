@@ -1,4 +1,4 @@
-"""Tables as pandas sees them: the one home of pandas."""
+"""Reads tables with pandas; only this file imports pandas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_frame(path: Path, fields: Sequence[Field]) -> pd.DataFrame:
             f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         )
     try:
-        open_to_read(path).close()  # nobody waits for a pipe
+        open_to_read(path).close()  # opening never waits for a pipe
         raw = _read(path, fields)
     except ImportError as error:
         raise TableError(

@@ -1,6 +1,7 @@
-"""Journal: a log as a run sees it that shares it with others, each configuration once.
+"""Journal: a log that several runs share; each configuration is recorded once.
 
-Only what was appended since the last look is read. What one run has claimed the others leave alone.
+Only newly appended records are read. Candidates that one run has claimed are not measured by
+others.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from records.record_errors import RecordError
 from records.store import RecordStore, encode
 
 _TAIL_BYTES = 1024
-"""Bytes before the end of a log by which it is known again; a line with a time in it is among them,
-or most of one."""
+"""Number of last bytes of a log that identify it; they contain most of a line with a time stamp."""
 
 
 class Entry(NamedTuple):
-    """What a log holds at most one record of, for a run: a configuration of a workload.
+    """A configuration of a workload, of which a run makes at most one record.
 
     `template` is the fingerprint of the template that makes it; a changed one is another entry.
     So is each final comparison that the configuration was in.
@@ -70,7 +70,7 @@ class Journal:
         self._lines = 0
 
     def new_records(self) -> list[Record]:
-        """Return, oldest first, what was neither told before nor added here.
+        """Return the records that were not returned before and not added here, oldest first.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Journal:
                 return False
         except OSError as error:
             raise RecordError(f"cannot open {self._store.path}: {error.strerror}") from error
-        self._store.reading(self._read_new)  # whoever had claimed it may have added it just now
+        self._store.reading(self._read_new)  # another run may have added it just before
         if entry in self._keys:
             self._claims.release(str(entry))
             return False
@@ -110,10 +110,10 @@ class Journal:
         self._claims.release(str(entry))
 
     def close(self) -> None:
-        """Release all claims; an empty log that they have made vanishes. It can still be used.
+        """Release all claims; a log that they created is removed if it is empty.
 
-        What was added here and is overwritten is added again; if something else that was in the log
-        is gone from it, a warning says how many records it really holds.
+        The journal can still be used. Overwritten records of this run are added again. If other
+        records are lost, a warning says how many records the log has.
         """
         self._claims.close()
         if self._own or (self._keys and (self._lost or not self._is_known())):
@@ -222,10 +222,10 @@ class Journal:
             self._miss(emptied=self._end == 0, first=whole)
 
     def _miss(self, emptied: bool, first: bool) -> None:
-        """Warn of what is gone from the log; of one that was emptied only at the `first` loss.
+        """Warn of records that are gone from the log; of an emptied log only at the `first` loss.
 
-        A log that was deleted, moved or emptied goes on with what comes. What was added here to one
-        that holds something else now will be added again.
+        A deleted, moved or emptied log continues with new records. If another file replaced the
+        log, records that were added here will be added again.
         """
         own = [record for entry, record in self._own.items() if entry in self._lost]
         if own and not emptied:

@@ -1,4 +1,4 @@
-"""Waiting for a log that another process has locked: who that is, is said, and there is a limit."""
+"""Waits for a log that another process has locked, says which process, and has a time-out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SAID_AFTER_S = 1.0
 """Seconds after which waiting is mentioned: appending a record takes some milliseconds."""
 
 READING_WAITS_S = 10.0
-"""Seconds that those wait who only read."""
+"""Seconds that readers wait."""
 
 _SHORTEST_S, _LONGEST_S = 0.0005, 0.05
 """Seconds between two tries, at first and later on."""
 
 
 class LockedError(OSError):
-    """Another process has held the lock of a file for as long as there was to wait."""
+    """Another process has held the lock of a file until the time-out."""
 
 
 def lock_file(fd: int, kind: int, wait_s: float, notify: Callable[[str], object]) -> None:
@@ -33,7 +33,7 @@ def lock_file(fd: int, kind: int, wait_s: float, notify: Callable[[str], object]
     wait_s : float
         Seconds to wait for others, at most; may be infinite.
     notify : callable
-        Is told once, in words, who is waited for; after `SAID_AFTER_S`.
+        Called once, after `SAID_AFTER_S`, with a message about the process that holds the lock.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def lock_file(fd: int, kind: int, wait_s: float, notify: Callable[[str], object]
 
 
 def holder_of(fd: int) -> str:
-    """Return who has locked an open file, as far as the system tells: "process 4711 (flock)"."""
+    """Return the process that has locked an open file, if known: "process 4711 (flock)"."""
     try:
         status = os.fstat(fd)
         with open("/proc/locks", encoding="ascii", errors="replace") as lines:

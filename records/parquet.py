@@ -1,4 +1,4 @@
-"""Parquet files: the one home of pyarrow."""
+"""Writes Parquet files; only this file imports pyarrow."""
 
 from __future__ import annotations
 

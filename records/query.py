@@ -1,4 +1,4 @@
-"""Questions to a list of records: which belong to a workload, which is best, what was measured."""
+"""Queries on a list of records: those of a workload, the best, the measured indices, a summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def select(
 ) -> list[Record]:
     """Return the records of this template, exactly these arguments, and this target.
 
-    What is None is not asked for. Order is kept; tuples in `args` equal lists.
+    An argument of None selects all. Order is kept; tuples in `args` equal lists.
     """
     wanted = None if args is None else to_plain(args, "args")
     return [
@@ -36,14 +36,14 @@ def best(
     args: Mapping[str, Any] | None = None,
     target: str | None = None,
 ) -> Record | None:
-    """Return the record that a build should go by among those selected, or None; see `ranked`."""
+    """Return the record among those selected that a build uses, or None; see `ranked`."""
     return next(iter(ranked(select(records, template, args, target))), None)
 
 
 def finals(records: Iterable[Record]) -> list[Record]:
     """Return the records of the latest final comparison, in the order in which they are given.
 
-    One of which there are only failures has chosen nothing and does not count.
+    A comparison with only failures has no result and does not count.
     """
     found = [(r.final["comparison"], r) for r in records if r.final is not None]
     timed = [pair for pair in reversed(found) if pair[1].ok]
@@ -54,10 +54,10 @@ def finals(records: Iterable[Record]) -> list[Record]:
 def ranked(records: Iterable[Record]) -> list[Record]:
     """Return the successful records of one workload and target, the best to build first.
 
-    What the latest final comparison has compared comes in its order. The trials follow by their
-    median cost, the first of equals first: the luckiest of many measurements is better than the
-    truth, so that they count only where there was no comparison, or none of it can be used. A
-    configuration that failed in the latest comparison that it was in is left out.
+    The finalists of the latest final comparison come first, in its order. The trials follow by
+    their median cost, earlier ones first if costs are equal. Because the smallest of many noisy
+    times is too small, trials count only without a usable comparison. A configuration that failed
+    in its latest comparison is left out.
     """
     found = list(records)
     compared = sorted(finals(found), key=lambda record: (record.final or {})["rank"])
@@ -97,7 +97,7 @@ def measured_indices(
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """What a log holds about one workload on one target.
+    """Summary of a log for one workload on one target.
 
     `trials` counts its trials, `ok` the successful ones, `failures` the others by error code.
     `best_cost_s` (seconds) and `best_index` are those of `best`, None if nothing succeeded;

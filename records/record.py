@@ -1,7 +1,7 @@
 """Record: one measurement, and its form as one line of JSON.
 
-A record holds costs in seconds or an error, never both and never a number that stands for a
-failure. Building one checks it, whether the numbers come from a measurement or from a file.
+A record has costs in seconds or an error, never both, and never a number for a failure. The
+constructor checks its values, both from measurements and from files.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ _OPTIONAL = (
 _ERROR_KEYS = ("code", "stage", "message")
 
 MIN_S, MAX_S = 1e-18, 1e18
-"""Costs in seconds lie between these, so that speeds and sums are numbers, too: light needs longer
-to cross an atom, and the universe is not as old."""
+"""Least and largest cost in seconds, so that speeds and sums are finite, too."""
 
 _MOST = sys.float_info.max
-"""Numbers are no larger: an integer may be, but then no arithmetic with floats takes it."""
+"""Limit of numbers: a larger integer could not be converted to a float."""
 
 _MAX_NESTED = 64
-"""Objects and lists inside one another, at most."""
+"""Largest depth of nested objects and lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ class Record:
     workload : mapping
         ``{"template": str, "args": {name: value}}``.
     target : str
-        What was compiled for, for instance ``"cuda -arch=sm_90"``.
+        The target, for instance ``"cuda -arch=sm_90"``.
     config : mapping
         ``{"index": int, "values": {knob: value}}``; the index counts in the space whose
         fingerprint is in `fingerprints`, the values mean the same everywhere.
@@ -55,7 +54,7 @@ class Record:
     error : mapping, optional
         ``{"code": str, "stage": str, "message": str}``. Exactly one of `costs_s` and `error`.
     policy, device, versions : mapping
-        How it was measured, on what, and with which versions of what.
+        Settings of the measurement, the device, and versions of packages.
     seed : int
         Seed of the run.
     timestamp : float
@@ -71,8 +70,8 @@ class Record:
     noise : float, optional
         Relative noise of the machine at that time, >= 0.
     kernels : list of mapping, optional
-        What each kernel of a GPU takes: "name", "registers", "spill_store_bytes",
-        "spill_load_bytes" and "stack_bytes" of a thread, "shared_bytes" of a block.
+        Resources of each GPU kernel: "name", "registers", "spill_store_bytes", "spill_load_bytes"
+        and "stack_bytes" of a thread, "shared_bytes" of a block.
     clocks : mapping, optional
         A GPU's clocks in MHz when it was timed: "sm_mhz", "memory_mhz".
     steps : list, optional
@@ -133,7 +132,7 @@ class Record:
 
     @property
     def is_trial(self) -> bool:
-        """Whether a search made it; a final comparison measures the same ones again."""
+        """Whether it is a trial of a search, and not of a final comparison."""
         return self.final is None
 
     @property
@@ -318,7 +317,7 @@ def _expect_dict(name: str, value: object) -> None:
 
 
 def expect(name: str, value: object, kind: type) -> None:
-    """Check a type; an int will do for a float, a bool is no number."""
+    """Check a type; an int is valid for a float, a bool is not a number."""
     wanted = (int, float) if kind is float else (kind,)
     if not isinstance(value, wanted) or isinstance(value, bool):
         what = {dict: "an object", float: "a number"}.get(kind, f"of type {kind.__name__}")
@@ -326,7 +325,7 @@ def expect(name: str, value: object, kind: type) -> None:
 
 
 def to_plain(value: object, where: str, depth: int = 0) -> Any:
-    """Copy into what JSON holds: tuples become lists, NumPy's numbers Python's.
+    """Convert to JSON data: tuples become lists, NumPy's numbers Python's.
 
     RecordError, naming `where`, if something else is in there, a number that no float holds (one
     that is not finite, or an integer beyond 1.8e308), or too many lists inside one another.

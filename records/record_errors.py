@@ -1,8 +1,8 @@
-"""What can be wrong with a record or a log, as one-line exceptions, and a warning."""
+"""Errors of records and logs as one-line exceptions, and a warning."""
 
 
 class RecordError(ValueError):
-    """A record or a log that is not what it should be; the message says where and why."""
+    """An invalid record or log; the message says where and why."""
 
 
 class NewerSchemaError(RecordError):

@@ -1,7 +1,7 @@
 """RecordStore: an append-only log of records, one line of JSON each.
 
-Several processes may append at once; a crash in mid-append costs at most the line being written.
-Reading executes nothing.
+Several processes may append at the same time; a crash during an append loses at most the line being
+written. Reading executes no code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from records.record_errors import NewerSchemaError, RecordError, RecordWarning
 _log = logging.getLogger(__name__)
 
 MIN_WAIT_S = 2.0
-"""Seconds to wait for others if the time is over: what was measured last is still appended."""
+"""Seconds to wait after the end of the time, to append the last measurement."""
 
 _BEGINNING = b'{"schema":'
-"""What all lines begin with that are appended here."""
+"""The beginning of all lines that are appended here."""
 
 _LINES_NAMED = 5
 _TAIL_BLOCK = 1 << 16
@@ -44,8 +44,8 @@ class RecordStore:
         A JSON Lines file.
     left_s : callable, optional
         Returns the seconds there are to wait while another process has locked the log, None for
-        any. By default reading waits for `locks.READING_WAITS_S`, and appending for any time. Who
-        is waited for is told by a `RecordWarning` after a second.
+        any. By default reading waits for `locks.READING_WAITS_S`, and appending for any time. After
+        a second a `RecordWarning` names the process that holds the lock.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class RecordStore:
         return found
 
     def stream(self) -> Iterator[Record]:
-        """Yield the records one by one, those that are there at the beginning; as `load` else.
+        """Yield the present records one by one; otherwise as `load`.
 
-        Few are in memory at a time, and writers are not kept waiting.
+        Few are in memory at a time, and writers need not wait.
         """
         ends: list[int] = []
         if not self.reading(lambda fd: ends.append(os.fstat(fd).st_size)):
@@ -111,9 +111,9 @@ class RecordStore:
 
     # -- for the other classes of this package ---------------------------------------------
 
-    # What is done under a lock is passed in. A context manager written in Python could be
-    # interrupted before its block begins, or its end; then nothing unlocks the log as long as
-    # somebody looks at the interrupt, and whoever wants to read the log meanwhile waits for ever.
+    # The action under a lock is an argument. A context manager written in Python could be
+    # interrupted before its block begins, or at its end. Then the log stays locked as long as the
+    # exception exists, and its readers wait forever.
 
     def reading(self, use: Callable[[int], object]) -> bool:
         """Lock the log for reading and pass its descriptor on; False if there is no log."""
@@ -145,7 +145,7 @@ class RecordStore:
     def write(self, fd: int, data: bytes) -> None:
         """Write whole lines at the end of the locked log, and force them to disk."""
         _write_whole(fd, data)
-        if os.fstat(fd).st_size == len(data):  # perhaps a new file: sync its name too
+        if os.fstat(fd).st_size == len(data):  # it may be a new file: sync its name, too
             _sync_folder(self.path.parent)
 
     def parse(self, lines: Iterable[bytes], first: int = 1) -> list[Record]:
@@ -189,13 +189,13 @@ class RecordStore:
             first += len(block)
 
     def warn(self, what: str) -> None:
-        """Warn of something about the log, by a `RecordWarning` and in the logging."""
+        """Warn about the log by a `RecordWarning` and in the logging."""
         message = f"{self.path}: {what}"
         _log.warning(message)
         warn(message, RecordWarning)
 
     def _locked(self, flags: int, lock: int, use: Callable[[int], object]) -> None:
-        """Open the log and use it while it is locked; closing the file releases the lock."""
+        """Open and lock the log and call a function; closing the file releases the lock."""
         while True:
             fd = open_regular(self.path, flags)
             try:
@@ -243,7 +243,7 @@ def _loads(line: bytes) -> object:
 def _heal(fd: int, path: Path) -> None:
     """End the file in a newline: complete a last line that is whole, remove one that is torn.
 
-    A tail that no append of ours can have left is not removed but closed with a newline.
+    A tail that this class cannot have written is not removed but ended with a newline.
     """
     end = os.fstat(fd).st_size
     start = _last_line_start(fd, end)
@@ -264,7 +264,7 @@ def _heal(fd: int, path: Path) -> None:
 
 
 def _may_be_torn(tail: bytes) -> bool:
-    """Whether an append of ours that was cut off can have left these bytes at the end."""
+    """Whether an interrupted append of this class can have left these bytes."""
     return tail.startswith(_BEGINNING[: len(tail)]) or not tail.strip(b"\0")
 
 

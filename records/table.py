@@ -1,7 +1,6 @@
-"""Tables of records and features on disk: what their columns are, and how they are written.
+"""Tables of records and features on disk: their columns, and writers for each format.
 
-Rows come in batches and leave the memory with them. A table appears under its name only when it is
-whole.
+Rows are written in batches and then freed. A table appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Field:
 
 
 def csv_options(fields: Sequence[Field]) -> dict[str, Any]:
-    """Return what `pandas.read_csv` must be told to give the dtypes of the fields.
+    """Return the arguments of `pandas.read_csv` for the dtypes of the fields.
 
     Plain data, for schema files. Before pandas 3.1 the last bit of a float needs
     ``float_precision="round_trip"``, too.
@@ -96,7 +95,7 @@ class TableWriter(Protocol):
 
 
 def check_table(path: Path) -> None:
-    """Raise TableError unless a table can be written there: before the work that is for it."""
+    """Raise TableError unless a table can be written there; call it before long work."""
     if path.suffix not in SUFFIXES:
         raise TableError(f"{path}: a data set ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if path.suffix == ".parquet":
@@ -182,7 +181,7 @@ class NpzWriter:
         self._rows = 0
 
     def write(self, columns: Sequence[Values]) -> None:
-        """Set rows aside: a column is written when all of it is known."""
+        """Store rows temporarily; a column is written when it is complete."""
         for field, pieces, values in zip(self._fields, self._pieces, columns, strict=True):
             if field.is_text:
                 array = np.array([value or "" for value in values], np.str_)

@@ -1,4 +1,4 @@
-"""What a cost model is: it learns from measured candidates to order unmeasured ones.
+"""The interface of cost models: they learn from measured candidates to rank others.
 
 A model sees feature rows and throughputs only, never a space, a template or a device.
 """
@@ -18,7 +18,7 @@ IndexVector = npt.NDArray[np.int64]
 
 
 class FeatureSource(Protocol):
-    """Where the feature rows of a space's candidates come from."""
+    """Provides the feature rows of a space's candidates."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ class FeatureSource(Protocol):
         ...
 
     def prepare(self, n: int) -> None:
-        """Make ready for the features of so many candidates, which takes a while if they are many.
+        """Prepare for the features of some number of candidates; it takes long if they are many.
 
         No feature depends on it.
         """
@@ -35,26 +35,25 @@ class FeatureSource(Protocol):
     def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
         """Return the features of the candidates at ``indices``, float32 (n, len(names)).
 
-        All columns, or only those of these names, in this order.
+        All columns, or only those in `names`, in that order.
         """
         ...
 
     def preparations(self) -> Iterator[None]:
-        """Do ahead what takes long, a piece at each step; the rest is done when it is needed."""
+        """Do slow work ahead, a piece at each step; the rest is done when it is needed."""
         ...
 
 
 class CostModel(ABC):
     """Orders candidates by predicted throughput.
 
-    A score has no unit: only the order of scores, and distances between scores of one
-    fitted model, mean anything. Training is deterministic: the same rows in the same
-    order give the same model.
+    A score has no unit: only the order of scores, and differences of scores of one fitted model,
+    are meaningful. Training is deterministic: the same rows in the same order give the same model.
     """
 
     @abstractmethod
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
-        """Learn from measured candidates, forgetting whatever was learned before.
+        """Learn from measured candidates only; earlier data is dropped.
 
         Parameters
         ----------
@@ -70,13 +69,13 @@ class CostModel(ABC):
         """
 
     def prepare(self) -> None:  # noqa: B027, most have nothing to prepare
-        """Load what the first fit would load."""
+        """Load the libraries that the first fit needs."""
 
     @property
     def columns(self) -> IndexVector | None:
-        """Places of the columns that scores depend on, ascending; None if they may on any.
+        """Indices of the columns that scores depend on, ascending; None for possibly all.
 
-        What stands in the other columns makes no difference.
+        The values of other columns are not used.
         """
         return None
 
@@ -92,7 +91,7 @@ class CostModel(ABC):
 
 
 def check_training_data(features: FloatMatrix, throughput: FloatVector) -> None:
-    """Raise ValueError unless rows and throughputs fit each other and make sense."""
+    """Raise ValueError if rows and throughputs do not match or are invalid."""
     if features.ndim != 2 or throughput.shape != (features.shape[0],) or throughput.size == 0:
         raise ValueError(
             f"a cost model is fitted on features (n, width) and throughput (n,) with n >= 1, "

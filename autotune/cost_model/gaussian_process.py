@@ -1,6 +1,6 @@
-"""A Gaussian process: from few measurements, a guess of every other one and how sure it is.
+"""Gaussian process regression: predicts mean and variance of values from few measurements.
 
-NumPy only; exact, so for some hundred measurements.
+It is exact and uses NumPy only, so it is meant for some hundred measurements.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.system.available_cpus import run_in_threads
 
 SMOOTHNESS = (5, 3, 1)
-"""Twice the parameter nu of the Matérn kernels to choose from, the first one before any data."""
+"""Twice the parameter nu of the possible Matérn kernels; the first is used before any data."""
 
 JITTER = 1e-8
-"""Added to the kernel's diagonal for the sake of rounding."""
+"""Added to the kernel's diagonal because of rounding."""
 
 CHUNK = 1024
-"""Places that are predicted at a time, so that what is in between stays in a cache."""
+"""Number of places predicted at a time, so that intermediate values fit in a cache."""
 
 ROOM = 0.25
-"""Room that is made for measurements to come, as a share of those that there are."""
+"""Extra space for later measurements, as a share of the present ones."""
 
 THREADS = 2
 """Of them at a time, and of the kernels that are fitted."""
@@ -45,7 +45,7 @@ class KernelPrior:
         Centres of the groups' length scales.
     length_spread : float
     log_noise, noise_spread : float
-        Of the variance of the noise, where that of the values is 1.
+        Of the variance of the noise, relative to that of the values.
     signal_spread : float
         Of the variance of the signal, centred on 1.
     log_trend, trend_spread : float
@@ -68,10 +68,9 @@ class KernelPrior:
 class GaussianProcess:
     """Regression with a Matérn kernel, a length scale per group, and noise.
 
-    Values are standardised by the caller's own choice of `y`; the prior's mean is 0 and its
-    variance about 1. Parameters are those of greatest posterior density, found by resilient
-    propagation from the ones found last (Riedmiller and Braun, 1993); how smooth the kernel is,
-    is one of them.
+    The caller standardises `y`; the prior's mean is 0 and its variance about 1. Parameters maximise
+    the posterior density. They are found by resilient propagation from the previous ones
+    (Riedmiller and Braun, 1993). The smoothness of the kernel is one of them.
 
     Parameters
     ----------
@@ -189,7 +188,7 @@ class GaussianProcess:
         slope[count + 2 :] = 0.5 * np.array(tilts) * ((basis.T @ outer).T * basis).sum(axis=0)
         return float(value), slope - offset / self._spread
 
-    # -- the kernel with the parameters as they are ----------------------------------------
+    # -- the kernel with the present parameters ----------------------------------------
 
     @property
     def noise(self) -> float:
@@ -222,7 +221,7 @@ class GaussianProcess:
 
 
 def matern(squared: FloatVector, smoothness: int) -> tuple[FloatVector, FloatVector]:
-    """Return a Matérn kernel of squared distances, and what its slopes are made of.
+    """Return a Matérn kernel of squared distances, and a factor of its slopes.
 
     The slope by the logarithm of a length scale is the second value times the part of the
     squared distance that this length scale has.
@@ -259,10 +258,10 @@ def inverse_of_lower(matrix: npt.NDArray[np.floating[Any]]) -> FloatVector:
 
 
 class Posterior:
-    """What a process says of fixed places, kept up to date as measurements come in.
+    """The posterior at fixed places, updated with each measurement.
 
-    A measurement costs time in proportion to the places and the measurements so far; only new
-    parameters need everything again.
+    An update takes time in proportion to the places and the measurements so far; only new
+    parameters need a full computation.
 
     Parameters
     ----------
@@ -282,7 +281,7 @@ class Posterior:
         self._x = np.zeros((0, places.shape[1]))
         self._known_basis = np.zeros((0, self._basis.shape[1]))
         self._whitener = np.zeros((0, 0))  # inverse of the kernel's Cholesky factor
-        self._columns = np.zeros((len(places), 0))  # with room for measurements to come
+        self._columns = np.zeros((len(places), 0))  # with space for later measurements
         self._variance = process.signal + np.square(self._basis).sum(axis=1)
 
     def _scaled_trends(self, trends: FloatVector | None, n: int) -> FloatVector:
@@ -297,16 +296,16 @@ class Posterior:
         return int(self._basis.shape[1])
 
     def fork(self) -> Posterior:
-        """Return the posterior as it is now, for when this one has taken in too much.
+        """Return a copy of the posterior, to undo later updates.
 
-        Only one of the two can take in more.
+        Only one of the two can be updated.
         """
         copied = copy.copy(self)
         copied._variance = self._variance.copy()
         return copied
 
     def among(self, rows: IndexVector) -> Posterior:
-        """Return the posterior of some of the places, which goes its own way from here."""
+        """Return an independent posterior of some of the places."""
         part = copy.copy(self)
         part._places, part._basis = self._places[rows], self._basis[rows]
         part._columns, part._variance = self._reduced[rows], self._variance[rows]
@@ -318,7 +317,7 @@ class Posterior:
         return self._columns[:, : len(self._whitener)]
 
     def add(self, x: FloatVector, trends: FloatVector | None = None) -> None:
-        """Take in where something was measured, float64 (k, d), and the trends there (k, t)."""
+        """Add the places of measurements, float64 (k, d), and the trends there (k, t)."""
         kernel, known = self._process.kernel, len(self._whitener)
         scaled, basis = self._process.scaled(x), self._scaled_trends(trends, len(x))
         cross = kernel(scaled, self._x) + basis @ self._known_basis.T
@@ -348,7 +347,7 @@ class Posterior:
         self._whitener = whitener
 
     def _make_room(self, count: int) -> None:
-        """See to it that there are columns for so many measurements; seldom do they move."""
+        """Ensure that there are columns for some number of measurements; they are rarely copied."""
         known, room = len(self._whitener), self._columns.shape[1]
         if count > room:
             columns = np.empty((len(self._columns), count + int(ROOM * count)))
@@ -373,13 +372,13 @@ class Posterior:
         return out
 
     def smoothed(self, y: FloatVector) -> FloatVector:
-        """Return the signal's mean at each measurement, what counts as noise taken away, (k,)."""
+        """Return the signal's mean at each measurement, without noise, (k,)."""
         weighted = self._whitener.T @ (self._whitener @ y)
         out: FloatVector = y - (self._process.noise + JITTER) * weighted
         return out
 
     def left_out(self, y: FloatVector) -> tuple[FloatVector, FloatVector]:
-        """Return mean and variance of each measurement as the other ones predict it, (k,).
+        """Return the leave-one-out mean and variance of each measurement, (k,).
 
         Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.2.
         """

@@ -1,4 +1,4 @@
-"""The gradient-boosted ranking model: the one home of XGBoost.
+"""The gradient-boosted ranking model; only this file imports XGBoost.
 
 XGBoost is loaded by the first fit, and used through ``DMatrix``, ``train``, ``get_score`` and
 ``inplace_predict`` only. Versions 3.2 to 3.4 are supported.
@@ -28,17 +28,17 @@ def _loaded() -> Any:
     """Return the library; AutotuneError if it is missing, or broken as one without OpenMP is."""
     try:
         import xgboost
-    except Exception as error:  # its own, if what it is made of cannot be loaded
+    except Exception as error:  # XGBoost's own exception, if its library cannot be loaded
         raise _useless("cannot be loaded", error) from error
     return xgboost
 
 
 @contextlib.contextmanager
 def _telling(doing: str) -> Iterator[None]:
-    """Raise AutotuneError, of one line, where XGBoost fails at something."""
+    """Raise a one-line AutotuneError if XGBoost fails."""
     try:
         yield
-    except Exception as error:  # its own, or of what it is made of
+    except Exception as error:  # exceptions of XGBoost or of its library
         raise _useless(f"fails at {doing}", error) from error
 
 
@@ -51,10 +51,10 @@ def _useless(how: str, error: Exception) -> AutotuneError:
 
 
 def load_alone() -> None:
-    """Load XGBoost without scikit-learn: for a process in which nobody else uses it.
+    """Load XGBoost without scikit-learn, for a process that does not use it otherwise.
 
-    XGBoost imports it where it is installed, for estimators that are not used here, which takes
-    several times as long as all the rest.
+    XGBoost imports scikit-learn, if it is installed, for estimators that are not used here. That
+    takes several times as long as everything else.
     """
     if "xgboost" in sys.modules or "sklearn" in sys.modules:
         return
@@ -67,7 +67,7 @@ def load_alone() -> None:
 
 @dataclass(frozen=True)
 class XGBSettings:
-    """How the trees are grown.
+    """Settings of the trees.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class XGBSettings:
     columns_per_tree : int
         Wide rows are thinned to about this many random columns per tree.
     threads : int
-        Of a prediction. Results do not depend on it; so small a training gains nothing from it.
+        Threads of a prediction. Results do not depend on it; training is too small to gain from it.
     """
 
     trees: int = 40
@@ -114,7 +114,7 @@ class XGBCostModel(CostModel):
         self._grown: _Trees | None = None
 
     def prepare(self) -> None:
-        """Load XGBoost; AutotuneError if it cannot be."""
+        """Load XGBoost; AutotuneError if it cannot be loaded."""
         _loaded()
 
     def fit(self, features: FloatMatrix, throughput: FloatVector) -> None:
@@ -142,7 +142,7 @@ class XGBCostModel(CostModel):
 
 @dataclass(frozen=True)
 class _Trees:
-    """One booster and what it splits on; its scores are standardised over the training rows."""
+    """One booster and its split columns; its scores are standardised over the training rows."""
 
     booster: Any
     columns: IndexVector

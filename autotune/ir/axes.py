@@ -28,7 +28,7 @@ class Range:
 
 
 class IterVar(Operators):
-    """An axis: a variable with the range it takes and what it stands for.
+    """An axis: a variable with its range and its kind.
 
     Attributes
     ----------
@@ -65,9 +65,9 @@ class IterVar(Operators):
 
 
 def same_index(a: IterVar, b: IterVar) -> bool:
-    """Whether two thread axes are one index: hardware has one for each tag.
+    """Whether two thread axes are the same index: the hardware has one index per tag.
 
-    Each virtual thread made by ``te.thread_axis("vthread")`` is an index of its own.
+    Each virtual thread made by ``te.thread_axis("vthread")`` is a separate index.
     """
     return a is b or (a.thread_tag == b.thread_tag and a.thread_tag != "vthread")
 

@@ -9,14 +9,14 @@ from autotune.ir.visitor import walk
 
 
 class NameSupply:
-    """Names that are taken, and new ones, which are taken from then on."""
+    """The set of used names; it returns new names and adds them to the set."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
     @classmethod
     def of_buffers(cls, function: PrimFunc) -> NameSupply:
-        """Return the names of a function's parameters and of what it allocates."""
+        """Return the names of a function's parameters and allocations."""
         allocated = (s.buffer for s in walk(function.body) if isinstance(s, Allocate))
         return cls(buffer.name for buffer in (*function.params, *allocated))
 

@@ -1,7 +1,7 @@
 """Data types by name: widths, ranges, promotion, rounding and the matching NumPy types.
 
-Types are plain strings ("float32", "uint8", "bool"), as NumPy and TVM spell them. The rules that
-these functions make up are stated in docs/dtypes.md.
+Types are plain strings ("float32", "uint8", "bool"), as NumPy and TVM spell them. docs/dtypes.md
+states the rules that these functions implement.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def is_unsigned(dtype: str) -> bool:
 def is_index(dtype: str) -> bool:
     """Whether `dtype` is a type of indices and sizes, whose arithmetic is taken as exact there.
 
-    Integers of all other types are data: they wrap wherever they stand.
+    Integers of all other types are data: they wrap around everywhere.
     """
     return dtype == "int32" or dtype == "int64"
 
@@ -119,7 +119,7 @@ def max_value(dtype: str) -> int | float:
 
 
 def fits(value: float, dtype: str) -> bool:
-    """Whether `dtype` has the number `value`, rounded if it is a float, without overflow."""
+    """Whether `dtype` can represent `value` without overflow; a float is rounded."""
     if is_float(check(dtype)) and not isinstance(value, int):
         # From half a unit in the last place beyond the largest number on, rounding overflows.
         return not math.isfinite(value) or abs(value) / max_value(dtype) < 1 + epsilon(dtype) / 4
@@ -137,7 +137,7 @@ def least_positive(dtype: str) -> float:
 
 
 def identity(op: str, dtype: str) -> int | float:
-    """Value that changes nothing under `op`: "+", "*", "min" or "max" (infinite for floats)."""
+    """Neutral element of `op`: "+", "*", "min" or "max" (infinite for floats)."""
     if op in ("min", "max"):
         if is_float(check(dtype)):
             return math.inf if op == "min" else -math.inf
@@ -189,7 +189,7 @@ def saturated(value: float, dtype: str) -> int:
 def rounded(value: Any, dtype: str) -> Any:
     """Return a number as a NumPy scalar of a floating-point type, to nearest, ties to even.
 
-    The half types are always reached from float32, as by processors: values of 64 bits are rounded
+    The half types are always converted from float32, as processors do: 64-bit values are rounded
     twice.
     """
     if is_half(dtype):
@@ -209,7 +209,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """NumPy's type of the same name; bfloat16 is the one of ml_dtypes."""
     source: Any = check(dtype)
     if dtype == "bfloat16":
-        import ml_dtypes  # here alone, so that no other type needs it
+        import ml_dtypes  # imported here, so that other types do not need it
 
         source = ml_dtypes.bfloat16
     found: np.dtype[Any] = np.dtype(source)
@@ -222,7 +222,7 @@ def scalar_type(dtype: str) -> Any:
 
 
 def of_value(value: object) -> str:
-    """Type that a Python or NumPy scalar gets when no context gives one."""
+    """Type of a Python or NumPy scalar without a context."""
     if isinstance(value, (bool, np.bool_)):
         return BOOL
     if isinstance(value, np.generic) and value.dtype.name in _BITS:

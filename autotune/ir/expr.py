@@ -1,7 +1,8 @@
 """Expressions: immutable, interned nodes, so structurally equal expressions are one object.
 
-Interning (`interning` has the table) makes equality an identity test, memo tables exact and
-common subexpressions free. Constructors that fold constants live in `ops`; this file is the data.
+With interning (the table is in `interning`) equality is an identity test, memo tables are exact,
+and common subexpressions are shared. This file defines the nodes; `ops` has the constructors that
+fold constants.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ LOGIC: Final = ("and", "or")
 
 
 class Operators:
-    """Python operators for everything that can stand in an expression."""
+    """Python operators for every object that can be part of an expression."""
 
     __slots__ = ()
 
     def __expr__(self) -> Expr:
-        """Return the expression this object stands for."""
+        """Return this object as an expression."""
         raise NotImplementedError
 
     def _binary(self, op: str, other: object, swap: bool = False) -> Any:
@@ -189,7 +190,7 @@ _var_ids = itertools.count()
 
 
 class Var(Expr):
-    """A scalar variable; each `Var(...)` is a new one, whatever its name."""
+    """A scalar variable; each `Var(...)` is a new variable, even with the same name."""
 
     __slots__ = ("id", "name")
     name: str
@@ -459,8 +460,8 @@ class Buffer:
     scope : str
         "global", "shared" or "local".
     strides : tuple of SizeVar or None
-        Of a parameter whose dimensions lie as each call says: by how many elements. Elsewhere
-        indices say how they lie, row-major if nothing else was asked for.
+        Strides in elements of a parameter whose layout each call gives. For other buffers indices
+        contain the layout, which is row-major by default.
     """
 
     __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")

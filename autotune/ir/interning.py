@@ -1,9 +1,9 @@
 """Interning: equal nodes are one object, as long as it is referenced.
 
-What is made by `interned` may be compared with `is`, and serve as a key by its identity. Threads
-that make one node at the same time get the same one. A node that nobody holds any more dies as
-any object does: the table of all nodes does not keep it alive, and no code of Python's runs as it
-dies, where an interrupt would be lost. An interrupt at any place leaves a table that is whole.
+Nodes that `interned` makes can be compared with `is` and used as keys by identity. Threads that
+make the same node at the same time get one object. The table does not keep unused nodes alive. No
+Python code runs when a node is freed, because an interrupt would be lost there. An interrupt at any
+place leaves a consistent table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Key = tuple[Any, ...]
 
 
 class _Entry(weakref.ref[Any]):
-    """A node as the table has it: weakly, with its key there."""
+    """Weak reference of the table to a node, with the key of the node."""
 
     __slots__ = ("key",)
     key: Key
@@ -27,18 +27,18 @@ class _Entry(weakref.ref[Any]):
 _table: dict[Key, _Entry] = {}
 
 _dead: deque[_Entry] = deque()
-"""Nodes that died since the last one was made: they are still in the table."""
+"""Entries of freed nodes that are still in the table."""
 
 
 def interned(cls: type[Node], key: Key, fill: Callable[[Node], None]) -> Node:
-    """Return the node of a class with a key, a new one if there is none.
+    """Return the node of a class with a key; make it if there is none.
 
     Parameters
     ----------
     cls : type
-        Class of the node, whose instances can be referred to weakly.
+        Class of the node; its instances must support weak references.
     key : tuple
-        What it is built of: plain values, and by `id` the objects that it holds.
+        The parts of the node: plain values, and the `id` of each object in it.
     fill : callable
         Sets the attributes of a new node. If it raises, there is no node.
     """
@@ -51,7 +51,7 @@ def interned(cls: type[Node], key: Key, fill: Callable[[Node], None]) -> Node:
         made = object.__new__(cls)
         fill(made)
         entry = _Entry(made, _dead.append)
-        entry.key = full  # before it is in the table, whatever interrupts
+        entry.key = full  # before it is in the table, so that an interrupt does no harm
         while (found := (status := _table.setdefault(full, entry))()) is None:
             _dead.append(status)
             purge_dead_entries()
@@ -59,11 +59,11 @@ def interned(cls: type[Node], key: Key, fill: Callable[[Node], None]) -> Node:
 
 
 def purge_dead_entries() -> None:
-    """Take nodes that have died out of the table."""
+    """Remove the entries of freed nodes from the table."""
     while _dead:
         try:
             entry = _dead.popleft()
-            if _table[entry.key] is entry:  # nothing is called up to the next line:
-                del _table[entry.key]  # no other thread comes between
+            if _table[entry.key] is entry:  # no call until the next line:
+                del _table[entry.key]  # no other thread runs in between
         except (IndexError, KeyError):
             continue  # another thread took the entry, or it never came into the table

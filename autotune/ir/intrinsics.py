@@ -1,4 +1,4 @@
-"""The intrinsics of expressions by name: what each takes, what it gives and what it means.
+"""The intrinsics of expressions by name: operand types, result type and meaning.
 
 The interpreter computes with these functions, and the verifier checks calls by this table.
 """
@@ -26,13 +26,13 @@ class Intrinsic:
     Attributes
     ----------
     meaning : callable
-        Of float64 NumPy scalars, whose result is rounded once to the type of the call; of
-        integers, the bits of the operands as non-negative Python integers, whose result is
-        wrapped to the type of the call.
+        For floats a function of float64 NumPy scalars, whose result is rounded once to the type of
+        the call. For integers a function of the operands' bits as non-negative Python integers,
+        whose result wraps to the type of the call.
     arity : int
-        How many operands it takes, all of one type.
+        Number of operands, all of one type.
     takes : {"float", "integer"}
-        What they are.
+        Kind of the operands.
     gives : str or None
         Type of the result; None: that of the operands.
     """

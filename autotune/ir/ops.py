@@ -80,9 +80,10 @@ def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:
 
 
 def _scalar_type(value: Any, other: str) -> str:
-    """Type of the bare number `value` beside an operand of type `other`: that one if it can be.
+    """Return the type of the number `value` beside an operand of type `other`.
 
-    A float beside an integer, and a large integer beside an index, keep their own type.
+    It is `other`, but a float beside an integer, and a large integer beside an index, keep their
+    own type.
     """
     own = dtypes.of_value(value)
     if own == dtypes.BOOL:
@@ -99,7 +100,7 @@ def _scalar_type(value: Any, other: str) -> str:
     )
 
 
-#: What each operation but `/` means for Python numbers.
+#: Each operation except `/` on Python numbers.
 FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -142,7 +143,7 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 def fold(op: str, x: Expr, y: Expr) -> Expr:
     """`BinaryOp(op, x, y)` of matched operands, with constants and neutral elements folded.
 
-    A division by zero stays as it is: it may stand in a loop that is never run.
+    A division by zero is kept, because it may be in a loop that never runs.
     """
     if isinstance(x, Const) and isinstance(y, Const):
         folded = _fold_constants(op, x, y)
@@ -170,7 +171,7 @@ def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
     if dtypes.is_float(x.dtype):
         if op not in ("+", "-", "*", "/", *COMPARISON):
             return None
-        # One rounding in the operands' own type, as the running program would do it.
+        # Round once, in the operands' own type, as the running program does.
         a, b = dtypes.rounded(x.value, x.dtype), dtypes.rounded(y.value, y.dtype)
         with np.errstate(all="ignore"):
             return Const(a / b if op == "/" else FOLD[op](a, b), dtype)
@@ -179,9 +180,9 @@ def _fold_constants(op: str, x: Const, y: Const) -> Expr | None:
 
 
 def _integer(value: int, dtype: str) -> Const | None:
-    """Constant of an integer type: data wraps, an index that does not fit is left to be computed.
+    """Return a constant of an integer type: data wraps, a too large index is not folded.
 
-    What that is depends on where it stands: exact in an index, wrapped in a stored value.
+    The value of such an index depends on its place: exact in an index, wrapped in a stored value.
     """
     if not dtypes.is_index(dtype):
         return Const(dtypes.wrapped(value, dtype), dtype)
@@ -213,15 +214,15 @@ def negate(a: Any) -> Expr:
     """Minus `a`."""
     x = convert(a)
     if not dtypes.is_float(x.dtype):
-        return binary("-", Const(0, x.dtype), x)  # which refuses conditions
+        return binary("-", Const(0, x.dtype), x)  # this refuses conditions
     return Const(-x.value, x.dtype) if isinstance(x, Const) else fold("*", x, Const(-1.0, x.dtype))
 
 
 def cast(dtype: str, a: Any) -> Expr:
-    """Return `a` converted to `dtype` as C does; what C leaves undefined saturates.
+    """Return `a` converted to `dtype` as C does; cases that C leaves undefined saturate.
 
-    Floats are rounded towards zero to integers, too large ones to the nearest, a NaN to 0;
-    integers wrap to narrower types. To bool is `!= 0`.
+    Floats are rounded towards zero to integers, values beyond the range to its nearest limit, a NaN
+    to 0; integers wrap to narrower types. To bool is `!= 0`.
     """
     x = convert(a)
     if x.dtype == dtypes.check(dtype):
@@ -279,7 +280,7 @@ def _choice(name: str, condition: Any, true: Any, false: Any) -> tuple[Expr, Exp
 
 
 def likely(condition: Expr) -> Expr:
-    """Mark a guard that holds nearly always."""
+    """Mark a guard that is nearly always true."""
     return condition if isinstance(condition, Const) else Call("likely", (condition,), dtypes.BOOL)
 
 

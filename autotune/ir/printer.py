@@ -49,7 +49,7 @@ _LOOP = {
 }
 
 
-#: What follows a finite constant of a type.
+#: Suffix of a finite constant of each type.
 _FLOAT_SUFFIX = {"float16": "h", "bfloat16": "bf", "float32": "f", "float64": ""}
 
 
@@ -68,7 +68,7 @@ def binary_text(op: str, a: str, b: str) -> str:
 def expr_text(node: Expr, depth: int = -1) -> str:
     """Return the text of an expression, parenthesised so that its tree can be read off.
 
-    What lies deeper than `depth`, unless that is negative, is left out.
+    Operands deeper than `depth` are omitted, unless `depth` is negative.
     """
     if depth == 0 and node.children:
         return "..."
@@ -109,9 +109,9 @@ def expr_text(node: Expr, depth: int = -1) -> str:
 
 
 def excerpt(node: Expr) -> str:
-    """Return the text of an expression for a message: what lies deep in it is left out.
+    """Return the text of an expression for a message, without its deep operands.
 
-    The full text of an expression that shares its parts may be exponentially longer than it.
+    The full text of an expression with shared parts may be exponentially longer.
     """
     return expr_text(node, depth=5)
 

@@ -1,4 +1,4 @@
-"""Statements and functions: what lowering produces and backends consume.
+"""Statements and functions: the output of lowering and the input of backends.
 
 Loops start at 0. A function is a body over buffers, which callers pass, and sizes.
 """
@@ -15,7 +15,7 @@ from autotune.ir.expr import Buffer, Expr, SizeVar, Var
 
 
 class LoopKind(StrEnum):
-    """How the iterations of a loop are carried out."""
+    """How the iterations of a loop are executed."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -72,8 +72,8 @@ class If(Stmt):
     """Run `then` where `condition` holds, else `orelse`.
 
     A vector condition is a mask: `then` runs once, for the lanes where it holds, if there are any;
-    then `orelse` likewise for the others. Vector loads and stores inside, all of as many lanes,
-    touch only what their active lanes touch.
+    then `orelse` likewise for the others. Vector loads and stores inside have the same number of
+    lanes and access only the elements of active lanes.
     """
 
     condition: Expr
@@ -98,7 +98,7 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Produce(Stmt):
-    """Mark `body` as what computes the operation `name`."""
+    """Mark `body` as the computation of the operation `name`."""
 
     name: str
     body: Stmt
@@ -106,18 +106,18 @@ class Produce(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Barrier(Stmt):
-    """Wait until all threads of the block are here, and see what they wrote to shared storage.
+    """Wait until all threads of the block arrive; shared storage is then consistent.
 
-    Stands where all threads of a block come or none.
+    Either all threads of a block must reach it or none.
     """
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CopyAhead(Stmt):
-    """Start to make the stores of `body`, which go on by themselves.
+    """Start the stores of `body` asynchronously.
 
-    From here to the `Arrive` with these stores, what they write is undefined. Neither they nor what
-    they read may be touched by others meanwhile.
+    Their destinations are undefined until the `Arrive` with the same stores. No other access may
+    touch sources or destinations until then.
     """
 
     body: Stmt
@@ -125,7 +125,7 @@ class CopyAhead(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arrive(Stmt):
-    """Wait until all that this thread started by `CopyAhead` is done.
+    """Wait until all copies that this thread started by `CopyAhead` are complete.
 
     Attributes
     ----------
@@ -160,19 +160,19 @@ class ThreadReduce(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Raw(Stmt):
-    """Source text that only a GPU's compiler understands: all that the threads around it do.
+    """Source text that only a GPU's compiler understands: the whole work of the enclosing threads.
 
     Attributes
     ----------
     name : str
-        Name of the kernel in the text. It takes the function's parameters, and then what is
-        allocated in global memory around, as pointers.
+        Name of the kernel in the text. Its parameters are pointers: the function's parameters, and
+        then the enclosing allocations in global memory.
     text : str
-        The kernel, and what goes with it; empty where it stands in the text of a kernel before.
+        The kernel and its helper code; empty if the text of an earlier kernel contains it.
     defines : tuple of str
-        Macros that stand before the text, ...
+        Names of the macros that are defined before the text.
     values : tuple of Expr
-        ... and their values.
+        Values of the macros.
     """
 
     name: str
@@ -183,9 +183,9 @@ class Raw(Stmt):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WarpReduce(Stmt):
-    """Combine one value of each thread among some threads that run in step, for all of these.
+    """Combine one value per thread within groups of a warp; all threads get the result.
 
-    Stands where all threads of a block come or none.
+    Either all threads of a block must reach it or none.
 
     Attributes
     ----------
@@ -196,10 +196,10 @@ class WarpReduce(Stmt):
     results : tuple of Buffer
         Where each thread gets the results: local arrays.
     index : Expr
-        The element of these.
+        Element of the results that is written.
     width : int
-        How many threads combine their values: each `width` that follow one another in a block,
-        those along x first. A power of two, at most 32.
+        Number of threads in a group, which are consecutive in the block (x runs fastest). A power
+        of two, at most 32.
     """
 
     combiner: Combiner
@@ -226,7 +226,7 @@ class PrimFunc:
     sizes : tuple of SizeVar
         Sizes inferred from the arrays' shapes when it is called.
     attrs : dict
-        Notes between passes, such as the knob values that were substituted.
+        Facts for later passes, such as the substituted knob values.
     """
 
     name: str
@@ -238,10 +238,10 @@ class PrimFunc:
 
     @property
     def lines(self) -> dict[SizeVar, Buffer]:
-        """Variables that say where arrays lie, and these arrays.
+        """Variables for the alignment of arrays, and these arrays.
 
-        Such a variable is how many elements an array has before one that begins a cache line. What
-        a function computes does not depend on it.
+        The value of a variable is the number of elements before the first one that begins a cache
+        line. The results of a function do not depend on it.
         """
         found: dict[SizeVar, Buffer] = self.attrs.get("lines", {})
         return found
@@ -272,14 +272,14 @@ def seq(*stmts: Stmt) -> Stmt:
 
 
 def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
-    """Return a statement inside allocations of some buffers, the first one outermost."""
+    """Return a statement inside allocations of some buffers, the first outermost."""
     for buffer in reversed(buffers):
         body = Allocate(buffer, body)
     return body
 
 
 def split_allocations(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
-    """Return what is allocated around all of a statement, outermost first, and what is inside."""
+    """Return the allocations around a statement, outermost first, and the statement inside."""
     buffers: list[Buffer] = []
     while isinstance(stmt, Allocate):
         buffers.append(stmt.buffer)
@@ -288,7 +288,7 @@ def split_allocations(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
 
 
 def split_guards(stmt: Stmt) -> tuple[list[Expr], Stmt]:
-    """Return the conditions that guard all of a statement, outermost first, and what is inside."""
+    """Return the guards of a whole statement, outermost first, and the statement inside."""
     guards: list[Expr] = []
     while isinstance(stmt, If) and stmt.orelse is None:
         guards.append(stmt.condition)

@@ -24,7 +24,8 @@ def is_uniform(expr: Expr, threads: Set[Var]) -> bool:
     Parameters
     ----------
     expr : Expr
-        What does not depend on loops whose number of iterations differs between threads.
+        An expression that does not depend on loops with a different number of iterations per
+        thread.
     threads : set of Var
         Variables of the loops over the threads.
     """

@@ -57,7 +57,7 @@ def verify(function: PrimFunc, allow_knobs: bool = False) -> PrimFunc:
 
     Every variable is a size or bound by exactly one enclosing loop; every buffer is a parameter or
     allocated around its use, under a name of its own; only outputs are written among parameters;
-    types and lanes agree; nothing is left that only exists before lowering.
+    types and lanes agree; no node is left that exists only before lowering.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ class _Verifier:
         self.buffers: set[int] = set()
         self.names: set[str] = set()
         self.well_formed: set[int] = set()
-        self.mask = 1  # lanes of the conditions around
-        self.threads: set[Var] = set()  # variables of the loops over threads around
-        self.alone = ""  # what some threads around may do without the others
+        self.mask = 1  # lanes of the enclosing conditions
+        self.threads: set[Var] = set()  # variables of the enclosing thread loops
+        self.alone = ""  # the enclosing statement that only some threads may execute
 
     def fail(self, problem: str) -> NoReturn:
         raise IRError(f"function {self.function.name!r}: {problem}")
@@ -156,7 +156,7 @@ class _Verifier:
             self.stmt(inner)
 
     def under_mask(self, lanes: int, what: str) -> None:
-        """Check that something of `lanes` lanes may stand under the conditions around it."""
+        """Check that a node of `lanes` lanes is allowed under the enclosing conditions."""
         if self.mask > 1 and lanes not in (1, self.mask):
             self.fail(f"{what} has {lanes} lanes under a condition of {self.mask}")
 
@@ -181,7 +181,7 @@ class _Verifier:
 
     @contextmanager
     def where(self, expr: Expr, what: str) -> Iterator[None]:
-        """Check statements that run as often as an expression says."""
+        """Check statements that run as often as an expression gives."""
         outer = self.alone
         if not outer and not is_uniform(expr, self.threads):
             self.alone = what
@@ -228,7 +228,7 @@ class _Verifier:
         self.reduced(reduction.operands, reduction.results, reduction.index)
 
     def together(self, what: str) -> None:
-        """Check that all threads of a block come here."""
+        """Check that all threads of a block reach this statement."""
         if self.alone:
             self.fail(f"not all threads of a block come to {what}: {self.alone} differs")
 
@@ -272,7 +272,7 @@ def _type(expr: Expr) -> str:
 
 
 def _problem(node: Expr) -> str | None:
-    """Say what is wrong with one node over its operands, if anything."""
+    """Return what is wrong with one node and its operands; empty if nothing is."""
     match node:
         case BinaryOp():
             return _binary_problem(node)

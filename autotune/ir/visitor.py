@@ -33,14 +33,14 @@ _Result = TypeVar("_Result")
 
 
 def recursive(run: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Decorate a pass that recurses: what is nested too deeply for it is a LoweringError."""
+    """Decorate a recursive pass: too deep nesting raises a LoweringError."""
 
     @wraps(run)
     def checked(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         try:
             return run(*args, **kwargs)
         except RecursionError:
-            # The thousand frames that led here say nothing more.
+            # The thousand frames of the recursion give no more information.
             raise LoweringError(
                 "an expression, or one stage after another, nests deeper than Python's recursion "
                 f"limit ({sys.getrecursionlimit()}) allows; give parts of the expression computes "
@@ -64,7 +64,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 
 def post_order(root: Expr, operands: Callable[[Expr], Sequence[Expr]]) -> Iterator[Expr]:
-    """Yield the nodes that `root` needs, each once and after its operands, however deep."""
+    """Yield the nodes of `root`, each once and after its operands, without recursion."""
     seen: set[int] = set()
     stack = [(root, False)]
     while stack:
@@ -150,7 +150,7 @@ def written(stmt: Stmt) -> tuple[Buffer, ...]:
 
 
 def all_written(stmt: Stmt) -> set[Buffer]:
-    """Buffers that something in `stmt` writes."""
+    """Buffers that `stmt` or a statement inside it writes."""
     return {buffer for inner in walk(stmt) for buffer in written(inner)}
 
 
@@ -171,8 +171,8 @@ def is_raw(function: PrimFunc) -> bool:
 class Rewriter:
     """Base of all passes: override `visit_<Node>` for the nodes a pass changes.
 
-    `expr` memoises on identity, which interning makes exact. A pass whose result for an
-    expression depends on where it stands calls `forget` when that context changes.
+    `expr` memoises on identity, which interning makes exact. If the result for an expression
+    depends on its context, the pass calls `forget` when the context changes.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class Rewriter:
         return result
 
     def rebuild_stmt(self, node: Stmt) -> Stmt:
-        """Rewrite what stands inside `node` only."""
+        """Rewrite only the parts of `node`."""
         match node:
             case Store(buffer, index, value):
                 new_index, new_value = self.expr(index), self.expr(value)
@@ -273,7 +273,7 @@ class Rewriter:
 
 
 class StmtRewriter(Rewriter):
-    """Base of passes that move statements and leave expressions alone."""
+    """Base of passes that move statements and do not change expressions."""
 
     def expr(self, node: Expr) -> Expr:
         """Return the expression as it is."""

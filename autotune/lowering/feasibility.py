@@ -1,8 +1,8 @@
 """Limits of a target as conditions over knobs, derived from a lowered function.
 
 The same functions serve all candidates of a structure, whose sizes are expressions over knobs, and
-one candidate, whose sizes are numbers. A message names the limit, and is the same wherever the rule
-comes from, so that rejections are counted under it.
+one candidate, whose sizes are numbers. A message names the limit. It is the same for all
+candidates, because rejections are counted by message.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ Rule = tuple[Expr, str]
 """A condition over knobs, and its message."""
 
 MAX_UNROLLED = 1024
-"""Stores that unrolled loops write out, one function's together: compilers take time that grows
-with their square (LLVM, two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s
-for 2,048)."""
+"""Largest number of stores in a function after unrolling. Compile time grows with its square (LLVM,
+two loads and three operations each: 1.3 s for 512, 5 s for 1,024, 20 s for 2,048)."""
 
 OTHER_REGISTERS = 16
-"""Registers of a thread that hold none of its arrays: addresses, loop variables, operands. A rough
-rule; the compiler decides, and records hold what it took."""
+"""Registers of a thread for addresses, loop variables and operands. A rough estimate; the compiler
+decides, and records have the real number."""
 
 REGISTER_BYTES = 4
 
 PACK_BYTES = 16
-"""Shared arrays start at multiples of so many bytes, so that vectors of them can be moved."""
+"""Alignment of shared arrays in bytes, so that vectors can be loaded and stored."""
 
 _ONE = const(1)
 _ZERO = const(0)
@@ -45,7 +44,7 @@ _ZERO = const(0)
 def target_rules(function: PrimFunc, target: Target) -> list[Rule]:
     """Return the conditions, with messages, under which `target` can run `function`.
 
-    Those that hold for all values of the knobs are left out.
+    Conditions that hold for all values of the knobs are left out.
 
     Parameters
     ----------
@@ -86,7 +85,7 @@ def _at_most(amount: Expr, limit: int, message: str) -> Rule:
 
 
 def _memory_rules(function: PrimFunc, target: Target) -> list[Rule]:
-    """Temporaries of a call together; those of a parallel loop's iterations count once."""
+    """Limit the size of all temporaries of a call; those in a parallel loop count once."""
     sizes = [_bytes(stmt.buffer) for stmt in walk(function.body) if isinstance(stmt, Allocate)]
     known = [size for size in sizes if is_knob_only(size)]
     limit = target.memory_bytes
@@ -118,7 +117,7 @@ def _stores(stmt: Stmt) -> Expr:
 
 
 def launches(stmt: Stmt) -> Iterator[For]:
-    """Yield the outermost loops over GPU threads, virtual ones too: what is launched at once."""
+    """Yield the outermost loops over GPU threads, also virtual ones: one launch each."""
     if isinstance(stmt, For) and _is_launch(stmt):
         yield stmt
     else:
@@ -127,7 +126,7 @@ def launches(stmt: Stmt) -> Iterator[For]:
 
 
 def _is_launch(loop: For) -> bool:
-    """Whether a loop is over threads, or over virtual threads that stand for some."""
+    """Whether a loop is over threads or virtual threads."""
     return loop.kind is LoopKind.THREAD or (
         loop.kind is LoopKind.VTHREAD
         and any(isinstance(s, For) and s.kind is LoopKind.THREAD for s in walk(loop.body))
@@ -143,7 +142,7 @@ def _kernel_rules(kernel: For, gpu: GpuLimits, early: Set[str]) -> list[Rule]:
         level, _, axis = tag.partition(".")
         what, whole = ("threads", "block") if level == "threadIdx" else ("blocks", "grid")
         limit = getattr(gpu, whole)["xyz".index(axis)]
-        if limit < gpu.threads or whole == "grid":  # else the limit of the product says it
+        if limit < gpu.threads or whole == "grid":  # otherwise the limit of the product covers it
             rules.append(
                 _at_most(extent, limit, f"a {whole} has at most {limit} {what} along {axis}")
             )
@@ -162,7 +161,7 @@ def block_threads(kernel: For) -> Expr:
 
 
 def _thread_extents(kernel: For) -> dict[str, Expr]:
-    """Return how far each thread axis of a launch goes: as far as the largest loop bound to it.
+    """Return the extent of each thread axis of a launch: that of the largest loop bound to it.
 
     A loop inside another one of the same axis shares its threads and does not count.
     """
@@ -188,10 +187,10 @@ def _allocated(kernel: For, scope: str) -> list[Buffer]:
 
 
 def shared_bytes(kernel: For) -> Expr:
-    """Return the size of all shared arrays, each of which starts at a whole pack.
+    """Return the size of all shared arrays, each of which is aligned.
 
-    A reduction across threads may take one value of each thread, virtual ones included, where
-    they are of no one warp.
+    A reduction across threads of several warps may need one value per thread, including virtual
+    threads.
     """
     sizes = [_bytes(buffer) for buffer in _allocated(kernel, "shared")]
     for reduction, threads in _reductions(kernel, block_threads(kernel)):
@@ -211,9 +210,9 @@ def _reductions(stmt: Stmt, threads: Expr) -> Iterator[tuple[ThreadReduce, Expr]
 
 
 def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
-    """Return the size of a thread's arrays; virtual threads between which one differs widen it.
+    """Return the size of a thread's arrays; those that differ between virtual threads are wider.
 
-    Of double-buffered arrays named in `early` each thread keeps its part of a half, as it fills it.
+    A thread keeps its part of one half of the double-buffered arrays in `early`.
     """
     virtual: dict[Buffer, dict[Var, Expr]] = {}
     for loop in walk(kernel):
@@ -234,7 +233,7 @@ def local_bytes(kernel: For, early: Set[str] = frozenset()) -> Expr:
 
 
 def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:
-    """Arrays of a thread against the register file: more of them would lie in slow memory."""
+    """Limit the arrays of a thread to the register file; larger ones would be in slow memory."""
     words = binary("//", binary("+", local, REGISTER_BYTES - 1), REGISTER_BYTES)
     registers = binary("+", words, OTHER_REGISTERS)
     warps = binary("//", binary("+", threads, gpu.warp - 1), gpu.warp)
@@ -254,10 +253,10 @@ def _register_rules(threads: Expr, local: Expr, gpu: GpuLimits) -> list[Rule]:
 
 
 def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
-    """Let the lanes of a vector fill one access, of a size that the hardware has.
+    """Require that the lanes of a vector fill one access of a size that the hardware has.
 
-    That counts for the smallest elements it moves; larger ones are moved in several pieces, and
-    what does not lie at a multiple of its size (which only code generation knows) one by one.
+    The rule uses the smallest elements that it moves. Larger elements are moved in several
+    accesses, and unaligned ones (which only code generation knows) one by one.
     """
     rules: list[Rule] = []
     widest = gpu.vector_bytes
@@ -274,7 +273,7 @@ def _vector_rules(kernel: For, gpu: GpuLimits) -> list[Rule]:
 
 
 def _moved(loop: For) -> Iterator[Buffer]:
-    """Yield what a loop loads from memory or stores there; local arrays are registers."""
+    """Yield the loads and stores of a loop to memory; local arrays are registers."""
     for stmt in walk(loop.body):
         yield from (buffer for buffer in accessed(stmt) if buffer.scope != "local")
 

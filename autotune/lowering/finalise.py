@@ -1,4 +1,4 @@
-"""From loops over symbolic knobs to loops that a backend can emit, for given knob values."""
+"""Transforms loops over symbolic knobs into the final form for given knob values."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from autotune.lowering.vector.vectorize import vectorize
 def analyse(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> PrimFunc:
     """Substitute knob values and simplify: guards that always hold are removed, all loops stay.
 
-    This is the form that features and listings are made from. Variables of loops of length 1
-    are 0 in it.
+    Features and listings use this form. In it, variables of loops of length 1 are 0.
 
     Raises
     ------
@@ -84,10 +83,10 @@ def drop_marks(function: PrimFunc) -> PrimFunc:
 
 @recursive
 def finalise(function: PrimFunc) -> PrimFunc:
-    """Turn an analysed function into what backends take.
+    """Return an analysed function in the form that backends take.
 
-    Unit loops and marks are removed, temporaries share storage, guards are decided where possible
-    and otherwise moved outwards, loops are split where guards change, vectors are explicit.
+    Unit loops and marks are removed, temporaries share storage, guards are removed or moved
+    outwards, loops are split where guards change, and vectors are explicit.
     """
     *_, final = finalising(function)
     return final

@@ -2,8 +2,8 @@
 
     S[(x // k)*k + x % k]      ->      S[x]
 
-Constant lengths are joined by `ir.algebra.canonical`; listings keep the others, as TVM v0.8
-prints them.
+`ir.algebra.canonical` joins constant lengths; listings keep the symbolic ones, as TVM v0.8 prints
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autotune.ir.visitor import Rewriter, walk_expr
 
 
 def rejoin(function: PrimFunc) -> PrimFunc:
-    """Return an analysed function in whose indices quotients are joined with their remainders."""
+    """Return an analysed function with quotients and remainders in indices joined."""
     return function.with_body(_Rejoin().stmt(function.body))
 
 

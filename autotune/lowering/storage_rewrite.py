@@ -8,8 +8,8 @@
     C = h(B)                             output = k(A)
     output = k(C)
 
-A region is the function, or the body of a loop whose iterations run side by side: each of them
-has its own temporaries.
+A region is the function, or the body of a parallel or thread loop: each iteration has its own
+temporaries.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _REGIONS = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.THREAD, LoopKind.VT
 def share_storage(function: PrimFunc) -> PrimFunc:
     """Return the function with its allocations at the start of regions, and fewer of them.
 
-    Temporaries share storage if they are of one type and scope, and one is last read before the
-    other is first written. Storage of several is as large as the largest of them.
+    Temporaries share storage if they have one type and scope, and the last read of one comes before
+    the first write of the other. Shared storage is as large as the largest of them.
     """
     attrs = function.attrs
     apart = frozenset((*attrs.get("nontemporal", ()), *attrs.get("states", ())))
@@ -57,7 +57,7 @@ class Lifetime:
     buffer : Buffer
         The temporary.
     loops : int
-        Loops of the region around its allocation, whose iterations each have a new one.
+        Number of loops of the region around its allocation.
     first, last : int
         Numbers of the statements; loops inside the allocation count as a whole.
     """
@@ -126,7 +126,7 @@ class _Regions(StmtRewriter):
         return allocated(own, result)
 
     def _shared(self, body: Stmt) -> dict[Buffer, Buffer]:
-        """Return what takes the place of the temporaries that share storage."""
+        """Return the replacements of the temporaries that share storage."""
         shared = {}
         for slot in self._slots(_Lifetimes(body).found.values()):
             if len(slot.members) > 1:
@@ -175,7 +175,7 @@ def _is_large(buffer: Buffer) -> bool:
 
 
 def _misfit(slot: Slot, wanted: int | None) -> float:
-    """Return by how many bytes the sizes differ, at most."""
+    """Return an upper bound of the difference of the sizes in bytes."""
     sizes = [_constant_size(member.buffer) for member in slot.members]
     if wanted is None or any(size is None for size in sizes):
         return float("inf")
@@ -188,7 +188,7 @@ class _Lifetimes:
     Attributes
     ----------
     found : dict of Buffer to Lifetime
-        The temporaries whose allocation may stand at the start of the region.
+        The temporaries that can be allocated at the start of the region.
     """
 
     def __init__(self, body: Stmt) -> None:

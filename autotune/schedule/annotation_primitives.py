@@ -52,7 +52,7 @@ class AnnotationPrimitives(StageCore):
         )
 
     def vectorize(self, axis: IterVar) -> None:
-        """Carry out the iterations of a loop as lanes of vectors.
+        """Execute the iterations of a loop as lanes of vectors.
 
         ::
 
@@ -62,7 +62,7 @@ class AnnotationPrimitives(StageCore):
         self._set_kind("vectorize", axis, LoopKind.VECTORIZED)
 
     def unroll(self, axis: IterVar) -> None:
-        """Write the iterations of a loop out one after another.
+        """Unroll a loop.
 
         ::
 
@@ -111,7 +111,7 @@ class AnnotationPrimitives(StageCore):
         self.record_step("bind", axis, thread.thread_tag, *given)
 
     def _refuse_second_axis(self, axis: IterVar, thread: IterVar) -> None:
-        """Refuse to bind two axes to one index; `te.thread_axis("vthread")` makes a new one."""
+        """Refuse to bind two axes to one index; each `te.thread_axis("vthread")` is a new index."""
         for other, bound in self.bindings.items():
             if same_index(bound, thread):
                 tag = thread.thread_tag
@@ -124,26 +124,25 @@ class AnnotationPrimitives(StageCore):
                 )
 
     def pragma(self, axis: IterVar, kind: str, value: Any = None) -> None:
-        """Give a hint about how the loops from `axis` inwards are to be compiled.
+        """Give the compiler a hint for the loops from `axis` inwards.
 
-        "auto_unroll_max_step": loops from `axis` inwards that hold no loops but unrolled ones are
-        unrolled where that makes at most `value` stores.
+        "auto_unroll_max_step": loops from `axis` inwards whose inner loops are all unrolled are
+        unrolled if that gives at most `value` stores.
 
-        "unroll_explicit": where False, loops that are to be unrolled, by that or by `unroll`, stay
-        loops with a hint to the backend instead of being written out.
+        "unroll_explicit": if False, loops that this pragma or `unroll` unrolls remain loops with a
+        hint to the backend.
 
-        "blocks_per_multiprocessor": of the GPU kernel that the stage makes, at least `value` blocks
-        are to run side by side, which limits their registers; 0 leaves it to the compiler.
+        "blocks_per_multiprocessor": at least `value` blocks of the stage's GPU kernel should run at
+        once, which limits their registers; 0 leaves it to the compiler.
 
-        "nontemporal_store" (no value): the stage's result is written past the caches, which pays
-        where it is larger than they are and written in whole vectors.
+        "nontemporal_store" (no value): the stage's result is stored past the caches, which helps if
+        it is larger than the caches and written in whole vectors.
 
-        "state_in_ring" (no value, on a `scan_axis`): the steps that later ones read are kept in a
-        small array besides, so that the result itself is only written.
+        "state_in_ring" (no value, on a `scan_axis`): the steps that later steps read are also kept
+        in a ring buffer, so that the result itself is only written.
 
-        "prefetch_steps" (on a `scan_axis`): with each vector that a step reads of an input, that
-        which the step `value` steps later reads is fetched into the second cache of a CPU; 0
-        fetches nothing.
+        "prefetch_steps" (on a `scan_axis`): with each vector of an input, the vector that is read
+        `value` steps later is prefetched into the L2 cache of a CPU; 0 disables it.
         """
         self._leaf("pragma", axis)
         if kind not in PRAGMAS:

@@ -64,7 +64,7 @@ class _Replay:
         known = ", ".join(_PRIMITIVES)
         raise ScheduleError(f"there is no primitive {self.step.primitive!r}; there are: {known}")
 
-    # -- what arguments stand for ------------------------------------------------------------
+    # -- values of arguments ------------------------------------------------------------
 
     def stage(self, label: Term) -> Stage:
         for stage in self.schedule.stages:

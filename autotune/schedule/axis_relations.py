@@ -1,4 +1,4 @@
-"""How axes derive from one another: splits and fusions, in the order they were made."""
+"""Relations between axes: splits and fusions, in order of creation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Split:
 
     @property
     def given(self) -> Expr:
-        """The size that was asked for: the factor or the number of parts."""
+        """The given size: the factor or the number of parts."""
         size = self.factor if self.factor is not None else self.nparts
         assert size is not None
         return size
@@ -32,13 +32,13 @@ class Split:
     def extents(self, extent: Expr, keep: bool = False) -> tuple[Expr, Expr]:
         """Return the extents of the outer and the inner loop, for a parent of this extent.
 
-        The size asked for is cut to the parent's, unless `keep` is set or the parent's is known
+        The given size is limited to the parent's, unless `keep` is set or the parent's is known
         only at run time.
         """
         sized = any(isinstance(v, SizeVar) for v in free_vars(extent))
         size = self.given if keep or sized else binary("min", self.given, extent)
         if isinstance(extent, Const) and extent.value == 0 and not keep:
-            size = extent  # whatever a knob will be
+            size = extent  # for every value of a knob
         rest: Expr = ceildiv(extent, self.given)
         return (rest, size) if self.nparts is None else (size, rest)
 
@@ -72,10 +72,10 @@ Relation = Split | Fuse
 
 
 def fused_whole(relations: Sequence[Relation], leaves: Set[IterVar]) -> set[Fuse]:
-    """Return the fusions that come of some loops alone.
+    """Return the fusions that derive only from some loops.
 
-    Over all iterations of these, the axes of such a fusion range as if they were not fused,
-    whatever their lengths are.
+    Over all iterations of these loops, the axes of such a fusion have the same ranges as without
+    fusing.
     """
     known = set(leaves)
     found = set()
@@ -90,5 +90,5 @@ def fused_whole(relations: Sequence[Relation], leaves: Set[IterVar]) -> set[Fuse
 
 
 def is_over_knobs(size: Expr) -> bool:
-    """Whether a size is a number once the knobs have values."""
+    """Whether a size depends on knobs and numbers only."""
     return all(isinstance(var, KnobVar) for var in free_vars(size))

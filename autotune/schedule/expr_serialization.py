@@ -1,7 +1,7 @@
 """Integer expressions as plain data: a number, a name, or an operation in front of its operands.
 
-`(tile*2)` over the knob "tile" is ("*", ("knob", "tile"), 2); in JSON the tuples are lists. A name
-without a mark is an axis or a thread axis of the step that the term is part of.
+`(tile*2)` over the knob "tile" is ("*", ("knob", "tile"), 2); in JSON the tuples are lists. A plain
+name is an axis or a thread axis of the step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def term_of(expr: Expr, name: Callable[[Var], str]) -> Term:
     Parameters
     ----------
     expr : Expr
-        Over knobs, sizes and variables that `name` names.
+        An expression over knobs, sizes and variables that `name` accepts.
     name : callable
-        Raises for a variable that has no meaning here.
+        Returns the name of a variable; raises for an unknown one.
 
     Raises
     ------
     ScheduleError
-        If the expression holds floats, tensors or calls, which terms do not.
+        If the expression contains floats, tensors or calls.
     """
     match expr:
         case Const() if not isinstance(expr.value, float):
@@ -60,12 +60,12 @@ def term_of(expr: Expr, name: Callable[[Var], str]) -> Term:
 
 
 def expr_of(term: Term, resolve: Callable[[str], Expr], sizes: Mapping[str, SizeVar]) -> Expr:
-    """Return the expression that a term stands for.
+    """Return the expression of a term.
 
     Raises
     ------
     ScheduleError
-        If it is no term, holds a knob, or a size that `sizes` does not name.
+        If it is not a term, or contains a knob or a size that `sizes` does not have.
     """
     match term:
         case bool() | int():
@@ -105,10 +105,10 @@ def _operation(op: str, operands: list[Expr]) -> Expr:
 
 
 def with_knobs(term: Term, values: Mapping[str, int]) -> Term:
-    """Return a term with knobs replaced by values, and what this makes constant computed.
+    """Return a term with knobs replaced by values and constants folded.
 
-    What then stays is what an expression with the values in the knobs' place gives: `i // tile` is
-    `i` for a tile of 1.
+    The result equals the term of an expression with these values: `i // tile` is `i` for a tile of
+    1.
     """
     match term:
         case ("knob", name):
@@ -126,13 +126,13 @@ def with_knobs(term: Term, values: Mapping[str, int]) -> Term:
 
 
 def _folded(term: Term) -> Term:
-    """Return a term without knobs as it is after it was an expression."""
+    """Return a term without knobs in the form that its expression has."""
     variables, sizes = _Named(Var), _Named(SizeVar)
     return term_of(expr_of(term, variables.__getitem__, sizes), lambda var: var.name)
 
 
 class _Named(dict[str, Any]):
-    """Variables by name, made when they are asked for."""
+    """Variables by name, made at the first request."""
 
     def __init__(self, make: Callable[[str], Var]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Index maps of `transform_layout`: which parts of which axes are the indices into storage.
+"""Index maps of `transform_layout`: indices into storage as axes or parts of axes.
 
-An index is an axis `i`, or digits of it: `i // 8`, `i % 8`, `i // 8 % 4`. Each axis is there whole
-or in digits that follow one another, so that two elements never get the same place.
+An index is an axis `i`, or digits of it: `i // 8`, `i % 8`, `i // 8 % 4`. Each axis occurs as a
+whole or in consecutive digits, so that two elements never get the same place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Digits(NamedTuple):
         return index if self.modulus is None else binary("%", index, self.modulus)
 
     def extent(self, length: Expr) -> Expr:
-        """Return how many values the index has where the axis is so long."""
+        """Return the number of values of the index for an axis of this length."""
         rest = ceildiv(length, self.divisor)
         return rest if self.modulus is None else binary("min", self.modulus, rest)
 
@@ -41,14 +41,14 @@ class Digits(NamedTuple):
 
 
 def index_map(axes: Sequence[IterVar], indices: Sequence[Any]) -> tuple[Digits, ...]:
-    """Return what the indices of a map are made of; those that are always 0 are left out.
+    """Return the digits of a map's indices; indices that are always 0 are left out.
 
     Parameters
     ----------
     axes : sequence of IterVar
         The dimensions that are mapped.
     indices : sequence
-        What the map gave for them.
+        The result of the map.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _is_zero(index: object) -> bool:
 
 
 def _check_all_there(axis: IterVar, own: list[Digits]) -> None:
-    """Refuse digits of an axis that leave some out, or hold some twice."""
+    """Raise an error if digits of an axis are missing or repeated."""
     left = own
     divisor: Expr | None = const(1)
     while divisor is not None:

@@ -1,4 +1,4 @@
-"""Primitives that change which loops a stage has: split, fuse, reorder, tile."""
+"""Primitives that change the loops of a stage: split, fuse, reorder, tile."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LoopPrimitives(StageCore):
         return fused
 
     def reorder(self, *axes: IterVar) -> None:
-        """Put the given loops in the given order, in the places they hold together.
+        """Put the given loops in the given order; other loops keep their places.
 
         ::
 
@@ -127,7 +127,7 @@ class LoopPrimitives(StageCore):
         return xo, yo, xi, yi
 
     def _refuse_taken(self, primitive: str, axis: IterVar) -> None:
-        """Refuse to take away a loop that something was decided about."""
+        """Raise an error for a loop that has a binding, a kind, a pragma or an attached stage."""
         self._refuse_annotated(primitive, axis, f"{primitive} it before")
         if axis in self.pragmas:
             self.fail(primitive, f"it has a pragma already; {primitive} it before", axis)

@@ -1,4 +1,4 @@
-"""Primitives that say where a stage is computed, and how its result lies in memory."""
+"""Primitives for the place of a stage's computation and the storage of its result."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PlacementPrimitives(StageCore):
         self.record_step("compute_at", parent, axis)
 
     def _refuse_carried(self, primitive: str) -> None:
-        """Refuse to move what a scan starts or goes on with."""
+        """Raise an error for moving the init or update of a scan."""
         if self.attach is Attach.INIT or self.time is not None:
             assert self.scan is not None
             what = "starts" if self.attach is Attach.INIT else "is a step of"
@@ -80,7 +80,7 @@ class PlacementPrimitives(StageCore):
             )
 
     def _stay_in_cell(self, parent: Stage, axis: IterVar) -> None:
-        """Refuse a place outside the steps of the scan whose cell this is part of."""
+        """Raise an error for a place outside the steps of the stage's scan."""
         scan = self.cell
         if scan is None or parent.cell is scan or (parent is scan and axis is scan.leaf_axes[-1]):
             return
@@ -96,7 +96,7 @@ class PlacementPrimitives(StageCore):
         )
 
     def compute_root(self) -> None:
-        """Compute the stage whole, before what reads it: where every stage is at first.
+        """Compute the whole stage before its readers, as every stage is computed at first.
 
         ::
 
@@ -161,7 +161,7 @@ class PlacementPrimitives(StageCore):
     def transform_layout(self, index_map: Callable[..., Any]) -> None:
         """Store the result by other indices: dimensions in another order, or in tiles.
 
-        Loops stay as they are. Indices count from where what is stored begins.
+        Loops are not changed. Indices count from the beginning of the stored region.
 
         ::
 
@@ -232,7 +232,7 @@ class PlacementPrimitives(StageCore):
         self.record_step("storage_align", axis, size, rest)
 
     def _dimension(self, primitive: str, axis: object) -> None:
-        """Refuse what is not an axis of the operation itself."""
+        """Raise an error for anything but an axis of the operation itself."""
         names = ", ".join(a.name for a in self.op.axis)
         choose = f"give one of {names}" if names else f"{self.name!r} has none"
         if not isinstance(axis, IterVar):
@@ -241,9 +241,9 @@ class PlacementPrimitives(StageCore):
             self.fail(primitive, f"it is no dimension of the stage's result; {choose}", axis)
 
     def double_buffer(self, through: str | None = None) -> None:
-        """Keep two copies, and compute the next iteration's before this one's is used.
+        """Keep two copies, and compute the next iteration's copy before the present one is used.
 
-        The stage is to be computed at a serial or unrolled loop.
+        The stage must be computed at a serial or unrolled loop.
 
         ::
 
@@ -256,9 +256,9 @@ class PlacementPrimitives(StageCore):
         Parameters
         ----------
         through : str, optional
-            "registers": on a GPU, what a thread has loaded for the next iteration waits in
-            registers, and is stored after this one's is used; "copies": it is copied to shared
-            memory meanwhile, without the thread.
+            "registers": on a GPU, elements for the next iteration are loaded into registers and
+            stored after the present ones are used; "copies": they are copied to shared memory
+            asynchronously.
         """
         self._refuse_stored("double_buffer")
         if through not in (None, "registers", "copies"):
@@ -270,8 +270,8 @@ class PlacementPrimitives(StageCore):
     def set_store_predicate(self, condition: Any) -> None:
         """Store elements of the result only where a condition holds.
 
-        It is meant for threads of which several would store the same: one of them is enough. What
-        no thread stores stays undefined.
+        Use it if several threads would store the same value. Elements that no thread stores are
+        undefined.
 
         ::
 
@@ -281,7 +281,7 @@ class PlacementPrimitives(StageCore):
         Parameters
         ----------
         condition : Expr
-            Over thread axes that loops are bound to, the stage's dimensions, and sizes.
+            A condition over bound thread axes, the stage's dimensions, and sizes.
         """
         self.refuse_inlined("set_store_predicate")
         self.refuse_uncomputed("set_store_predicate")

@@ -1,4 +1,4 @@
-"""Factoring a reduction: partial results over one loop of it become a stage of their own.
+"""rfactor: the partial results of a reduction over one of its loops become a new stage.
 
 The loop becomes a spatial axis of the new stage, so that it can be vectorised or run in parallel.
 """

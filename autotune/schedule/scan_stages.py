@@ -1,4 +1,4 @@
-"""Stages of scans: where a scan's init and cell stand, and what may not read them."""
+"""Stages of scans: places a scan's init and cell, and checks their readers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def place_cells(schedule: Schedule) -> None:
-    """Put the stages of each scan into its steps, and before them.
+    """Attach the cell of each scan to its steps, and the init before them.
 
     Raises
     ------
     ScheduleError
-        If something else reads what is a scan's own, or a stage is in two scans.
+        If a stage outside a scan reads its inner tensors, or a stage is in two scans.
     IRError
-        If a read leaves its tensor, in a cell at some step that is computed.
+        If a read is out of bounds, in a cell for some computed step.
     """
     for stage in schedule.stages:
         if isinstance(stage.op, ScanOp):
@@ -41,7 +41,7 @@ def place_cells(schedule: Schedule) -> None:
 
 
 def states(scan: Stage | None) -> tuple[Tensor, ...]:
-    """Return what stands for the states in the cell of a scan; nothing for None."""
+    """Return the placeholders of the states of a scan; empty for None."""
     return scan.op.state_placeholder if scan is not None and isinstance(scan.op, ScanOp) else ()
 
 

@@ -20,12 +20,12 @@ from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, prod
 
 
 class Schedule:
-    """Stages in an order in which each comes after those it reads.
+    """The stages of a computation; each comes after the stages that it reads.
 
     Attributes
     ----------
     outputs : tuple of Operation
-        What is computed.
+        The operations to compute.
     stages : list of Stage
         One per operation, producers first.
     steps : list of Step
@@ -94,7 +94,7 @@ class Schedule:
         self._stage_of[op] = stage
 
     def _add_stage(self, op: ComputeOp, scope: str | None, position: int, beside: Stage) -> Stage:
-        """Add a stage, computed in the loop in which `beside` is, which it reads or is read by."""
+        """Add a stage in the loop of `beside`, its reader or producer."""
         stage = Stage(op, self._label(op.name), self, is_output=False)
         stage.scope = scope
         stage.attach_with(beside)
@@ -230,7 +230,7 @@ class Schedule:
     def bodies(self) -> dict[Stage, tuple[Expr, ...]]:
         """Return the bodies of the stages that are computed, inlined ones substituted.
 
-        A scan has none of its own.
+        A scan has no body.
         """
         bodies = {
             stage: stage.op.body if isinstance(stage.op, ComputeOp) else ()
@@ -259,8 +259,8 @@ def create_schedule(
     ops : Operation or sequence of Operation
         What to compute.
     steps : iterable of Step or list
-        Steps of another schedule of the same computation, or what its `to_json` returned. Without
-        any, each stage is computed whole, in plain loops.
+        Steps of another schedule of the same computation, or the result of its `to_json`. Without
+        steps, each stage is computed as a whole in plain loops.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A stage: how one operation is carried out, and the primitives that change it."""
+"""A stage: the schedule of one operation, and the primitives that change it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Stage(LoopPrimitives, AnnotationPrimitives, PlacementPrimitives):
     Attributes
     ----------
     op : Operation
-        The operation, with the body that caching and inlining left it.
+        The operation, with its body after caching and inlining.
     label : str
-        Its name in steps: the operation's, with a number where another stage has that one.
+        Its name in steps: the operation's name, with a number if another stage has it.
     leaf_axes : list of IterVar
         Its loops, outermost first.
     all_axes : list of IterVar
@@ -36,19 +36,19 @@ class Stage(LoopPrimitives, AnnotationPrimitives, PlacementPrimitives):
     scan : Stage or None
         The scan that it starts, or whose cell it is part of.
     scope : str or None
-        Storage of its result: "global", "shared", "local"; None for what suits where it is
-        computed.
+        Storage of its result: "global", "shared", "local"; None to derive it from the place of the
+        computation.
     alignments : dict
-        Strides asked for, by dimension.
+        Requested strides by dimension.
     layout : tuple of Digits or None
         Indices into its storage; None for its dimensions in order.
     double_buffered : bool
-        Whether the next iteration's result is computed before this one's is used.
+        Whether the next iteration's result is computed before the present one is used.
     buffered_through : str or None
-        "registers": where a GPU's thread keeps it until this iteration's is used; "copies" that go
-        on by themselves meanwhile.
+        "registers": it is loaded into registers before the use and stored after it; "copies": it is
+        copied asynchronously.
     store_predicate : Expr or None
-        Where its stores happen; None for everywhere.
+        Condition of its stores; None to store always.
     demands : list of Requirement
-        What its primitives require of knobs.
+        Conditions on knobs that its primitives require.
     """

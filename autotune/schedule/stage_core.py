@@ -1,4 +1,4 @@
-"""What a stage is, before any primitive: its loops, its place, its storage, and what it refuses."""
+"""The state of a stage: its loops, its place, its storage, and its checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
 
-#: Kinds of memory a stage's result can live in.
+#: Kinds of memory for a stage's result.
 SCOPES = ("global", "shared", "local")
 
 
@@ -47,19 +47,19 @@ class AttachPoint(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """The stride of a dimension in memory is to be a multiple of `factor`, plus `offset`."""
+    """The stride of a dimension in memory must be a multiple of `factor` plus `offset`."""
 
     factor: Expr
     offset: Expr
 
     def of(self, stride: Expr) -> Expr:
-        """Return the smallest such number that is not below `stride`."""
+        """Return the smallest such stride that is at least `stride`."""
         missing = self.factor + self.offset - binary("%", stride, self.factor)
         return binary("+", stride, binary("%", missing, self.factor))
 
 
 class Requirement(NamedTuple):
-    """A size over knobs that must be at least `least`; `message` says so where it is not."""
+    """A size over knobs that must be at least `least`, and the message if it is not."""
 
     size: Expr
     least: int
@@ -67,7 +67,7 @@ class Requirement(NamedTuple):
 
 
 class StageCore:
-    """A stage's state, its checks and its notes; see `Stage` for the attributes."""
+    """A stage's state, checks and recorded steps; see `Stage` for the attributes."""
 
     def __init__(self, op: Operation, label: str, schedule: Schedule, is_output: bool) -> None:
         self.op = op
@@ -91,7 +91,7 @@ class StageCore:
         self.reset_axes()
 
     def reset_axes(self) -> None:
-        """Start again from the operation's own axes."""
+        """Reset the loops to the operation's own axes."""
         axes: list[IterVar] = []
         if isinstance(self.op, ComputeOp):
             axes = [*self.op.axis, *self.op.reduce_axis]
@@ -107,7 +107,7 @@ class StageCore:
 
     @property
     def attach_point(self) -> AttachPoint | None:
-        """The loop that it is computed in; for a stage of a cell that of the steps."""
+        """The loop that it is computed in; for a stage of a cell the loop over steps."""
         if self.attach is Attach.CELL:
             assert self.scan is not None
             return AttachPoint(self.scan, self.scan.leaf_axes[-1])
@@ -120,7 +120,7 @@ class StageCore:
 
     @property
     def time(self) -> IterVar | None:
-        """The axis of an update that has no loop, as the scan's axis counts the steps."""
+        """The axis of an update without a loop, because the scan's axis counts the steps."""
         scan = self.cell
         is_update = (
             scan is not None
@@ -162,13 +162,13 @@ class StageCore:
         return f"<stage {self.name}>"
 
     def attach_with(self, beside: StageCore) -> None:
-        """Be computed in the loop that another stage is computed in."""
+        """Attach the stage to the loop of another stage."""
         if beside.attach is Attach.AT:
             self.attach, self._attach_point = beside.attach, beside.attach_point
         self.attach_in(beside.cell)
 
     def attach_in(self, scan: Stage | None) -> None:
-        """Be part of the cell of a scan."""
+        """Make the stage part of the cell of a scan."""
         self.scan = scan
         if scan is not None and self.attach is Attach.ROOT:
             self.attach = Attach.CELL
@@ -192,12 +192,12 @@ class StageCore:
         self.refuse_attached(primitive)
 
     def refuse_ahead(self, primitive: str) -> None:
-        """Refuse to give a stage that is computed an iteration ahead a source in the same loop."""
+        """Refuse a source in the same loop for a stage that is double-buffered."""
         if self.double_buffered:
             self.fail(primitive, f"it is double-buffered already; {primitive} it first")
 
     def refuse_attached(self, primitive: str, axis: IterVar | None = None) -> None:
-        """Refuse to take an axis (or all) away under a stage that is computed at it."""
+        """Refuse to remove an axis (or all axes) to which a stage is attached."""
         for guest in self.attached:
             assert guest.attach_point is not None
             at = guest.attach_point.axis
@@ -207,7 +207,7 @@ class StageCore:
                 )
 
     def refuse_given(self, primitive: str) -> None:
-        """Refuse a stage whose place or storage is not the schedule's to choose."""
+        """Refuse a stage whose place or storage the schedule cannot choose."""
         if not isinstance(self.op, ScanOp):
             self.refuse_uncomputed(primitive)
         if self.is_output:
@@ -320,16 +320,17 @@ class StageCore:
         return size
 
     def _plain(self, primitive: str, expr: Expr, axis: IterVar | None = None) -> Term:
-        """Return an expression as steps hold it; refuse what they cannot hold."""
+        """Return an expression as a term of a step; refuse unsupported expressions."""
         try:
             return term_of(expr, self._variable_label)
         except ScheduleError as error:
             self.fail(primitive, str(error), axis)
 
-    # -- notes -----------------------------------------------------------------------------
+    # -- recorded steps
+    # -----------------------------------------------------------------------------
 
     def record_step(self, primitive: str, *args: Any) -> None:
-        """Append what was done to the schedule's list of steps.
+        """Append a step to the schedule's list.
 
         An axis belongs to the stage given before it, or to this one.
         """

@@ -1,4 +1,4 @@
-"""Schedule steps as data: what was done to which stage, to print, store, replay and fingerprint."""
+"""Schedule steps as data, to print, store, replay and fingerprint."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Step:
     primitive : str
         Its name, such as "split".
     stage : str
-        Label of the stage, unique in its schedule; of the new one where the primitive makes one.
+        Label of the stage, unique in its schedule; of the new stage if the primitive makes one.
     args : tuple
         Plain data: axes as name#position among all axes of their stage, as names repeat; stages
         and tensors by label, sizes and conditions as terms (see `expr_serialization`), None for
-        what was not given.
+        omitted arguments.
     """
 
     primitive: str
@@ -43,7 +43,7 @@ class Step:
         Raises
         ------
         ScheduleError
-            If a size depends on a knob: a stored step is one of a single configuration.
+            If a size depends on a knob: a stored step belongs to a single configuration.
         """
         for name in (name for arg in self.args for name in knobs_of(arg)):
             raise ScheduleError(

@@ -80,9 +80,9 @@ def thread_count(most: int | None = None) -> int:
 
 
 def run_in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
-    """Run jobs, at most so many at a time and no more than there are CPUs; return what they return.
+    """Run jobs in at most this many threads, and at most one per CPU; return their results.
 
-    One job, or one CPU, needs no thread. What a job raises is raised when all are done.
+    One job, or one CPU, needs no thread. An exception of a job is raised when all jobs have ended.
     """
     threads = min(most, len(jobs), thread_count())
     if threads < 2:
@@ -98,7 +98,7 @@ def run_in_threads(jobs: Sequence[Callable[[], T]], most: int) -> list[T]:
         asides = [ThreadedCall(work) for _ in range(threads)]
         for aside in asides:
             aside.wait()
-    except KeyboardInterrupt:  # nobody wants the others any more
+    except KeyboardInterrupt:  # the other results are no longer needed
         for _ in rest:
             pass
         raise

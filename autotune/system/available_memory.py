@@ -1,4 +1,4 @@
-"""How much memory this process may still use: what is free, and what its control group leaves."""
+"""The memory that this process may still use: free memory and the limit of its control group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_memory(root: str = "/") -> int | None:
-    """Bytes that this process may still use, as far as Linux tells."""
+    """Return the bytes that this process may still use, as far as Linux reports them."""
     free: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         for line in (Path(root) / "proc/meminfo").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Where this user's compiled code and settings are: the system's folders, or those that are named.
+"""Folders of this user's compiled code and settings.
 
 AUTOTUNE_CACHE_DIR and AUTOTUNE_CONFIG_DIR name others; empty, they count as not set.
 """
@@ -13,7 +13,7 @@ CONFIG_VARIABLE = "AUTOTUNE_CONFIG_DIR"
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be made again; it need not exist."""
+    """Return the folder of cached files; it need not exist."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(os.path.expanduser(chosen))

@@ -1,7 +1,7 @@
-"""What the machine that runs this is made of: its processor and its memory.
+"""Facts of the host machine: its processor and its memory.
 
-It is read here and nowhere else. How much of it this process may use is told by
-`system/available_cpus.py` and `system/available_memory.py`.
+Only this file reads them. `system/available_cpus.py` and `system/available_memory.py` have the
+limits of this process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import platform
 
 
 def cpuinfo(path: str = "/proc/cpuinfo") -> dict[str, str]:
-    """Return what Linux tells of the first processor, by the name of the field; {} elsewhere."""
+    """Return Linux's facts of the first processor by field name; {} on other systems."""
     fields: dict[str, str] = {}
     try:
         with open(path, encoding="utf-8", errors="replace") as lines:
@@ -27,7 +27,7 @@ def cpuinfo(path: str = "/proc/cpuinfo") -> dict[str, str]:
 
 
 def processor_name() -> str:
-    """Name of the processor as Linux tells it, else what Python knows."""
+    """Return the name of the processor from Linux, else from Python."""
     return cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 

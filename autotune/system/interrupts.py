@@ -1,6 +1,6 @@
-"""Interrupts: they are deferred while state is restored, and none of them is lost.
+"""Interrupts: defers them while state is restored, and loses none.
 
-An interrupt is an exception of a signal's handler: it is raised wherever the main thread is.
+An interrupt is an exception of a signal handler, raised at any place of the main thread.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class _Interrupts(threading.local):
-    """Interrupts of the main thread; others have none.
+    """Interrupts of the main thread; other threads have none.
 
     Attributes
     ----------
     held : int
-        Number of sections that defer interrupts. Adding to it is no call, so nothing can come
-        between.
+        Number of sections that defer interrupts. Adding to it is not a call, so no interrupt can
+        occur in between.
     waiting : KeyboardInterrupt or None
         An interrupt that came and was deferred.
     """
@@ -50,12 +50,12 @@ def keep_interrupt(interrupt: KeyboardInterrupt) -> None:
 
 
 def raise_kept() -> None:
-    """Raise the interrupt that is kept, if there is one, unless somebody holds it back."""
+    """Raise the kept interrupt, if there is one, unless interrupts are deferred."""
     _interrupts.raise_waiting()
 
 
 def defer_interrupts(do: Callable[[], T]) -> T:
-    """Do something while interrupts wait; it should not take long."""
+    """Call a function while interrupts are deferred; it must be short."""
     _interrupts.held += 1
     try:
         return do()
@@ -65,7 +65,7 @@ def defer_interrupts(do: Callable[[], T]) -> T:
 
 
 def restoring(restore: Callable[[], object], do: Callable[[], T]) -> T:
-    """Do something, and restore in any case what it changed; interrupts are deferred.
+    """Call a function, and always call `restore` afterwards with interrupts deferred.
 
     A context manager could be interrupted as its block ends, before it has restored anything.
     """
@@ -81,10 +81,10 @@ def restoring(restore: Callable[[], object], do: Callable[[], T]) -> T:
 
 
 class ThreadedCall(Generic[T]):
-    """Something that is done in a thread of its own, from now on.
+    """A function that runs in a new thread, starting at once.
 
-    Whoever waits for it may be interrupted at any moment. `concurrent.futures` is not made for
-    that: what it has just locked then stays locked, and both sides wait for one another.
+    A waiting thread may be interrupted at any moment. `concurrent.futures` does not support this: a
+    lock that it holds then stays locked, and both threads wait forever.
 
     Parameters
     ----------
@@ -108,16 +108,16 @@ class ThreadedCall(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it is over."""
+        """Whether it has ended."""
         return not self._over.locked()
 
     def wait(self) -> None:
-        """Wait until it is over."""
+        """Wait until it has ended."""
         with self._over:
             pass
 
     def result(self) -> T:
-        """Wait until it is over; return what came of it, or raise what it raised."""
+        """Wait until it has ended; return its result or raise its exception."""
         self.wait()
         if self._error is not None:
             raise self._error

@@ -1,7 +1,7 @@
 """Processes that run untrusted code, under supervisors that end them.
 
-A *supervisor* is a small process above such code. It runs none of it, and when its child ends, or
-the process that it works for does, it ends all descendants, wherever they have fled to.
+A *supervisor* is a small parent process of such code that runs none of it. When its child ends, or
+the process that it works for, it kills all descendants, also those that left their process group.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from collections.abc import Callable, Collection
 from typing import NoReturn
 
 PARENT_DIED = signal.SIGUSR1
-"""Signal that supervisors get when their parent dies, or one of its threads."""
+"""Signal that a supervisor gets when its parent, or a thread of it, dies."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 def die_with(parent: int) -> None:
-    """Let this process end when its parent, of this process id, does; at once if it has."""
+    """Make this process end when its parent of this process id ends, or has ended already."""
     die_by_signal()
-    if os.getppid() != parent:  # it was faster
+    if os.getppid() != parent:  # the parent has ended before
         os._exit(1)
 
 
 def die_by_signal(number: int = signal.SIGKILL) -> None:
-    """Have the system send this process a signal when its parent dies, even if Python is stuck."""
+    """Make the system send this process a signal when its parent dies, even if Python is stuck."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
@@ -47,7 +47,7 @@ def adopt_orphans() -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Let this process take at most so many bytes more than it has, and leave no dump of them."""
+    """Limit the memory of this process to its present size plus some bytes; write no core dumps."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         with open("/proc/self/statm", "rb") as sizes:
@@ -57,7 +57,7 @@ def limit_memory(more: int) -> None:
 
 
 def refuse_forks() -> None:
-    """Let every process that machine code forks from this one end at once, as far as glibc goes.
+    """Make every process end at once that machine code forks through glibc.
 
     A kernel that forks in a loop of calls would fill the machine with copies of this process.
     """
@@ -73,7 +73,7 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 
 def readable(fd: int, seconds: float) -> bool:
-    """Wait until there is something to read, or the end; False if there is nothing in time."""
+    """Wait until there is data or the end of the file; False after the time-out."""
     poller = select.poll()  # unlike select, takes any file descriptor number
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(seconds * 1e3))
@@ -84,7 +84,7 @@ def wait_exit_status(child: int, seconds: float) -> int:
     with contextlib.suppress(AttributeError, OSError):  # not on every system
         fd = os.pidfd_open(child)
         try:
-            if not readable(fd, seconds):  # somebody has stopped it
+            if not readable(fd, seconds):  # it was stopped
                 os.kill(child, signal.SIGKILL)
         finally:
             os.close(fd)
@@ -92,7 +92,7 @@ def wait_exit_status(child: int, seconds: float) -> int:
 
 
 def signal_pipe(*numbers: int) -> int:
-    """Return a pipe that a byte of the signal's number can be read from whenever one comes."""
+    """Return a pipe to which each signal writes a byte with its number."""
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
@@ -111,15 +111,15 @@ def signals_of(reader: int) -> bytes:
 
 
 def is_terminating(process: int) -> bool:
-    """Whether a process was sent SIGKILL, of which it may not have come to die yet."""
+    """Whether a process was sent SIGKILL; it may not have died yet."""
     with open(f"/proc/{process}/status", "rb") as facts:
         pending = [int(f.split()[1], 16) for f in facts if f.startswith((b"SigPnd:", b"ShdPnd:"))]
     return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 
 def has_stopped(process: int) -> bool:
-    """Whether a process or a child of it was stopped, and does not go on before it is told to."""
-    with contextlib.suppress(OSError):  # it ends just now
+    """Whether a process or a child of it is stopped."""
+    with contextlib.suppress(OSError):  # it is ending
         for one in (process, *children(process)):
             with open(f"/proc/{one}/stat", "rb") as facts:
                 if facts.read().rpartition(b")")[2].split()[0] == b"T":
@@ -144,13 +144,13 @@ def supervise(
     Parameters
     ----------
     child_main : callable
-        What the child does, which starts without other signal handling than usual.
+        The function of the child, which starts with default signal handling.
     lifeline : int, optional
-        A file descriptor whose other end the process that this one works for holds.
+        A file descriptor of a pipe whose other end the served process holds.
     seconds : float, optional
-        Time that the child has.
+        Time-out of the child.
     child_only : collection of int
-        File descriptors that are not for the supervisor.
+        File descriptors that the supervisor closes.
     """
     parent = os.getppid()
     die_by_signal(PARENT_DIED)
@@ -163,7 +163,7 @@ def supervise(
         os.close(fd)
     statuses: dict[int, int] = {}
     try:
-        if os.getppid() == parent:  # else it has died already
+        if os.getppid() == parent:  # otherwise it has died already
             _wait_for_end(child, lifeline, signals, parent, seconds, statuses)
     finally:
         statuses |= kill_children()
@@ -214,7 +214,7 @@ def _wait_for_end(
     deadline = None if seconds is None else time.monotonic() + seconds
     poller = select.poll()
     if lifeline is not None:
-        poller.register(lifeline, 0)  # hanging up is reported unasked
+        poller.register(lifeline, 0)  # a hang-up is always reported
     poller.register(signals, select.POLLIN)
     while True:
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1e3
@@ -263,7 +263,7 @@ def children(process: int | str = "self") -> list[int]:
     """Return the process ids of all children, also of those that have ended and were not reaped."""
     found: list[int] = []
     for task in os.listdir(f"/proc/{process}/task"):
-        # A thread that has just ended has left its children to another.
+        # The children of a thread that has just ended belong to another thread.
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError),
             open(f"/proc/{process}/task/{task}/children", "rb") as listed,

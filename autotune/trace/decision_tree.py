@@ -1,6 +1,6 @@
 """The tree of decisions of a template's runs, and the leaf of each configuration.
 
-A template is deterministic: where it took the same decisions so far, it asks the same next one.
+A template is deterministic: after the same decisions it makes the same next one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Node:
     Attributes
     ----------
     expr : Expr or None
-        What is decided.
+        The expression of the decision.
     children : dict of int to Node
         By value of `expr`.
     structure : int or None
@@ -49,11 +49,11 @@ class Node:
 
     @property
     def explored(self) -> bool:
-        """Whether some run came this way."""
+        """Whether some run reached this node."""
         return self.expr is not None or self.structure is not None
 
     def child(self, outcome: int) -> Node:
-        """Return the node that an outcome of this decision leads to."""
+        """Return the child for an outcome of this decision."""
         return self.children.setdefault(outcome, Node())
 
     def outcomes(self, columns: Columns, rows: IntArray) -> IntArray:
@@ -79,7 +79,7 @@ class DecisionTree:
         Raises
         ------
         TracingError
-            If an earlier run took the same decisions and then asked another one.
+            If an earlier run made the same decisions and then a different one.
         """
         node = self.root
         for expr, outcome in decisions:
@@ -95,9 +95,9 @@ class DecisionTree:
         raise TracingError(NONDETERMINISTIC)
 
     def walk(self, columns: Columns, rows: int) -> Iterator[tuple[Node, IntArray]]:
-        """Yield leaves and unexplored nodes, each with the rows that come there.
+        """Yield leaves and unexplored nodes, each with the rows that reach it.
 
-        An unexplored node that has been explored when the iteration goes on is entered.
+        If an unexplored node is explored before the iteration continues, it is entered.
         """
         work = [(self.root, np.arange(rows, dtype=np.int64))]
         while work:
@@ -119,8 +119,8 @@ class DecisionTree:
     def expression(self, leaf: Callable[[int], Expr], elsewhere: Expr | None) -> Expr | None:
         """Return the expression that is `leaf(structure)` where that structure applies.
 
-        Where no run has come it is `elsewhere`; None if no configuration is there, which allows
-        a shorter expression. The result is None if nothing is explored.
+        In unexplored parts it is `elsewhere`; give None if no configuration reaches them, which
+        makes the expression shorter. The result is None if nothing is explored.
         """
 
         def build(node: Node) -> Expr | None:

@@ -1,4 +1,4 @@
-"""Finds the default configuration, which is built without measurements, with little tracing."""
+"""Finds the default configuration, for builds without measurements, with little tracing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune.trace.explore import known_space
 from autotune.trace.structure import Structure
 from autotune.trace.tracer import Structures
 
-#: Steps of knobs away from defaults that are refused, and configurations that are tried there.
+#: Largest distance in knob steps from illegal defaults, and configurations that are tried.
 _FARTHEST: Final = 3
 _MAX_TRIED: Final = 16
 
@@ -20,13 +20,13 @@ _MAX_TRIED: Final = 16
 def default_structure(structures: Structures) -> Structure | None:
     """Return the structure of the knobs' defaults, or of the nearest legal values around.
 
-    It is made with plain numbers. Only where the defaults break a rule is more traced than this
-    one configuration: then what the ways taken so far refuse is known of all values at once.
+    The template runs with plain numbers. Only if the defaults break a rule, it is traced with
+    symbols: then the rules of the traced paths are known for all values.
 
     Returns
     -------
     Structure or None
-        None if nothing that was tried around the defaults is legal.
+        None if no tried configuration around the defaults is legal.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from autotune.schedule.stage import Stage
 from autotune.trace.symbolic_values import SymbolicBool, SymbolicInt
 
 MAX_EVENTS = 1_000_000
-"""Instructions of a template that are followed."""
+"""Largest number of instructions of a template that are recorded."""
 
 Run = Callable[[], object]
 
@@ -24,20 +24,20 @@ def divergence_line(
 ) -> int:
     """Return the line of `file` after which two runs differ; 0 if it is not found.
 
-    This is the last instruction that both execute before they diverge. If they never do, it is the
-    line after which a number, a text or a flag first differs, or else the line that applies the
-    first step in which their schedules differ.
+    This is the last instruction that both execute before they diverge. If they never diverge, it is
+    the line after which a number, a text or a flag first differs, or else the line of the first
+    step in which the schedules differ.
 
     Parameters
     ----------
     one, other : callable
-        The runs; what they raise ends them.
+        The runs; an exception ends a run.
     file : str
         The template's.
     steps : two sequences of str
         Steps of the schedules that they make.
     """
-    if sys.version_info >= (3, 12):  # it traces instructions from a function's second run on
+    if sys.version_info >= (3, 12):  # the interpreter traces instructions from a function's second run on
         _Execution(file).follow(one)
         _Execution(file).follow(other)
     ways = [_Execution(file), _Execution(file)]
@@ -88,7 +88,7 @@ class _Execution:
             sys.settrace(before)
 
     def line_of_step(self, number: int) -> int:
-        """Return the line that applied the step of a number; 0 if no line is seen to have."""
+        """Return the line that applied a step, given its number; 0 if it is not found."""
         applied = [line for line, count in self._steps if count <= number]
         return applied[-1] if applied and self._steps[-1][1] > number else 0
 
@@ -115,7 +115,7 @@ class _Execution:
 
 
 def _plain(value: object) -> object:
-    """Return a number, a text or a flag, a symbol's number for it; None of anything else."""
+    """Return a number, a text, a flag, or the value of a symbol; None for anything else."""
     if type(value) in (SymbolicInt, SymbolicBool):
         return value.guide  # type: ignore[attr-defined]
     return value if type(value) in (int, float, bool, str) else None

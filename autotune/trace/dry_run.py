@@ -1,8 +1,8 @@
 """Probes a template in a forked child first, because its code may crash or never return.
 
-The child only reports how many decisions on knobs it got past. The parent then knows which
-configurations take that way without going there itself. Between the two is a supervisor, which ends
-whatever the template has started.
+The child only reports the number of decisions on knobs. The parent then knows which configurations
+take that path without running it itself. A supervisor between the two ends all processes that the
+template has started.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class Fault(NamedTuple):
 def probe(
     run: Callable[[Callable[[], object]], object], timeout_s: float = TRACE_TIMEOUT_S
 ) -> Fault | None:
-    """Run something in a child process; return None if it comes back, well or with an exception.
+    """Run a function in a child process; return None if it returns or raises an exception.
 
-    Where processes cannot be forked nothing is tried, and nothing is known. It is a fault, too, to
-    leave processes behind, to take more memory than `LARGEST_TRACE`, or to raise KeyboardInterrupt:
-    that would befall this process as well, or pass for the user's Ctrl-C. What a signal ends that
-    may have come from outside is tried once more.
+    If processes cannot be forked, it returns None at once. It is also a fault to leave processes
+    behind, to use more memory than `LARGEST_TRACE`, or to raise KeyboardInterrupt: this process
+    would have the same fault, or take it for the user's Ctrl-C. If a signal that may come from
+    outside ends the child, it is tried once more.
 
     Parameters
     ----------
     run : callable
-        What to try; it calls its argument at every decision.
+        The function to run; it calls its argument at every decision.
     timeout_s : float
         Seconds after which the child is killed, with all that it started.
     """
@@ -99,14 +99,14 @@ def probe(
 def _tried(
     run: Callable[[Callable[[], object]], object], timeout_s: float
 ) -> tuple[bytes, bool, int]:
-    """Return what the child told, whether it was still there at the end, and its exit code."""
+    """Return the child's reports, whether it was still running at the end, and its exit code."""
     reader, writer = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     supervisor = status = 0
 
     def listen() -> tuple[bytes, bool]:
         nonlocal supervisor
-        # An exception of a signal handler would be lost in what Python runs around the fork.
+        # An exception of a signal handler would be lost in Python's code around the fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
         try:
             supervisor = _forked()
@@ -119,7 +119,7 @@ def _tried(
 
     def end() -> None:
         nonlocal status
-        os.close(reader)  # It tells the supervisor to bring this to an end.
+        os.close(reader)  # It tells the supervisor to end the child.
         if supervisor:
             status = wait_exit_status(supervisor, _ENDING_S)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -170,8 +170,8 @@ def _try_out(run: Callable[[Callable[[], object]], object], writer: int) -> None
         if type(error) is KeyboardInterrupt:  # no Ctrl-C: this process has no terminal
             end = _INTERRUPT
     except BaseException:
-        pass  # The parent meets it too, and reports it.
-    if os.getpid() != own:  # a fork that goes on in the template's place: there would be two
+        pass  # The parent gets the same error and reports it.
+    if os.getpid() != own:  # a fork that returns from the template: there would be two processes
         os.write(alarm, _LEFT)
         return
     while os.getppid() != supervisor or is_terminating(supervisor):
@@ -186,7 +186,7 @@ def _leave_to_parent(writer: int) -> None:
 
 
 def _listen(reader: int, deadline: float) -> tuple[bytes, bool]:
-    """Return what the child wrote, and whether it was still there at the deadline."""
+    """Return the child's output, and whether it was still running at the deadline."""
     heard = b""
     while (left := deadline - time.monotonic()) > 0:
         if not readable(reader, left):

@@ -1,7 +1,7 @@
 """From structures to a search space: finds the paths through a template and their constraints.
 
-Every configuration of a space of up to two million is followed through the decisions; of a larger
-one a fixed sample, and structures that it misses are found when they are needed.
+In a space of up to two million, every configuration is followed through the decisions. In a larger
+space a fixed sample is followed, and other structures are found when they are needed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from autotune.trace.tracer import Structures
 from search_spaces import Constraint, IntArray, Space
 
 MAX_CLASSIFIED = 2_000_000
-"""Spaces up to this size are explored whole."""
+"""Spaces up to this size are explored completely."""
 
 SAMPLE = 1 << 16
-"""Configurations that stand for a larger space."""
+"""Size of the sample of a larger space."""
 
 MAX_STRUCTURES = 256
 """Structures found in advance."""
 
 MAX_MET = 256
-"""Most runs with plain numbers that only discover knobs, where tracing would take too long."""
+"""Largest number of runs with plain numbers that only discover knobs, if tracing would take too long."""
 
 EACH_VALUE = 4096
-"""Values of a knob that a sample has for certain."""
+"""Number of values of a knob that a sample certainly contains."""
 
 CHECKED = 8
 """Configurations that are compared with runs of the template on plain numbers."""
@@ -44,7 +44,7 @@ UNKNOWN = -1
 
 
 def explore(structures: Structures) -> Space:
-    """Return the search space of a template, with what its structures refuse as constraints.
+    """Return the search space of a template, with the errors of its structures as constraints.
 
     Raises
     ------
@@ -69,9 +69,9 @@ def explore(structures: Structures) -> Space:
 
 
 def known_space(structures: Structures) -> Space:
-    """Return the space of the knobs met so far, in which ways not traced so far are refused.
+    """Return the space of the known knobs, in which untraced paths are refused.
 
-    That they are is for the rules of the ways that were: where none has rules, all is legal.
+    If no traced path has rules, all configurations are legal.
     """
     return Space(structures.knobs, _constraints(structures, const(False)))
 
@@ -84,7 +84,7 @@ def _check(structures: Structures, space: Space) -> None:
 
 
 def classify(structures: Structures, space: Space, indices: IntArray) -> npt.NDArray[np.int32]:
-    """Return the number of each index' structure, UNKNOWN if it is not traced; int32 (n,)."""
+    """Return the structure number of each index, UNKNOWN if it is not traced; int32 (n,)."""
     labels = np.full(len(indices), UNKNOWN, dtype=np.int32)
     if structures.untraceable:
         return labels
@@ -98,10 +98,10 @@ def classify(structures: Structures, space: Space, indices: IntArray) -> npt.NDA
 
 
 def _follow(structures: Structures, space: Space, met: set[Node]) -> bool:
-    """Trace what is new on the way of each configuration; whether nothing is left unexplored.
+    """Trace new paths of the configurations; return whether all paths are explored.
 
-    Stops where a knob appears that the space lacks, or where the template cannot be traced. Of
-    ways beyond `MAX_STRUCTURES` only the knobs are looked for; they are noted in `met`.
+    It stops at a knob that the space does not have, or if the template cannot be traced. For paths
+    beyond `MAX_STRUCTURES` only the knobs are discovered; they are added to `met`.
     """
     complete = whole = len(space) <= MAX_CLASSIFIED
     indices = np.arange(len(space), dtype=np.int64) if whole else _sample(space)
@@ -129,8 +129,8 @@ def _follow(structures: Structures, space: Space, met: set[Node]) -> bool:
 def _sample(space: Space, size: int = SAMPLE, each: int = EACH_VALUE) -> IntArray:
     """Return random configurations, and ones in which each value of each knob occurs.
 
-    A way that only one value of a knob leads to is then among theirs, however many values there
-    are of others: that value occurs beside the defaults and beside random values.
+    A path that only one value of a knob takes is then found, even if other knobs have many values:
+    that value occurs together with the defaults and with random values.
     """
     rng = np.random.default_rng(0)
     defaults = np.array([knob.default for knob in space.knobs], dtype=np.int64)
@@ -155,9 +155,9 @@ def _discover_knobs(structures: Structures, space: Space) -> None:
 
 
 def _constraints(structures: Structures, elsewhere: Expr | None) -> list[Constraint]:
-    """Return what structures refuse and require, as rules over the columns of the space.
+    """Return errors and requirements of structures as rules over the columns of the space.
 
-    Where no structure is known, each rule is `elsewhere`; None if there is no such place.
+    For unknown structures each rule is `elsewhere`; None if there are none.
     """
     true = const(True)
     rules: dict[str, dict[int, Expr]] = {}
@@ -218,7 +218,7 @@ class _Rule:
         return tuple(dict.fromkeys(names))
 
     def detail(self, columns: Columns) -> str:
-        """Return by how much one configuration breaks the rule: "2048 > 1024"; or nothing."""
+        """Return by how much one configuration breaks the rule, as in "2048 > 1024"; may be empty."""
         read = self._read(columns)
         for node, _ in self._structures.tree.walk(read, 1):
             condition = None if node.structure is None else self._conditions.get(node.structure)
@@ -226,7 +226,7 @@ class _Rule:
         return ""
 
     def miss(self, columns: Columns, n: int) -> npt.NDArray[np.float64]:
-        """Return by what share of its limit each of `n` configurations misses, float64 (n,)."""
+        """Return by what share of the limit each of `n` configurations breaks it, float64 (n,)."""
         read, shares = self._read(columns), np.zeros(n)
         for node, rows in self._structures.tree.walk(read, n):
             condition = None if node.structure is None else self._conditions.get(node.structure)
@@ -244,7 +244,7 @@ _BROKEN = {"<=": ">", ">=": "<", "<": ">=", ">": "<="}
 
 
 def _comparisons(condition: Expr | None) -> Iterator[BinaryOp]:
-    """Yield the comparisons that all have to hold, as far as they are any."""
+    """Yield the comparisons of a conjunction."""
     if isinstance(condition, BinaryOp) and condition.op == "and":
         yield from _comparisons(condition.a)
         yield from _comparisons(condition.b)

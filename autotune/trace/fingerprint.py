@@ -1,6 +1,7 @@
 """Identity of functions and schedules: text to hash.
 
-Names of variables do not count, but those of knobs; types, sizes and every bit of a constant do.
+Names of variables do not count, except those of knobs. Types, sizes and every bit of a constant
+count.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def digest(lines: Iterable[str]) -> str:
 
 
 def code_hash(function: PrimFunc) -> str:
-    """16 hexadecimal digits that are equal for functions that do the same in the same way.
+    """16 hexadecimal digits that are equal for functions with the same statements.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ class _Lines:
         return self._number(node, f"{what} {node.dtype}x{node.lanes} {children}")
 
     def _combiner(self, combiner: Combiner) -> str:
-        """Return what a combiner does, whatever object it is."""
+        """Return the operations of a combiner."""
         own = _Lines()
         own._values = self._values
         parts = combiner.lhs, combiner.rhs, combiner.result, combiner.identity
@@ -190,7 +191,7 @@ class _Code(_Lines):
 
 
 def function_lines(function: PrimFunc) -> list[str]:
-    """Return what a function does, line by line, knobs by their names."""
+    """Return the lines of a function, with knobs by name."""
     return _Code(function).lines
 
 
@@ -199,14 +200,13 @@ def schedule_lines(
 ) -> list[str]:
     """Return the compute definitions and the steps of a schedule, before any simplification.
 
-    There are none where a template failed, which is a schedule of None.
+    There are no lines for a schedule of None, of a template that failed.
 
     Parameters
     ----------
     schedule : Schedule or None
     values : mapping of KnobVar to int, optional
-        Numbers to put in the place of knobs: the lines are then those of the template run with
-        these numbers.
+        Values that replace knobs: the lines are then those of the template run with these numbers.
     """
     if schedule is None:
         return []

@@ -17,25 +17,25 @@ from autotune.trace.value_sources import Decision, SymbolicValues, ValueSource
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """One way through a template.
+    """One path through a template.
 
     Attributes
     ----------
     number : int
         Position in order of discovery; -1 for a run of a single configuration.
     decisions : tuple of Decision
-        Where the template goes this way, each to be evaluated only where the earlier ones hold.
+        Decisions of the path; evaluate each only where the earlier ones hold.
     symbols : dict of str to ir.KnobVar
         Symbols of the knobs that it uses, by column.
     schedule, tensors, function
-        What the template returned and its loops, knobs still symbolic; None if it failed. A kernel
-        as text has no schedule.
-        ``function.attrs["requirements"]`` holds the conditions on knobs, with messages.
+        The result of the template and its loops, with symbolic knobs; None if it failed. A kernel
+        as text has no schedule. ``function.attrs["requirements"]`` holds the conditions on knobs,
+        with messages.
     error : str
-        Why the template refused; empty if it did not.
+        Error of the template; empty if there was none.
     fault : str
-        How the template ended the process that tried it out; empty if it did not. Its
-        configurations are legal, so that they are measured, and fail, where that does no harm.
+        How the template ended the process that probed it; empty if it did not. Its configurations
+        are legal: they are measured in a worker, where they fail without harm.
     cause : Exception or None
         The exception behind `error`.
     """
@@ -52,7 +52,7 @@ class Structure:
 
     @property
     def requirements(self) -> tuple[tuple[Expr, str], ...]:
-        """Conditions on knobs beside the decisions, with messages."""
+        """Conditions on knobs in addition to the decisions, with messages."""
         if self.function is None:
             return ()
         found: tuple[tuple[Expr, str], ...] = self.function.attrs["requirements"]
@@ -78,7 +78,7 @@ class Structure:
     def refusal(self, columns: Mapping[str, Any]) -> str:
         """Return why the template refuses a configuration; empty if it does not.
 
-        One that ends the process is not refused: it is tried where that does no harm.
+        A configuration that ends the process is not refused: it is tried in a worker.
         """
         if self.function is None:
             return self.error
@@ -98,7 +98,7 @@ def failed(source: ValueSource, number: int, error: str, cause: Exception | None
 
 
 def distinct(requirements: Sequence[tuple[Expr, str]]) -> tuple[tuple[Expr, str], ...]:
-    """Drop repetitions and conditions that are plainly true."""
+    """Drop repetitions and constant true conditions."""
     found = {
         (id(condition), message): (condition, message)
         for condition, message in requirements

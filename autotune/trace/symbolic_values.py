@@ -1,7 +1,7 @@
-"""Symbolic knob values: numbers that a template computes with before a configuration is chosen.
+"""Symbolic knob values: a template computes with them before a configuration is chosen.
 
-Each carries its expression over knobs and its value under the configuration that guides the
-trace. Arithmetic stays symbolic; a branch asks for the value and is recorded as a decision.
+Each has an expression over knobs and a value for the configuration that guides the trace.
+Arithmetic stays symbolic; a branch needs the value and is recorded as a decision.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from autotune.ir.ops import FOLD, binary, logical_not
 
 
 class Decisions(Protocol):
-    """Where the value of a symbol is asked for."""
+    """Receives the decisions of a trace."""
 
     def decide(self, expr: Expr, value: int | bool) -> None:
-        """Take note that the template goes on as it does only where `expr` is `value`."""
+        """Record that this path requires `expr` to be `value`."""
 
     def refuse(self, error: TracingError) -> NoReturn:
-        """Raise the error, and take note of it, as the template may catch it."""
+        """Record the error and raise it; the template may catch it."""
 
 
 _OURS = ("autotune.", "features.", "search_spaces.")
@@ -31,16 +31,16 @@ _TEMPLATES = "autotune.operators."
 
 
 def _seen_as(own: type, plain: type) -> type:
-    """Return what the caller's caller is to see as the class of a symbol.
+    """Return the class of a symbol for the caller's caller.
 
-    To a template a symbol is the plain number it stands for; we tell them apart.
+    For a template a symbol is a plain number; this package sees the real class.
     """
     asking = str(sys._getframe(2).f_globals.get("__name__", ""))
     return own if asking.startswith(_OURS) and not asking.startswith(_TEMPLATES) else plain
 
 
 class SymbolicInt(Operators):
-    """An integer that depends on knobs; `int(x)` gives its value and makes the trace depend on it.
+    """An integer that depends on knobs; `int(x)` returns its value and makes the trace depend on it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class SymbolicInt(Operators):
         return self._value
 
     def __getattr__(self, name: str) -> Any:
-        """Return what else integers have, such as `bit_length`, of the value."""
+        """Return another attribute of the integer value, such as `bit_length`."""
         if name.startswith("_") or not hasattr(int, name):
             raise AttributeError(f"'int' object has no attribute {name!r}")
         return getattr(int(self), name)
@@ -204,7 +204,7 @@ class SymbolicInt(Operators):
 
 
 class SymbolicBool:
-    """A condition over knobs; its truth, asked by `if`, `and`, `or` or `not`, is a decision.
+    """A condition over knobs; using it in `if`, `and`, `or` or `not` is a decision.
 
     Parameters
     ----------

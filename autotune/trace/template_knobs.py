@@ -1,4 +1,4 @@
-"""What a template sees: the object `cfg` that defines knobs and hands out their values."""
+"""The object `cfg` of a template: it defines knobs and returns their values."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _ANNOTATIONS = ("none", "unroll", "vectorize", "parallel")
 class Knobs:
     """Defines the knobs of a template and gives their values in one configuration.
 
-    While a template is traced, numbers are symbols that can be used as the plain numbers they
-    stand for, but for text, hashing, `/` and `float`.
+    During a trace, numbers are symbols that can be used like plain numbers, except in text,
+    hashing, `/` and `float`.
 
     Parameters
     ----------
     source : ValueSource
-        Where the values come from.
+        Source of the values.
     target : Target
-        What the template is instantiated for.
+        The target of the template.
     """
 
     def __init__(self, source: ValueSource, target: Target) -> None:
@@ -39,7 +39,7 @@ class Knobs:
         self._values: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        """Return what the definition of knob `name` returned."""
+        """Return the result of the definition of knob `name`."""
         if name not in self._values:
             known = ", ".join(self._values) or "none"
             raise UsageError(f"no knob {name!r} is defined yet; defined are: {known}")
@@ -129,7 +129,7 @@ class Knobs:
 
 @functools.lru_cache(maxsize=256)
 def _plain_split(name: str, extent: int, num_outputs: int, policy: str) -> SplitKnob:
-    """Return a split knob; factorising a large extent is worth doing once."""
+    """Return a split knob, cached because factorising a large extent is slow."""
     return SplitKnob(name, extent, num_outputs, policy)
 
 

@@ -1,8 +1,8 @@
 """Structures: a template traced with symbolic knobs, once per path through it.
 
-A structure is a schedule lowered with symbolic knobs, together with the decisions under which the
-template makes this schedule. Structures are found lazily; a template that cannot be traced is run
-for one configuration at a time.
+A structure is a schedule lowered with symbolic knobs, and the decisions of the template that lead
+to it. Structures are found lazily. A template that cannot be traced runs for one configuration at a
+time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TracingWarning(UserWarning):
 
 
 class Structures:
-    """All structures of one template for given arguments and target that are known so far.
+    """All known structures of one template for given arguments and target.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class Structures:
     run : callable
         The template with its arguments filled in: takes `Knobs`, returns schedule and tensors.
     target : Target
-        What it is instantiated for.
+        The target.
     source_file : str
-        File of the template, to say which of its lines defeated tracing.
+        File of the template, to report the line that prevents tracing.
     guarded : bool
-        Try each new way through the template out in a child process first, and let it neither
-        print nor change the process: for code that is not trusted to come back.
+        Probe each new path through the template in a child process first, discard its output, and
+        undo its changes to the process: for untrusted code.
     trace_timeout_s : float
         Seconds that the template may take in the child process, each time.
 
@@ -76,9 +76,9 @@ class Structures:
     table : KnobTable
         Knobs met so far.
     untraceable : str
-        Why every configuration runs on its own; empty if the template can be traced.
+        Why every configuration runs separately; empty if the template can be traced.
     explored : bool
-        Whether there are no other structures than those known.
+        Whether all structures are known.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Structures:
         return structure.instantiate(self._numbers(structure, values))
 
     def check(self, values: Mapping[str, object]) -> None:
-        """Compare what is known of a configuration with the template run on its plain numbers.
+        """Compare the structure of a configuration with a run of the template on its plain numbers.
 
         If they differ the template cannot be traced.
         """
@@ -195,7 +195,7 @@ class Structures:
             self._give_up(str(error), self._place(error))
             return
         if structure.error and not isinstance(structure.cause, InstantiationError):
-            # Symbols may be to blame: an error counts only if plain numbers meet it too.
+            # Symbols may cause an error: it counts only if plain numbers cause it, too.
             plain = self._attempt(ConcreteValues(self.table, values))
             if not plain.error:
                 self._give_up(structure.error, self._place(structure.cause))
@@ -215,7 +215,7 @@ class Structures:
         Raises
         ------
         TracingError
-            If it did what has no meaning for symbols.
+            If it used an operation that symbols do not support.
         """
         try:
             return self._attempt(source)
@@ -223,14 +223,14 @@ class Structures:
             source.end()
 
     def _plain(self, values: Mapping[str, object]) -> Schedule | None:
-        """Return the schedule that plain numbers lead to; None if the template refuses them."""
+        """Return the schedule for plain numbers; None if the template refuses them."""
         try:
             made = self.run(PlainValues(self.table, values))
             return None if isinstance(made, RawKernel) else made[0]
         except (MemoryError, KeyboardInterrupt):
             raise
         except BaseException:
-            # Rules that these numbers break show in the structure, as conditions on symbols.
+            # Rules that these numbers break are conditions on symbols in the structure.
             return None
 
     def _compare(self, structure: Structure, values: Mapping[str, object]) -> None:
@@ -253,7 +253,7 @@ class Structures:
         )
 
     def _divergence(self, structure: Structure, values: Mapping[str, object], reason: str) -> str:
-        """Return the place at which plain numbers part from symbols, or from one another.
+        """Return the place at which plain numbers diverge from symbols, or from one another.
 
         Two runs of a template that is not deterministic may still be equal.
         """
@@ -274,9 +274,9 @@ class Structures:
         return self._place(None)
 
     def _fault_structure(self, values: Mapping[str, object]) -> Structure | None:
-        """Return the structure of a way that ends the process it is tried in; None if it does not.
+        """Return the structure of a path that ends the process in which it is probed; else None.
 
-        The way is followed here only to the last decision before its end.
+        The path is followed here only to the last decision before its end.
         """
 
         def both(notify: Callable[[], object]) -> None:
@@ -332,7 +332,7 @@ class Structures:
         except (UsageError, KeyboardInterrupt):
             raise
         except BaseException:
-            # What this configuration does wrong is reported when it is asked for.
+            # An error of this configuration is reported when it is requested.
             return
 
     def _attempt(self, source: ValueSource) -> Structure:
@@ -372,7 +372,7 @@ class Structures:
     def _lowered(
         self, made: tuple[Schedule, tuple[Tensor, ...]] | RawKernel
     ) -> tuple[Schedule | None, tuple[Tensor, ...], PrimFunc]:
-        """Return schedule (none of a kernel as text), tensors and function of a run's result."""
+        """Return schedule (None for a kernel as text), tensors and function of a run's result."""
         if not isinstance(made, RawKernel):
             return *made, lower_schedule(*made, self.name)
         if self.target.on_cpu:
@@ -393,7 +393,7 @@ class Structures:
         return f"template: {type(error).__name__}: {text} ({self._place(error)})"
 
     def _place(self, error: BaseException | None) -> str:
-        """Return file:line of the template's last line that the error came through."""
+        """Return file:line of the template's last line in the error's traceback."""
         frames = traceback.extract_tb(error.__traceback__) if error is not None else []
         own = [frame for frame in frames if frame.filename == self._source_file]
         if own:

@@ -1,6 +1,6 @@
-"""Isolation of foreign code: its output is discarded, and its changes to the process are undone.
+"""Isolates foreign code: discards its output and undoes its changes to the process.
 
-Python's streams are replaced, and so are the file descriptors that C code and children write to.
+Python's streams and the file descriptors of C code and child processes are replaced.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _STREAMS = ("stdin", "stdout", "stderr")
 _LARGEST_FENV = 128
-"""Bytes for a `fenv_t` of C; no system's is half as large."""
+"""Bytes for a `fenv_t` of C; it is at most half as large on every system."""
 
 _HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
 
 
 def run_silenced(do: Callable[[], T]) -> T:
-    """Do something, and discard all that this process writes to its output and error meanwhile.
+    """Call a function and discard everything that this process prints meanwhile.
 
-    Nobody would see what it asks for, so there is nothing to read on the standard input either. It
-    holds for all threads. A stream that is closed stays so.
+    The standard input is empty, because the user would not see a prompt. This affects all threads.
+    A closed stream stays closed.
     """
     streams = _Streams()
     return restoring(streams.restore, lambda: streams.silence(do))
 
 
 class _Streams:
-    """The three standard streams, as they are now."""
+    """The present state of the three standard streams."""
 
     def __init__(self) -> None:
         self._objects = {name: getattr(sys, name) for name in _STREAMS}
         self._copies: dict[int, int] = {}
 
     def silence(self, do: Callable[[], T]) -> T:
-        """Redirect them to /dev/null, and do something."""
+        """Redirect them to /dev/null, and call a function."""
         self._flush()
         for stream in range(len(_STREAMS)):
             with contextlib.suppress(OSError):  # it is closed
@@ -73,19 +73,18 @@ class _Streams:
     def _flush(self) -> None:
         """Write out what is buffered, C's buffers included."""
         for name in ("stdout", "stderr"):
-            # One that is missing, closed or without a reader has nothing to lose.
+            # A stream that is missing, closed or without a reader loses nothing.
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 self._objects[name].flush()
         ctypes.CDLL(None).fflush(None)
 
 
 def run_isolated(do: Callable[[], T]) -> T:
-    """As `run_silenced`, and much of what code can change in its process is restored afterwards.
+    """As `run_silenced`, and restore the state of the process afterwards.
 
-    That is the working folder, the file mode mask, the environment, which signals are blocked, how
-    they are handled, that no timer sends any, limits of resources (as far as they may be raised
-    again) and of recursion, on which processors it runs, how numbers are rounded, and what Python
-    calls for errors that nobody catches.
+    The state is the working folder, the file mode mask, the environment, blocked signals and their
+    handlers, timers, limits of resources (if they can be raised again) and of recursion, CPU
+    affinity, the rounding mode, and Python's hooks for uncaught errors.
     """
     return restoring(_Process().restore, partial(run_silenced, do))
 
@@ -114,7 +113,7 @@ class _Process:
             setattr(sys, name, hook)
         ctypes.CDLL(None).fesetenv(self._rounding)
         if self._processors is not None:
-            with contextlib.suppress(OSError):  # some have been taken away meanwhile
+            with contextlib.suppress(OSError):  # some CPUs are no longer available
                 os.sched_setaffinity(0, self._processors)
         for timer in self._idle_timers:
             signal.setitimer(timer, 0.0)
@@ -127,7 +126,7 @@ class _Process:
         for number, handler in self._handlers.items():
             if handler is not None and signal.getsignal(number) != handler:
                 signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # what it has kept out comes
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)  # pending signals are delivered
 
 
 def _mask() -> int:
@@ -138,7 +137,7 @@ def _mask() -> int:
 
 
 def _handled() -> Iterable[signal.Signals]:
-    """Signals whose handlers can be set: all, by the main thread."""
+    """Signals whose handlers can be set: all in the main thread, else none."""
     if threading.current_thread() is not threading.main_thread():
         return ()
     return [number for number in signal.Signals if number not in _UNHANDLED]

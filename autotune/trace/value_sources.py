@@ -1,4 +1,4 @@
-"""Where a template's knobs get their values: from one configuration, or as symbols.
+"""Sources of the values of a template's knobs: one configuration, or symbols.
 
 A `KnobTable` remembers every knob a template defined, over all its runs, and the symbol of each
 column, so that the expressions of different runs are comparable.
@@ -23,7 +23,7 @@ from search_spaces import Knob as SpaceKnob
 from search_spaces import KnobValue, SplitKnob
 
 MAX_DECISIONS = 1000
-"""Most decisions of one run; a template that makes more is in an endless loop over a knob."""
+"""Largest number of decisions of a run; a template with more is in an endless loop over a knob."""
 
 _INT32 = 1 << 31
 
@@ -43,10 +43,10 @@ def is_numeric(knob: SpaceKnob) -> bool:
 
 
 def position_name(knob: SpaceKnob) -> str:
-    """Name of the symbol for the position of a knob that is decided.
+    """Name of the symbol for the position of a decided knob.
 
-    It is the knob's column where that holds positions; the columns of a number that cannot be a
-    symbol (a float) hold its value.
+    It is the knob's column if that has positions; the columns of a number that cannot be a symbol
+    (a float) have its value.
     """
     return f"{knob.name} (position)" if knob.numeric else knob.name
 
@@ -109,7 +109,7 @@ class ValueSource(ABC):
     table : KnobTable
         Where definitions are noted.
     values : mapping of str to value
-        The configuration; knobs it does not name take their default.
+        The configuration; other knobs have their default.
     """
 
     def __init__(self, table: KnobTable, values: Mapping[str, object]) -> None:
@@ -117,7 +117,7 @@ class ValueSource(ABC):
         self.values = values
 
     def define(self, knob: SpaceKnob) -> SpaceKnob:
-        """Note a knob's definition."""
+        """Record a knob's definition."""
         return self.table.define(knob)
 
     def position(self, knob: SpaceKnob) -> int:
@@ -128,7 +128,7 @@ class ValueSource(ABC):
 
     @abstractmethod
     def numbers(self, knob: SpaceKnob) -> tuple[Any, ...]:
-        """Return the number in each of the knob's columns, or the value if it has none."""
+        """Return the number in each of the knob's columns, or the value if it has no columns."""
 
     @abstractmethod
     def choice(self, knob: SpaceKnob) -> KnobValue:
@@ -158,7 +158,7 @@ class ConcreteValues(ValueSource):
 
 
 class PlainValues(ConcreteValues):
-    """Plain values, of a configuration that may be one to leave out."""
+    """Plain values of a configuration that may be infeasible."""
 
     def require(self, condition: Any, message: str) -> None:
         """Only check that it is a condition."""
@@ -166,25 +166,25 @@ class PlainValues(ConcreteValues):
 
 
 class SymbolicValues(ValueSource):
-    """Symbols, guided by one configuration: what the template asks for is recorded.
+    """Symbols, guided by one configuration; decisions of the template are recorded.
 
     Parameters
     ----------
     table, values
         As for `ValueSource`.
     on_decision : callable, optional
-        Called after each decision; what it raises ends the run.
+        Called after each decision; its exception ends the run.
 
     Attributes
     ----------
     decisions : list of Decision
-        In order; each was met only because the earlier ones came out as they did.
+        In order; each depends on the outcomes of the earlier ones.
     requirements : list of (Expr, str)
         Constraints with their messages.
     symbols : dict of str to ir.KnobVar
         Symbols in use, by column.
     refused : TracingError or None
-        What the template first did that has no meaning for symbols, even if it caught the error.
+        The first unsupported use of a symbol, even if the template caught the error.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class SymbolicValues(ValueSource):
         )
 
     def choice(self, knob: SpaceKnob) -> KnobValue:
-        """Return the value in the guiding configuration, and take note that it was decided."""
+        """Return the value in the guiding configuration, and record the decision."""
         position = self.position(knob)
         symbol = self._symbol(position_name(knob), 0, len(knob) - 1, position)
         return knob.value(int(symbol))
@@ -252,12 +252,12 @@ class SymbolicValues(ValueSource):
             self._on_decision()
 
     def refuse(self, error: TracingError) -> NoReturn:
-        """Raise the error, and take note of the first one."""
+        """Raise the error, and record the first one."""
         self.refused = self.refused or error
         raise error
 
     def end(self) -> None:
-        """Refuse further decisions, of a run that is over, and raise what was refused in it."""
+        """End the run: refuse further decisions, and raise its first error."""
         self._over = True
         if self.refused is not None:
             raise self.refused
@@ -275,7 +275,7 @@ def checked_condition(condition: Any, message: str) -> Expr:
     Raises
     ------
     UsageError
-        If it is no condition, or depends on anything but knobs, or the message is no text.
+        If it is not a condition, depends on anything but knobs, or the message is not a text.
     """
     if not isinstance(message, str) or not message.strip():
         raise UsageError(f"add_constraint: the message must say what is demanded, got {message!r}")

@@ -1,4 +1,4 @@
-"""What importers meet in a file that is not as its tool writes it."""
+"""Errors of importers for malformed files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MALFORMED = (
     TypeError,
     ValueError,
 )
-"""What reading raises where a value has another type or size, is missing, or is no number."""
+"""Exceptions of reading a value of another type or size, or a missing one."""
 
 _MAX_SAID = 200
 

@@ -1,4 +1,4 @@
-"""Expressions as C++: only the parentheses that are needed, 32-bit indices where they suffice."""
+"""Writes expressions as C++, with few parentheses, and with 32-bit indices where they suffice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from autotune.ir.expr import (
 from autotune.ir.intrinsics import INTRINSICS
 from autotune.ir.visitor import walk_expr
 
-# How tightly operators bind.
+# Precedence of operators.
 ATOM, PREFIX, PRODUCT, SUM, ORDER, EQUALITY, AND, OR, CHOICE = range(16, 7, -1)
 _BINDING = {
     "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "<": ORDER, "<=": ORDER, ">": ORDER,
@@ -44,7 +44,7 @@ class Text:
     text : str
         C++.
     binding : int
-        How tightly its outermost operator binds.
+        Precedence of its outermost operator.
     is_long : bool
         Whether it is an index of 64 bits.
     """
@@ -54,7 +54,7 @@ class Text:
     is_long: bool = False
 
     def within(self, binding: int) -> str:
-        """Return the text as an operand of something that binds as given."""
+        """Return the text as an operand of an operator with this precedence."""
         return self.text if self.binding >= binding else f"({self.text})"
 
 
@@ -64,13 +64,13 @@ class Expressions:
     Attributes
     ----------
     texts : dict of Expr to Text
-        What variables are called, and whatever else has a name.
+        Names of variables and of other named expressions.
     buffers : dict of Buffer to str
-        What buffers are called.
+        Names of buffers.
     scalars : set of Buffer
-        Those that are one variable and no array.
+        Buffers that are a single variable instead of an array.
     simplifier : Simplifier
-        Knows the ranges of the variables in sight.
+        Has the ranges of the variables in scope.
     helpers : dict of str
         Functions that the text needs, in order of first use.
     """
@@ -82,11 +82,12 @@ class Expressions:
         self.simplifier = Simplifier()
         self.helpers: dict[str, None] = {}
 
-    # -- what a language adds ----------------------------------------------------------------------
+    # -- parts that depend on the language
+    # ----------------------------------------------------------------------
 
     @abstractmethod
     def function(self, name: str, dtype: str) -> str:
-        """Return what an intrinsic is called for operands of a type; halves are never asked for."""
+        """Return the name of an intrinsic for an operand type other than a half type."""
 
     @abstractmethod
     def widened(self, text: str, dtype: str) -> str:
@@ -97,7 +98,7 @@ class Expressions:
         """Return a float rounded to a half type."""
 
     def helper(self, name: str) -> str:
-        """Note that a helper function is needed, and return its name."""
+        """Record that a helper function is needed, and return its name."""
         self.helpers.setdefault(name)
         return name
 
@@ -112,7 +113,7 @@ class Expressions:
         return self._text(expr, exact=True).text
 
     def exact(self, expr: Expr) -> Text:
-        """Return index arithmetic in 32 bits as far as it fits, and no further."""
+        """Return index arithmetic, in 32 bits if it fits."""
         return self._text(expr, exact=True)
 
     def value(self, expr: Expr) -> Text:
@@ -125,7 +126,7 @@ class Expressions:
         return dtypes.min_value("int32") <= low and high <= dtypes.max_value("int32")
 
     def never_wraps(self, expr: Expr) -> bool:
-        """Whether integers are known to keep within their types in all parts of an expression."""
+        """Whether integers in all parts of an expression are known not to wrap."""
         for node in walk_expr(expr):
             if not dtypes.is_index(node.dtype) or isinstance(node, Load):
                 return False
@@ -134,7 +135,7 @@ class Expressions:
         return True
 
     def _in_range(self, expr: Expr) -> bool:
-        """Whether what an integer expression adds up to is known to fit in its type."""
+        """Whether the sum of an integer expression is known to fit in its type."""
         low, high = self.simplifier.bounds(expr)
         return dtypes.min_value(expr.dtype) <= low and high <= dtypes.max_value(expr.dtype)
 
@@ -263,7 +264,7 @@ class Expressions:
         return Text(f"({kind})({_infix(expr.op, a, b).text})", PREFIX)
 
     def _extreme(self, expr: BinaryOp, a: Text, b: Text) -> Text:
-        """Return the smaller or larger of two integers, which C++ has only for operands alike."""
+        """Return the smaller or larger of two integers; C++ needs operands of one type."""
         dtype = expr.dtype
         kind = "int" if dtypes.bits(dtype) < 32 else C_TYPES[dtype]
         texts = []

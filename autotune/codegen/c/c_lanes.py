@@ -1,4 +1,4 @@
-"""Vectors lane by lane: the expression of one lane, and which elements move together."""
+"""Vectors lane by lane: the expression of one lane, and the elements that one access moves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotune.ir.ops import binary, const, fold
 from autotune.ir.stmt import Store
 from autotune.ir.visitor import Rewriter, walk_expr
 
-#: Most bytes that one instruction loads or stores.
+#: Largest number of bytes that one instruction loads or stores.
 PACK_BYTES = 16
 
 
@@ -48,7 +48,7 @@ class LaneExtractor(Rewriter):
 
 
 class RampRewriter(Rewriter):
-    """Writes indices of vectors as ramps where their lanes have one distance.
+    """Writes indices of vectors as ramps if their lanes have a constant distance.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class RampRewriter(Rewriter):
         self.simplify = simplify
 
     def visit_Load(self, node: Load) -> Expr:
-        """Load by a straight index; what all lanes read, once."""
+        """Load by a ramp; load a scalar if all lanes read the same element."""
         index = self.expr(node.index)
         found = _progression(index) if index.lanes > 1 else None
         if found is not None and found[1] == 0:
@@ -78,7 +78,7 @@ class RampRewriter(Rewriter):
 
 
 def _progression(node: Expr) -> tuple[Expr, int] | None:
-    """Return the first lane of an index and the distance between lanes, if that is one."""
+    """Return the first lane of an index and the distance between lanes, if it is constant."""
     match node:
         case Ramp() if isinstance(node.stride, Const):
             return node.base, int(node.stride.value)
@@ -107,14 +107,14 @@ def _combined(
     base = fold(op, first, other)
     if step % by == 0:
         return base, step // by if op == "//" else 0
-    # The first lane is a multiple of something that the others do not reach beyond.
+    # The first lane is a multiple of a number that is larger than the offsets of the others.
     if 0 <= step * (lanes - 1) < math.gcd(divisor(first), by):
         return base, 0 if op == "//" else step
     return None
 
 
 def eager_loads(expr: Expr) -> Iterator[Load]:
-    """Yield the loads of vectors that an expression makes in any case, each once."""
+    """Yield the vector loads that an expression always makes, each once."""
     seen: set[Expr] = set()
     stack = [expr]
     while stack:
@@ -133,8 +133,8 @@ def eager_loads(expr: Expr) -> Iterator[Load]:
 def packed_lanes(buffer: Buffer, index: Expr) -> int:
     """Return how many lanes of an access may move together, from the first on; 1 if none.
 
-    They lie side by side, and the first of them is known to lie at a multiple of their size from
-    the start of the buffer. Local storage is registers, which do not move.
+    They are adjacent, and the offset of the first one is known to be a multiple of their size.
+    Elements of local storage are registers and are not moved together.
     """
     if not isinstance(index, Ramp) or buffer.scope == "local":
         return 1
@@ -145,7 +145,7 @@ def packed_lanes(buffer: Buffer, index: Expr) -> int:
 
 
 def divisor(expr: Expr) -> int:
-    """Return a number that divides an index in any case: 0 for a constant 0."""
+    """Return a number that always divides an index: 0 for a constant 0."""
     match expr:
         case Const():
             return abs(int(expr.value))
@@ -165,7 +165,7 @@ def divisor(expr: Expr) -> int:
 
 
 def overlaps(store: Store) -> bool:
-    """Whether a value may read in one lane what the store of it writes in another."""
+    """Whether a lane of the value may read an element that another lane of the store writes."""
     return any(
         isinstance(node, Load) and node.buffer is store.buffer and node.index is not store.index
         for node in walk_expr(store.value)
@@ -173,6 +173,6 @@ def overlaps(store: Store) -> bool:
 
 
 def one_lane(store: Store, lane: Expr) -> Store:
-    """Return what a store does in one lane."""
+    """Return the store of one lane."""
     rewrite = LaneExtractor(lane)
     return Store(store.buffer, rewrite.expr(store.index), rewrite.expr(store.value))

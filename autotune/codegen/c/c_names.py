@@ -1,4 +1,4 @@
-"""Names in C sources: short ones made from those of axes and tensors, each used once in sight."""
+"""Names in C sources: short names made from those of axes and tensors, unique in their scope."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def readable(name: str) -> str:
 
 
 def whole(name: str) -> str:
-    """Return a C identifier for the axis that the named one is a part of."""
+    """Return a C identifier for the original axis of a split axis."""
     words = _words(name)
     while len(words) > 1 and words[-1] in _SIDES:
         words.pop()
@@ -39,7 +39,7 @@ def whole(name: str) -> str:
 
 
 def _words(name: str) -> list[str]:
-    """Return the parts of a name that matter; the axes of a copy all together are `ax`."""
+    """Return the significant parts of a name; the fused axes of a copy are `ax`."""
     words = [word for word in name.split(".") if word not in ("fused", "init", "")]
     copied = [word for word in words if re.fullmatch(r"ax\d+", word)]
     return ["ax", *words[len(copied) :]] if len(copied) > 1 else words
@@ -51,12 +51,12 @@ def _identifier(words: list[str]) -> str:
 
 
 class CNameSupply:
-    """Names in sight, by nested blocks.
+    """Names in scope, by nested blocks.
 
     Parameters
     ----------
     reserved : set of str
-        Names beside C++'s keywords that are never given.
+        Names that are never used, in addition to C++'s keywords.
     """
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:

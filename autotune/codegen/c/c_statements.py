@@ -40,16 +40,16 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.visitor import free_vars, loads, walk, walk_expr
 
-#: Elements of the largest local array that is expected to stay in registers, and iterations of
-#: the longest loop over one that is unrolled for that.
+#: Largest local array, in elements, that is expected to stay in registers, and the longest loop
+#: over such an array that is unrolled.
 REGISTERS, MAX_UNROLLED = 256, 64
 
 #: Longer lines are broken.
 LINE_LENGTH = 100
 
 _UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
-#: Operations that an assignment may carry, and the types that they may have: a sum that is just
-#: stored wraps in two's complement whatever C++ says of signed numbers.
+#: Operations with an assignment operator, and their types: a stored sum wraps in two's complement,
+#: although signed overflow is undefined in C++.
 _ASSIGNED = {"+": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
              "-": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
              "*": ("float32", "float64")}  # fmt: skip
@@ -61,7 +61,7 @@ class Statements(Expressions):
     Parameters
     ----------
     names : CNameSupply
-        Those that are taken.
+        The used names.
 
     Attributes
     ----------
@@ -83,15 +83,15 @@ class Statements(Expressions):
 
     @abstractmethod
     def copy_ahead(self, body: Stmt) -> None:
-        """Write the start of the copies that some stores make."""
+        """Write some stores as asynchronous copies."""
         raise NotImplementedError
 
     def arrive(self) -> str:
-        """Return the statement that waits for the copies that a thread has started."""
+        """Return the statement that waits for a thread's asynchronous copies."""
         raise NotImplementedError
 
     def warp_reduce(self, reduction: WarpReduce) -> None:
-        """Write a reduction of values among threads that run in step."""
+        """Write a reduction among threads of a warp."""
 
     @abstractmethod
     def declare(self, buffer: Buffer, name: str) -> None:
@@ -100,7 +100,7 @@ class Statements(Expressions):
     # -- text --------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        """Write one line, or more if it is long, not broken within products."""
+        """Write one line, or several if it is long; products are not broken."""
         pad = "  " * self.depth
         together = re.sub(r" ([*/%]) ", "\xa0\\1\xa0", text)
         broken = textwrap.wrap(
@@ -115,7 +115,7 @@ class Statements(Expressions):
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write what follows as a block of its own."""
+        """Write the following lines as a block."""
         self.line(f"{head} {{".lstrip())
         self.depth += 1
         self.names.open()
@@ -125,13 +125,13 @@ class Statements(Expressions):
         self.line("}")
 
     def body(self, stmt: Stmt, variables: Set[Var]) -> None:
-        """Write what stands where some variables have come into sight."""
+        """Write the body of a scope with some new variables."""
         with self._named(stmt, variables):
             self.stmt(stmt)
 
     @contextmanager
     def _named(self, stmt: Stmt | None, variables: Set[Var]) -> Iterator[None]:
-        """Give names to indices of some new variables that a statement has in several places."""
+        """Name indices over new variables that occur in several places of a statement."""
         named = []
         for expr in repeated(stmt, variables) if stmt is not None else ():
             seen = all(var in self.texts for var in free_vars(expr))
@@ -146,7 +146,7 @@ class Statements(Expressions):
             del self.texts[expr]
 
     def _noun(self, expr: Expr) -> str:
-        """Return what an index is called: as the axis whose part its innermost loop is."""
+        """Return a name for an index: that of the original axis of its innermost loop."""
         own = free_vars(expr)
         inner = [var for var in own if var in self.loops]
         kinds = {var.name.partition(".")[0] for var in own}
@@ -204,7 +204,7 @@ class Statements(Expressions):
     def _counting(
         self, var: Var, extent: Expr, step: int = 1, inside: Stmt | None = None
     ) -> Iterator[str]:
-        """Write a loop whose variable counts up to `extent`; name what `inside` has in common."""
+        """Write a loop whose variable counts up to `extent`; name common indices of `inside`."""
         end, high = self.exact(extent), self.simplifier.bounds(extent)[1]
         kind = "long long" if end.is_long and not self.fits(extent) else "int"
         self.names.open()
@@ -221,7 +221,7 @@ class Statements(Expressions):
         self.names.close()
 
     def _indexes_registers(self, loop: For) -> bool:
-        """Whether a loop has to be unrolled for an array in it to stay in registers."""
+        """Whether a loop must be unrolled so that an array in it stays in registers."""
         if not isinstance(loop.extent, Const) or loop.extent.value > MAX_UNROLLED:
             return False
         for stmt in walk(loop.body):
@@ -263,7 +263,7 @@ class Statements(Expressions):
                 self._packed(store, width, part)
 
     def assign(self, store: Store, place: str = "") -> None:
-        """Write the assignment of a scalar value to an element, or to what `place` names."""
+        """Write the assignment of a scalar value to an element, or to `place`."""
         value, dtype = store.value, store.buffer.dtype
         element = place or self.element(store.buffer, store.index).text
         if not place and isinstance(value, BinaryOp) and dtype in _ASSIGNED.get(value.op, ()):
@@ -278,7 +278,7 @@ class Statements(Expressions):
             self.write(store.buffer, element, self.value(value).text)
 
     def write(self, buffer: Buffer, place: str, value: str) -> None:
-        """Write the assignment of elements of a buffer, which `place` names."""
+        """Write the assignment of elements of a buffer at `place`."""
         self.line(f"{place} = {value};")
 
     # -- vectors -----------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class Statements(Expressions):
 
     @contextmanager
     def _lanes(self, lanes: int) -> Iterator[Var]:
-        """Write what follows for each lane that is active."""
+        """Write the following lines for each active lane."""
         lane = Var("lane")
         self.line("#pragma unroll")
         with self._counting(lane, const(lanes)) as name:
@@ -312,7 +312,7 @@ class Statements(Expressions):
                 yield lane
 
     def _packed(self, store: Store, width: int, first: Expr) -> None:
-        """Store `width` lanes from `first` on, whatever lies side by side in one piece."""
+        """Store `width` lanes from `first` on; adjacent elements are stored together."""
         to_pack = packed_lanes(store.buffer, store.index) > 1
         packs: dict[Load, str] = {}
         for load in eager_loads(store.value):
@@ -341,12 +341,12 @@ class Statements(Expressions):
             self.write(store.buffer, target, result)
 
     def _start(self, access: Load | Store, first: Expr) -> str:
-        """Return the first element of a part of an access whose elements lie side by side."""
+        """Return the first element of a part of an access with adjacent elements."""
         assert isinstance(access.index, Ramp)
         return self.element(access.buffer, binary("+", access.index.base, first)).text
 
     def _masked(self, stmt: If) -> None:
-        """Write both sides of a condition of lanes, each for the lanes that take it."""
+        """Write both branches of a vector condition, each for its lanes."""
         name = self.names.fresh("active")
         self.line(f"bool {name}[{stmt.condition.lanes}];")
         lane = Var("lane")
@@ -363,7 +363,7 @@ class Statements(Expressions):
 
 
 def _width(store: Store) -> int:
-    """Return how many lanes of a vector statement move together; 1 if none do."""
+    """Return the number of lanes of a vector statement that move together, at least 1."""
     accesses: list[Load | Store] = [store, *eager_loads(store.value)]
     found = [packed_lanes(access.buffer, access.index) for access in accesses]
     together = [lanes for lanes in found if lanes > 1]
@@ -379,7 +379,7 @@ def _accesses(stmt: Stmt) -> Iterator[tuple[Buffer, Expr]]:
 
 
 def constant_elements(buffer: Buffer) -> int | None:
-    """Return the number of elements of a buffer, None if it is known at run time only."""
+    """Return the number of elements of a buffer; None if it is known only at run time."""
     if not all(isinstance(extent, Const) for extent in buffer.shape):
         return None
     return math.prod(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))

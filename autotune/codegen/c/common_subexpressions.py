@@ -1,4 +1,4 @@
-"""Indices that statements compute in several places, which deserve a name."""
+"""Finds indices that statements compute in several places, to give them names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from autotune.ir.expr import BinaryOp, Broadcast, Const, Expr, Load, Ramp, Var
 from autotune.ir.stmt import Stmt
 from autotune.ir.visitor import free_vars, stmt_exprs, walk, walk_expr
 
-#: Operations from which on an index without divisions is worth a name.
+#: Least number of operations of an index without divisions that gets a name.
 MIN_OPERATIONS = 3
 
 
 def repeated(stmt: Stmt, variables: Set[Var]) -> Iterator[Expr]:
     """Yield indices of some of the variables that are part of several others, inner ones first.
 
-    They read no memory and divide by constants only, so that they may be computed where nothing
-    needs them.
+    They read no memory and divide only by constants, so they may be computed even if they are not
+    needed.
     """
     uses: dict[Expr, int] = {}
     for inner in walk(stmt):
@@ -29,9 +29,9 @@ def repeated(stmt: Stmt, variables: Set[Var]) -> Iterator[Expr]:
 
 
 def _count(expr: Expr, uses: dict[Expr, int]) -> None:
-    """Count a use of an expression, and once those of its operands, which come before it.
+    """Count a use of an expression; count uses of its operands once.
 
-    Vectors of indices are written as what they begin with.
+    Vectors of indices are written as their first lane.
     """
     if isinstance(expr, (Ramp, Broadcast)):
         _count(expr.children[0], uses)

@@ -1,5 +1,5 @@
 """CUDA C++ for the kernels of a function.
 
-In: a function in its final form for GPUs. Out: one source text and how each kernel is launched.
-Read `cuda_source.py` first.
+In: a function in its final form for GPUs. Out: one source text and the launch of each kernel. Read
+`cuda_source.py` first.
 """

@@ -1,4 +1,4 @@
-"""Functions that CUDA sources bring along: only those that a kernel calls are written out."""
+"""Helper functions of CUDA sources: a source has only those that its kernels call."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ __device__ T shift_right_logical(T a, T n) {
 """,
 }
 
-#: Names that kernels must not give to anything else.
+#: Names that kernels must not use for anything else.
 NAMES = (
     *HELPERS, "Pack", "min", "max", "abs", "threadIdx", "blockIdx", "blockDim", "gridDim",
     "warpSize", "exp", "log", "sin", "cos", "pow", "sqrt", "floor", "ceil", "round", "trunc",

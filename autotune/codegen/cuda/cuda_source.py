@@ -1,4 +1,4 @@
-"""CUDA C++ from the final form of functions for GPUs: one text with all kernels of a function."""
+"""Writes CUDA C++ from the final form of a function for GPUs: one text with all its kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, War
 from autotune.ir.visitor import free_vars, recursive, stmt_exprs, walk
 from autotune.lowering.gpu.finalise_kernels import DeviceKernel, split_kernels, workspace
 
-#: Most bytes of shared storage that a kernel declares; more is asked for at the launch.
+#: Largest size of shared storage in bytes that a kernel declares; more is dynamic.
 STATIC_SHARED_BYTES = 48 * 1024
 
 _FUNCTIONS = {
@@ -35,7 +35,7 @@ _SHORT = {"blockIdx": "b", "threadIdx": "t"}
 
 @dataclass(frozen=True, eq=False)
 class CUDAKernel:
-    """How one kernel of a source is launched.
+    """One kernel of a source, and its launch.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class CUDAKernel:
     kernel : DeviceKernel
         Its parameters, sizes, grid and block. Arrays begin at multiples of `alignment` bytes.
     dynamic_shared_bytes : int
-        Shared storage to be asked for at the launch.
+        Shared storage to request at the launch.
     alignment : int
-        What the addresses of its arrays are multiples of.
+        Alignment of its arrays in bytes.
     """
 
     entry: str
@@ -66,7 +66,7 @@ class CUDASource:
     kernels : tuple of CUDAKernel
         Its kernels, in the order in which they run.
     workspace : tuple of Buffer
-        Temporaries that kernels hand on, which the caller allocates.
+        Temporaries between kernels, which the caller allocates.
     """
 
     text: str = field(repr=False)
@@ -78,12 +78,12 @@ class CUDASource:
 def emit(function: PrimFunc) -> CUDASource:
     """Write a function in its final form for GPUs as CUDA C++.
 
-    Arrays are promised not to overlap and to begin at multiples of 16 bytes.
+    The code assumes that arrays do not overlap and begin at multiples of 16 bytes.
 
     Raises
     ------
     CodegenError
-        If the function holds something that has no meaning in a kernel.
+        If the function contains a node without a meaning in a kernel.
     """
     kernels, texts = [], []
     helpers: dict[str, None] = {}
@@ -149,7 +149,7 @@ class _Body(Statements):
         return f"__launch_bounds__({bounds}) "
 
     def _nest(self, stmt: Stmt) -> None:
-        """Name blocks and threads, lay out shared storage, then write what one thread does."""
+        """Name blocks and threads, lay out shared storage, then write the code of one thread."""
         used = {id(var) for part in walk(stmt) for e in stmt_exprs(part) for var in free_vars(e)}
         loops: list[For] = []
         shared: list[Buffer] = []
@@ -182,7 +182,7 @@ class _Body(Statements):
     # -- storage -----------------------------------------------------------------------------------
 
     def _share(self, buffers: list[Buffer]) -> None:
-        """Declare shared storage: arrays, or parts of what is asked for at the launch."""
+        """Declare shared storage: arrays, or parts of the dynamic storage."""
         sizes = [self._size(buffer) * dtypes.itemsize(buffer.dtype) for buffer in buffers]
         is_dynamic = sum(sizes) > STATIC_SHARED_BYTES
         whole = ""
@@ -217,11 +217,11 @@ class _Body(Statements):
     # -- CUDA --------------------------------------------------------------------------------------
 
     def barrier(self) -> str:
-        """Return the statement that lets the threads of a block wait for one another."""
+        """Return the barrier of a block."""
         return "__syncthreads();"
 
     def copy_ahead(self, body: Stmt) -> None:
-        """Write stores as copies that go on by themselves, where the hardware has such."""
+        """Write stores as asynchronous copies if the hardware has them."""
         self.copying = True
         self.stmt(body)
         self.copying = False
@@ -252,7 +252,7 @@ class _Body(Statements):
         self.copies = False
 
     def _pieces(self, store: Store) -> int:
-        """Return into how many copies of 4, 8 or 16 bytes a store can be cut; 0 if into none."""
+        """Return the number of copies of 4, 8 or 16 bytes for a store; 0 if it cannot be copied."""
         value, lanes, size = store.value, store.index.lanes, dtypes.itemsize(store.buffer.dtype)
         if self.masks or not isinstance(value, Load) or value.buffer.scope != "global":
             return 0
@@ -262,7 +262,7 @@ class _Body(Statements):
         return lanes // together if together * size >= 4 else 0
 
     def write(self, buffer: Buffer, place: str, value: str) -> None:
-        """Write the assignment of elements of a buffer, past the caches if it says so."""
+        """Write the assignment of elements of a buffer, past the caches if it is marked so."""
         if self.copies:
             self.line(f"{self.helper('copy_ahead')}({place}, {value});")
         elif buffer.scope == "global" and buffer.name in self.streamed:
@@ -271,10 +271,10 @@ class _Body(Statements):
             super().write(buffer, place, value)
 
     def warp_reduce(self, reduction: WarpReduce) -> None:
-        """Let threads of a warp exchange their values and combine them.
+        """Combine the values of a warp's threads by shuffles.
 
-        With an operation whose operands may change places each gets the result; else the first of
-        the group combines all in their order and hands it on.
+        With a commutative operation every thread computes the result; otherwise the first thread of
+        the group combines all values in order and broadcasts the result.
         """
         for result, operand in zip(reduction.results, reduction.operands, strict=True):
             self.assign(Store(result, reduction.index, operand))
@@ -304,7 +304,7 @@ class _Body(Statements):
                 self.line(f"{place} = __shfl_sync({_ALL}, {place}, 0, {width});")
 
     def _combine(self, reduction: WarpReduce, others: list[Expr]) -> None:
-        """Write the combination of a thread's own values with those of another one."""
+        """Write the combination of a thread's values with those of another thread."""
         results, index = reduction.results, reduction.index
         values = reduction.combiner.combine([Load(b, index) for b in results], others)
         if len(results) == 1 and sum(n is others[0] for n in _uses(values[0])) == 1:
@@ -322,7 +322,7 @@ class _Body(Statements):
             self.line(f"{self.element(result, index).text} = {name};")
 
     def function(self, name: str, dtype: str) -> str:
-        """Return what an intrinsic is called for operands of a type."""
+        """Return the name of an intrinsic for an operand type."""
         spelled = _FUNCTIONS.get(name, name)
         if name == "sigmoid":
             return self.helper(name)
@@ -343,7 +343,7 @@ class _Body(Statements):
 
 
 def _is_symmetric(combiner: Combiner) -> bool:
-    """Whether a reduction is one operation whose operands may change places."""
+    """Whether a reduction is a single commutative operation."""
     (value, *more), pair = combiner.result, {combiner.lhs[0], combiner.rhs[0]}
     symmetric = isinstance(value, BinaryOp) and value.op in ("+", "*", "min", "max")
     return not more and symmetric and set(value.children) == pair

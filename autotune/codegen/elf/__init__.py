@@ -1,4 +1,4 @@
-"""Shared libraries from object code, without a linker on the machine (ELF for x86-64 only).
+"""Links object code into shared libraries without the system's linker (ELF for x86-64 only).
 
 In: object files as LLVM writes them. Out: the bytes of a shared library. Read `linker.py` first.
 Sources of formats and formulas: the System V ABI, "Object Files" and "Dynamic Linking", and its

@@ -1,4 +1,4 @@
-"""The note that a library carries: found without loading it, by its program headers."""
+"""The note of a library; it is found through the program headers, without loading the library."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def note(owner: str, content: bytes) -> bytes:
 
 
 def find_note(data: bytes, owner: str) -> tuple[int, int] | None:
-    """Return where the content of the first note of an owner is in an ELF file: start and end.
+    """Return the start and end of the content of an owner's first note in an ELF file.
 
-    None if the file is no ELF file of 64 bits, or has no such note within its bytes.
+    It is None if the file is not an ELF file of 64 bits, or has no such note.
     """
     if not is_elf(data):
         return None

@@ -1,8 +1,8 @@
-"""Links objects into a shared library, which the system's `dlopen` and linkers take.
+"""Links objects into a shared library for the system's `dlopen` and linkers.
 
-The code is position independent, so that only the table of addresses (.got) is left to the dynamic
-linker. Bytes of the file stand in memory where they stand in the file, segments on pages of
-their own: what is read, what is executed, what is written.
+The code is position independent, so the dynamic linker fills only the table of addresses (.got).
+Addresses in memory equal offsets in the file. There are three segments on separate pages:
+read-only, executable, and writeable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROGRAM_HEADERS = 6
 
 @dataclass
 class _Part:
-    """A section of the library: filled where its bytes are known, in place once all are."""
+    """A section of the library; it gets its address when all sections are complete."""
 
     name: str
     kind: int
@@ -77,19 +77,19 @@ def link(
     Parameters
     ----------
     objects : sequence of RelocatableObject
-        They see each other's global symbols.
+        The objects; they can refer to each other's global symbols.
     exports : mapping of str to str
-        Functions that users of the library see: symbol in an object, and name outside.
+        Exported functions: symbol in an object, and exported name.
     library_of : callable
-        The shared library that holds a symbol which no object defines; raises CodegenError if
+        Returns the shared library with a symbol that no object defines; raises CodegenError if
         there is none.
     note : bytes
-        A note for the library to carry.
+        A note for the library.
 
     Raises
     ------
     CodegenError
-        If an object asks for something that is not supported here.
+        If an object needs an unsupported feature.
     """
     return _Linker(objects, exports, library_of, note).file()
 
@@ -133,10 +133,11 @@ class _Linker:
         self.entries = self._reserve(list(needed))
         self._lay_out()
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- sections and symbols
+    # ---------------------------------------------------------------------------
 
     def _placed(self) -> dict[tuple[int, int], tuple[_Part, int]]:
-        """Gather the objects' sections; where each (object, section) is."""
+        """Collect the objects' sections; return the place of each (object, section)."""
         places = {}
         for number, one in enumerate(self.objects):
             for index, section in one.sections.items():
@@ -187,7 +188,7 @@ class _Linker:
                 at = part.end
             at += -at % _PAGE
 
-    # -- what stands where -----------------------------------------------------------------------
+    # -- addresses -----------------------------------------------------------------------
 
     def file(self) -> bytes:
         """Return the bytes of the library."""
@@ -200,7 +201,7 @@ class _Linker:
         return self._bytes()
 
     def _address(self, number: int, symbol: ElfSymbol) -> int:
-        """Return where a symbol that an object refers to is."""
+        """Return the address of a symbol that an object refers to."""
         if symbol.section is None:
             number, symbol = self.defined.get(symbol.name, (number, symbol))
         if symbol.section is None:

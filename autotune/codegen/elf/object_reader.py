@@ -19,12 +19,12 @@ _SYMTAB, _RELA, _NOBITS, _NOTE = 2, 4, 8, 7
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes that will be in memory.
+    """Bytes of a section that will be in memory.
 
     Attributes
     ----------
     data : bytes
-        Zeros where the object has none.
+        The bytes; zeros if the object has none.
     flags : int
         `WRITE`, `EXECUTE` and others.
     align : int
@@ -38,7 +38,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ElfSymbol:
-    """A name for a place; `section` is the number of its section, None where it is elsewhere."""
+    """A named address; `section` is the number of its section, None if it is external."""
 
     name: str
     section: int | None
@@ -49,7 +49,7 @@ class ElfSymbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """A place in a section whose bytes depend on where a symbol comes to be."""
+    """A place in a section whose bytes depend on the address of a symbol."""
 
     section: int
     offset: int
@@ -60,7 +60,7 @@ class Relocation:
 
 @dataclass(frozen=True)
 class RelocatableObject:
-    """What of an object file the linker needs; sections by their numbers."""
+    """The parts of an object file that the linker needs; sections by number."""
 
     sections: dict[int, Section]
     symbols: tuple[ElfSymbol, ...]

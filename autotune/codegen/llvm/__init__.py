@@ -1,6 +1,6 @@
 """LLVM assembly from a lowered function in its final form: vectors, unrolling, threads.
 
-In: a function. Out: the text of a module and what it needs from outside. Read `llvm_module.py`
+In: a function. Out: the text of a module and its external requirements. Read `llvm_module.py`
 first, then `emitter.py`, which puts the parts together: statements, expressions, index arithmetic
 (`index/`), memory access (`memory/`), vectors, conversions, parallel regions.
 """

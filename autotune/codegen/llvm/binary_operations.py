@@ -12,7 +12,7 @@ from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Broadcast, Const, Expr
 
-#: Float arithmetic: a product and a sum may be taken together, or whatever rounds differently.
+#: Flags of float arithmetic: fusing of a product and a sum, or any reordering.
 _EXACT_OPS = {"+": "fadd contract", "-": "fsub contract", "*": "fmul contract", "/": "fdiv"}
 _FAST_OPS = {op: f"{name.split()[0]} reassoc nsz arcp contract" for op, name in _EXACT_OPS.items()}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul"}
@@ -21,7 +21,7 @@ _BOOL_OPS = {"and": "and", "or": "or", "+": "or", "*": "and", "min": "and", "max
 
 @dataclass(eq=False, repr=False)
 class BinaryOperations:
-    """Writes binary operations whose operands are evaluated, all but comparisons.
+    """Writes binary operations on evaluated operands, except comparisons.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class BinaryOperations:
     fast_math: bool
 
     def binary(self, expr: BinaryOp, a: str, b: str) -> str:
-        """Operand text of the value of `expr`, whose operands have the values `a` and `b`."""
+        """Return the operand text of `expr`, whose operands have the values `a` and `b`."""
         op, operand = expr.op, expr.a.dtype
         kind = llvm_type(operand, expr.lanes)
         if operand == dtypes.BOOL:
@@ -48,7 +48,7 @@ class BinaryOperations:
                 return self._float_extreme(expr, a, b)
             if not dtypes.is_half(operand):
                 return self.builder.define(f"{ops[op]} {kind} {a}, {b}")
-            # Rounded each time: nothing to fuse, not even where half types have instructions.
+            # Rounded each time, so there is nothing to fuse, even with instructions for half types.
             operation = ops[op].split()[0]
             result = self.builder.define(f"{operation} {kind} {a}, {b}")
             return self.conversions.rounded(result, operand, expr.lanes)
@@ -62,7 +62,7 @@ class BinaryOperations:
         return self._floor_division(expr, a, b)
 
     def _float_extreme(self, expr: BinaryOp, a: str, b: str) -> str:
-        """Choose the smaller or larger of two floats; a NaN on either side wins, as in NumPy."""
+        """Choose the smaller or larger of two floats; a NaN operand gives NaN, as in NumPy."""
         test = "olt" if expr.op == "min" else "ogt"
         kind = llvm_type(expr.dtype, expr.lanes)
         mask = vector_of("i1", expr.lanes)
@@ -71,7 +71,7 @@ class BinaryOperations:
         better = self.builder.define(f"fcmp {test} {kind} {a}, {b}")
         chosen = self.builder.define(f"select {mask} {better}, {kind} {a}, {kind} {b}")
         if _is_constant(expr.a) or _is_constant(expr.b):
-            return chosen  # A NaN could only be the second, which then was chosen.
+            return chosen  # Only the second can be a NaN, and it was chosen then.
         unordered = self.builder.define(f"fcmp uno {kind} {a}, {a}")
         return self.builder.define(f"select {mask} {unordered}, {kind} {a}, {kind} {chosen}")
 
@@ -84,7 +84,7 @@ class BinaryOperations:
         fixed = isinstance(divisor, Const) and divisor.value not in (0, -1)
         is_zero = minus = ""
         if not fixed:
-            # -1 is kept from the instruction too: the smallest integer divided by it traps.
+            # The divisor -1 is avoided, too, because the smallest integer divided by -1 traps.
             minus_one = const_text(-1, expr.dtype, expr.lanes)
             is_zero = self.builder.define(f"icmp eq {kind} {b}, {zero}")
             minus = self.builder.define(f"icmp eq {kind} {b}, {minus_one}")

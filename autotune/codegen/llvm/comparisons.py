@@ -64,10 +64,10 @@ class Comparisons:
         return self.builder.define(f"icmp {_SIGNED_TESTS[op]} i64 {left}, {right}")
 
     def _compare_lanes(self, op: str, a: Expr, b: Expr) -> str | None:
-        """Compare two vectors of index arithmetic exactly; None if their own type is exact too.
+        """Compare two vectors of index arithmetic exactly; None if their own type is exact.
 
-        Lanes that differ by constants, as those of a guard `start + lane < n` do, compare one
-        scalar with a vector of constants.
+        If lanes differ by constants, as in a guard `start + lane < n`, one scalar is compared with
+        a vector of constants.
         """
         known, other = self.vectors.offsets(a), self.vectors.offsets(b)
         if known is None or other is None:
@@ -78,7 +78,7 @@ class Comparisons:
                 f"icmp {_SIGNED_TESTS[op]} {kind} {self.vectors.wide(a)}, {self.vectors.wide(b)}"
             )
         difference = known[0] - other[0]
-        # The scalar part of a - b against, in each lane, what is left of the other side.
+        # Compare the scalar part of a - b with the remaining constant of each lane.
         limits = [y - x - difference.const for x, y in zip(known[1], other[1], strict=True)]
         return self._compare_with(op, difference.variable(), limits)
 
@@ -86,7 +86,7 @@ class Comparisons:
         least, most = min(limits) - 1, max(limits) + 1
         scalar = "i32" if dtypes.min_value("int32") < least and most < 2**31 else "i64"
         if scalar == "i32" and not within(form, -(2**31), 2**31 - 1):
-            # Beyond all limits on its side a value compares as it did.
+            # A value beyond all limits is clamped; the comparison does not change.
             form = self.linear.extreme(
                 "min", self.linear.extreme("max", form, constant(least)), constant(most)
             )
@@ -103,7 +103,7 @@ class Comparisons:
         """Whether no lane of any part of an index expression leaves its own type."""
         for node in walk_expr(expr):
             if not dtypes.is_integer(node.dtype):
-                continue  # the condition of a select, whose operands come by themselves
+                continue  # the condition of a select; its operands are visited separately
             low, high = int(dtypes.min_value(node.dtype)), int(dtypes.max_value(node.dtype))
             if not all(within(form, low, high) for form in self.index.lanes(node)):
                 return False

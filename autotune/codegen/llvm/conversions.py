@@ -15,7 +15,7 @@ from autotune.codegen.llvm.llvm_types import (
 )
 from autotune.ir import dtypes
 
-#: Bits of the quiet NaN that stands for all of bfloat16, as those of a float32.
+#: Bits of the quiet NaN that replaces all NaNs of bfloat16, as a float32.
 _QUIET_NAN = 0x7FC00000
 
 
@@ -28,7 +28,7 @@ class Conversions:
     # -- registers and memory ------------------------------------------------------------------
 
     def from_memory(self, ref: str, dtype: str, lanes: int) -> str:
-        """Value of what is stored."""
+        """Return the register value of a stored value."""
         stored = memory_type(dtype, lanes)
         if dtype == dtypes.BOOL:
             return self.builder.define(f"icmp ne {stored} {ref}, {const_text(0, 'uint8', lanes)}")
@@ -44,7 +44,7 @@ class Conversions:
         return ref
 
     def to_memory(self, ref: str, dtype: str, lanes: int) -> str:
-        """Value as it is stored."""
+        """Return a value in the form in which it is stored."""
         held, stored = llvm_type(dtype, lanes), memory_type(dtype, lanes)
         if dtype == dtypes.BOOL:
             return self.builder.define(f"zext {held} {ref} to {stored}")
@@ -62,7 +62,7 @@ class Conversions:
     # -- half types ----------------------------------------------------------------------------
 
     def rounded(self, ref: str, dtype: str, lanes: int) -> str:
-        """Round a float32 to a half type, to nearest, ties to even; other types stay."""
+        """Round a float32 to a half type, to nearest, ties to even; other types are unchanged."""
         if dtype == "float16":
             return self._extended(self._halved(ref, lanes), lanes)
         return self._rounded_to_bfloat(ref, lanes) if dtype == "bfloat16" else ref
@@ -76,7 +76,7 @@ class Conversions:
         return self.builder.define(f"fpext {_half(lanes)} {ref} to {vector_of('float', lanes)}")
 
     def _rounded_to_bfloat(self, ref: str, lanes: int) -> str:
-        """Round in integers: processors that have an instruction for it drop subnormal numbers."""
+        """Round in integers, because the processors' instruction drops subnormal numbers."""
         kind, bits = vector_of("float", lanes), vector_of("i32", lanes)
 
         def number(value: int) -> str:
@@ -116,7 +116,7 @@ class Conversions:
         else:
             signed = dtypes.is_integer(source) and not dtypes.is_unsigned(source)
             ref = self._to(f"{'s' if signed else 'u'}itofp", ref, source, held, lanes)
-        exact = dtypes.bits(source) <= 8  # both half types have all integers of eight bits
+        exact = dtypes.bits(source) <= 8  # both half types can represent all integers of eight bits
         return ref if exact else self.rounded(ref, target, lanes)
 
     def _to(self, operation: str, ref: str, source: str, target: str, lanes: int) -> str:
@@ -138,13 +138,13 @@ class Conversions:
         return self._to(operation, ref, source, target, lanes)
 
     def _saturated(self, ref: str, source: str, target: str, lanes: int) -> str:
-        """Float to integer towards zero; too large ones to the nearest, a NaN to 0.
+        """Convert a float to an integer towards zero, saturating; a NaN gives 0.
 
-        Cut to the range first (LLVM's own saturating conversion is done lane by lane on x86).
+        The value is clamped first (LLVM's saturating conversion works lane by lane on x86).
         """
         held, kind = register_type(source), llvm_type(source, lanes)
         low, high = int(dtypes.min_value(target)), int(dtypes.max_value(target))
-        # The largest float not above `high`: what lies beyond gets `high` afterwards.
+        # The largest float that is not above `high`; larger values get `high` afterwards.
         spare = max(0, high.bit_length() - (24 if held == "float32" else 53))
         limit = high >> spare << spare
         bottom, top = (const_text(float(end), held, lanes) for end in (low, limit))

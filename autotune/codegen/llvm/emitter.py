@@ -1,4 +1,4 @@
-"""The emitter of one LLVM function: the parts that write it, put together."""
+"""The emitter of one LLVM function: it combines the parts that write the function."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from autotune.ir.expr import Buffer, Expr, Load, Var
 class Emitter:
     """Writes one function of a module.
 
-    A part gets the parts that it uses when it is made. Indices are evaluated by `IndexArithmetic`,
-    all other expressions by `ExpressionEmitter`, and each needs the other: the emitter itself is
-    the `Evaluator` that index arithmetic gets.
+    The constructor of a part gets the parts that it uses. `IndexArithmetic` evaluates indices and
+    `ExpressionEmitter` all other expressions. Each needs the other, so the emitter itself is the
+    `Evaluator` of index arithmetic.
 
     Parameters
     ----------
     module : ModuleText
-        Where declarations and outlined functions go.
+        Collects declarations and outlined functions.
     name : str
         Symbol of this function, from which those of its parallel loops derive.
     threads : str
-        Operand that holds the number of threads, empty where loops must stay serial.
+        Operand with the number of threads; empty if loops must stay serial.
     """
 
     def __init__(self, module: ModuleText, name: str, threads: str = "") -> None:
@@ -90,14 +90,15 @@ class Emitter:
         self._addresses, self._hints, self._frame = addresses, hints, frame
         self._expressions, self._parallel = expressions, parallel
 
-    # -- what index arithmetic needs ---------------------------------------------------------------
+    # -- the evaluator for index arithmetic
+    # ---------------------------------------------------------------
 
     def value(self, expr: Expr) -> str:
         """Operand text of the value of `expr`."""
         return self._expressions.value(expr)
 
     def load_lane(self, load: Load, lane: int) -> str:
-        """Operand text of lane `lane` of what is loaded."""
+        """Return the operand text of one lane of a load."""
         return self._expressions.load_lane(load, lane)
 
     # -- the function as a whole -------------------------------------------------------------------
@@ -132,7 +133,7 @@ class Emitter:
         lines += body.lines
         lines += ["  br label %end", "end:"]
         if self._hints.streams:
-            lines.append("  fence seq_cst")  # such stores reach memory late and in any order
+            lines.append("  fence seq_cst")  # streaming stores reach memory late, in any order
         lines += self._frame.leave()
         if fails:
             lines.append("  %result = load i32, ptr %status")

@@ -1,7 +1,7 @@
-"""Functions that LLVM calls to convert float16 where the processor has no instruction for it.
+"""Functions that LLVM calls to convert float16 if the processor has no instruction for it.
 
-They usually come with a C compiler, which nothing here needs, under these names. Weak and hidden:
-each module that converts has its own, and processors since 2013 (F16C) never call them.
+They have the names of a C compiler's functions, because no C compiler is needed here. They are weak
+and hidden: each module that converts has its own. Processors since 2013 (F16C) never call them.
 """
 
 EXTEND = """\

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 class Code:
-    """Straight-line text under construction and the label of its current block."""
+    """Text under construction and the label of its current block."""
 
     __slots__ = ("label", "lines")
 
@@ -32,10 +32,10 @@ class Code:
 
 
 class Scope:
-    """A region: where its lines go and what was computed in it.
+    """A region: the code that its lines are written to, and its remembered values.
 
-    `first` is the depth of the outermost scope that writes into the same code: what is written
-    there now is visible until that one ends.
+    `first` is the depth of the outermost scope that writes to the same code: a value defined now is
+    visible until that scope ends.
     """
 
     __slots__ = ("code", "depth", "first", "keys")
@@ -79,7 +79,7 @@ class FunctionBuilder:
 
     @property
     def code(self) -> Code:
-        """Where the current scope's lines go."""
+        """Code of the current scope."""
         return self.scopes[-1].code
 
     def fresh(self, prefix: str = "v") -> str:
@@ -99,15 +99,15 @@ class FunctionBuilder:
         return name
 
     def declare(self, name: str, text: str) -> None:
-        """Note that the module needs the declaration `text` of the symbol `name`."""
+        """Add the declaration `text` of the symbol `name` to the module."""
         self._declarations[name] = text
 
     def recall(self, key: Hashable) -> object | None:
-        """Return what was remembered under `key` in a scope that is still open."""
+        """Return the value that was remembered under `key` in an open scope."""
         return self._memo.get(key)
 
     def remember(self, key: Hashable, value: object, depth: int = -1) -> None:
-        """Remember `value`, which was not remembered yet, until the scope at `depth` ends."""
+        """Remember a new `value` until the scope at `depth` ends."""
         self._memo[key] = value
         self.scopes[depth].keys.append(key)
 

@@ -10,7 +10,7 @@ from autotune.codegen.llvm.math import VECTOR_FUNCTIONS, function_name
 from autotune.ir import dtypes
 from autotune.ir.expr import Call, Const
 
-#: Intrinsics that processors have an instruction for, by their name in LLVM.
+#: Intrinsics with a processor instruction, by their name in LLVM.
 _NATIVE = {
     "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
     "round": "roundeven", "popcount": "ctpop",
@@ -24,7 +24,7 @@ _LIBRARY = {"fmod": ("fmod", 2)}
 
 @dataclass(eq=False, repr=False)
 class IntrinsicCalls:
-    """Writes calls whose arguments are evaluated, none of them of a half type.
+    """Writes calls with evaluated arguments, none of them of a half type.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class IntrinsicCalls:
         return self._library(expr, args)
 
     def _shift(self, expr: Call, value: str, places: str) -> str:
-        """Move bits; LLVM leaves open what comes of as many places as there are bits, or more."""
+        """Shift bits; in LLVM a shift by the number of bits or more is undefined."""
         kind, mask = llvm_type(expr.dtype, expr.lanes), vector_of("i1", expr.lanes)
         operation, bits = _SHIFTS[expr.name], dtypes.bits(expr.dtype)
         count = expr.children[1]

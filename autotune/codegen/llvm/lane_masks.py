@@ -1,4 +1,4 @@
-"""Masks: which lanes of a vector are active, under vector conditions."""
+"""Masks: the active lanes of a vector under vector conditions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune.codegen.llvm.llvm_types import vector_of
 
 @dataclass(frozen=True)
 class Mask:
-    """The lanes that are active.
+    """The active lanes.
 
     Attributes
     ----------
@@ -30,12 +30,12 @@ class Mask:
 
 @dataclass(eq=False, repr=False)
 class LaneMasks:
-    """The mask that code is written under.
+    """The current mask.
 
     Attributes
     ----------
     mask : Mask or None
-        Under a vector condition: which lanes are active.
+        The active lanes under a vector condition.
     """
 
     builder: FunctionBuilder

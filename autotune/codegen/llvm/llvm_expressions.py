@@ -1,4 +1,4 @@
-"""Values of expressions, scalar or vector: each kind of node goes to the part that writes it."""
+"""Evaluates scalar and vector expressions: passes each kind of node to the part that writes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from autotune.ir.ops import cast
 
 @dataclass(eq=False, repr=False)
 class ExpressionEmitter:
-    """Evaluates expressions into SSA values, each once while it stays the same."""
+    """Evaluates expressions to SSA values, and reuses a value until it may change."""
 
     builder: FunctionBuilder
     index: IndexArithmetic
@@ -157,7 +157,7 @@ class ExpressionEmitter:
         return self.builder.define(f"select {mask} {condition}, {kind} {true}, {kind} {false}")
 
     def _short_circuit(self, expr: BinaryOp) -> str:
-        """Value of a logical operation whose second operand loads only where the first asks it."""
+        """Return a logical operation whose second operand is evaluated only if it is needed."""
         kind = llvm_type(dtypes.BOOL, expr.lanes)
         decided = const_text(expr.op == "or", dtypes.BOOL, expr.lanes)
         sides = (lambda: self.value(expr.b)), (lambda: decided)
@@ -177,7 +177,7 @@ class ExpressionEmitter:
     def _either(
         self, test: str, lanes: int, kind: str, true: Callable[[], str], false: Callable[[], str]
     ) -> str:
-        """One of two values, each loaded where it is chosen: in a branch, or in its lanes."""
+        """Return one of two values, each loaded only if it is chosen: in a branch, or by a mask."""
         if lanes == 1:
             return self.builder.choose(test, kind, true, false)
         mask = vector_of("i1", lanes)

@@ -1,4 +1,4 @@
-"""The whole module of one function: its text, its entry point and what it needs from outside.
+"""Writes the whole module of one function: its text and entry point.
 
 A kernel is `i32 NAME(ptr arrays..., i64 sizes..., i32 threads)`; the result is 0, or 1 when
 scratch memory could not be allocated.
@@ -38,20 +38,20 @@ class LLVMSource:
 def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
     """Write a function in final form as LLVM assembly.
 
-    Arrays are promised not to overlap (outputs with anything) and to be aligned to their elements
-    only. Float multiplications and additions may be fused; nothing else is reordered, unless
-    `fast_math` allows what `Target.fast_math` says.
+    The code assumes that outputs overlap no other array, and that arrays are aligned to their
+    elements. Float multiplications and additions may be fused; nothing else is reordered, unless
+    `fast_math` is set (see `Target.fast_math`).
 
     `function.attrs["nontemporal"]` names buffers that are written once, in whole cache lines, and
-    not read soon: their vectors are stored past the caches (a kernel that only moves memory runs
-    up to twice as fast, one that writes parts of lines far slower). `function.attrs["ahead"]` says
-    how many elements behind those that are read of a buffer others are fetched into the caches.
+    not read soon. Their vectors are stored past the caches: a memory-bound kernel is up to twice as
+    fast, but partial lines are much slower. `function.attrs["ahead"]` gives the prefetch distance
+    of each buffer in elements.
 
     Raises
     ------
     CodegenError
-        If the function holds something that has no meaning on a CPU: knobs without a value,
-        thread axes, barriers, unknown intrinsics.
+        If the function contains a node without a meaning on a CPU: knobs without a value, thread
+        axes, barriers, unknown intrinsics.
     """
     streamed = frozenset(function.attrs.get("nontemporal", ()))
     module = ModuleText(

@@ -33,7 +33,7 @@ from autotune.ir.stmt import (
 )
 from autotune.ir.visitor import child_stmts
 
-#: Most iterations that nested unrolled loops expand to; beyond, the outer ones stay loops.
+#: Largest number of iterations of nested unrolled loops; beyond it the outer ones stay loops.
 UNROLL_LIMIT = 2048
 
 
@@ -190,7 +190,7 @@ class StatementEmitter:
         low, high = start.bounds[0], stop.bounds[1]
         self.versions.begin_epoch()
         with builder.region(label) as inner:
-            # Where the loop is entered from is known when all hoisted code has been written.
+            # The block before the loop is known only when all hoisted code has been written.
             at = len(inner.lines)
             self.index.env[var] = self.linear.atom(index, low, None if high is None else high - 1)
             body()

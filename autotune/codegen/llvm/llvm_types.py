@@ -1,8 +1,8 @@
-"""How IR types and constants are spelled in LLVM assembly (opaque pointers, LLVM 20 and later).
+"""IR types and constants in LLVM assembly (opaque pointers, LLVM 20 and later).
 
-A value may be one thing in a register and another in memory: a bool is one bit and a byte, a half
-float is the float32 of the same value and 16 bits. No arithmetic is done on LLVM's own half types:
-what becomes of them differs between processors.
+Register and memory types differ: a bool is one bit in a register and a byte in memory, a half float
+is a float32 in a register and 16 bits in memory. LLVM's own half types are not used for arithmetic,
+because their code differs between processors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the functions of one module share: declarations, metadata, and the texts that are done."""
+"""Text of one module: declarations, metadata, and the finished functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from autotune.codegen.llvm.math import definitions
 from autotune.ir.expr import Buffer, Expr, SizeVar
 
-#: Number of the metadata node that tells LLVM to unroll a loop; those of the loops follow.
+#: Number of the metadata node for unrolling; the nodes of the loops follow.
 UNROLL_METADATA = 2
 
 
 @dataclass
 class ModuleText:
-    """What the functions of a module share, and their texts.
+    """The shared parts of a module and the texts of its functions.
 
     Attributes
     ----------
@@ -33,9 +33,9 @@ class ModuleText:
     streamed : frozenset of str
         Names of buffers whose vectors are stored past the caches (metadata !1).
     ahead : mapping of str to Expr
-        Names of buffers, and how many elements behind each vector that is read of them is fetched.
+        Prefetch distance in elements behind each loaded vector, by the name of the buffer.
     lines : dict of Buffer to SizeVar
-        Those for which it is known how many elements are before one that begins a cache line.
+        Variables with the number of elements of an array before the first cache line.
     fast_math : bool
         Whether float arithmetic may be rearranged.
     """
@@ -52,7 +52,7 @@ class ModuleText:
     fast_math: bool = False
 
     def unrolled_loop(self) -> str:
-        """Return new metadata of a loop that LLVM is to unroll, whose length is constant."""
+        """Return new metadata for unrolling a loop of constant length."""
         node = f"!{UNROLL_METADATA + 1 + len(self.unrolled)}"
         self.unrolled.append(f"{node} = distinct !{{{node}, !{UNROLL_METADATA}}}")
         return node

@@ -1,4 +1,4 @@
-"""Parallel loops: the body becomes a function that OpenMP's threads run parts of."""
+"""Parallel loops: the body becomes a function, of which each OpenMP thread runs a part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotune.ir.visitor import accessed, free_vars, stmt_exprs, walk
 
 @dataclass(frozen=True)
 class OutlinedLoop:
-    """A parallel loop as a function of its own, and what it takes from the function around it.
+    """A parallel loop as a separate function, and the values that it captures.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class ParallelRegions:
     name : str
         Symbol of the function, from which those of its parallel loops derive.
     threads : str
-        Operand that holds the number of threads, empty where loops must stay serial.
+        Operand with the number of threads; empty if loops must stay serial.
     outline : function of OutlinedLoop
         Writes the text of an outlined function.
     count : int
@@ -105,7 +105,7 @@ class ParallelRegions:
         self.versions.begin_epoch()
 
     def _captured(self, loop: For, extent: Linear) -> OutlinedLoop:
-        """Return the loop with what it takes from this function."""
+        """Return the loop with the values that it captures."""
         buffers, variables = _free(loop)
         buffers = [buffer for buffer in buffers if buffer in self.addresses.pointers]
         forms = {var: self.index.form(var) for var in variables}
@@ -124,7 +124,7 @@ class ParallelRegions:
         )
 
     def _arguments(self, region: OutlinedLoop) -> list[str]:
-        """Return the typed operands that the parameters of the outlined function stand for."""
+        """Return the typed arguments for the outlined function."""
         pointers = [f"ptr {self.addresses.pointers[buffer]}" for buffer in region.buffers]
         values = [self.linear.materialise(self.index.form(var)) for var in region.variables]
         return pointers + [f"i64 {value}" for value in values]
@@ -139,7 +139,7 @@ class ParallelRegions:
         self.module.functions.append(_launcher(region.name, kinds))
 
     def _fork(self, name: str, threads: str, fields: Sequence[str]) -> str:
-        """Run the parts on so many threads; returns the status that they left in the context."""
+        """Run the parts on some number of threads; return the status in the context."""
         builder, kind = self.builder, _context([operand.split()[0] for operand in fields])
         context = self.frame.alloca("context", kind, 8)
         for i, operand in enumerate(["i64 0", *fields]):
@@ -152,7 +152,7 @@ class ParallelRegions:
         return builder.define(f"load i32, ptr {context}, align 8")
 
     def _check(self, status: str) -> None:
-        """Leave the function where a part has failed."""
+        """Return from the function if a part has failed."""
         builder = self.builder
         bad = builder.define(f"icmp ne i32 {status}, 0")
         ok, failed = builder.fresh("ok"), builder.fresh("failed")

@@ -17,7 +17,7 @@ from autotune.ir.expr import BinaryOp, Broadcast, Cast, Expr, Load, Ramp
 
 @dataclass(eq=False, repr=False)
 class VectorOps:
-    """Writes vectors whose lanes follow from scalars."""
+    """Writes vectors that are computed from scalars."""
 
     builder: FunctionBuilder
     linear: LinearArithmetic
@@ -47,8 +47,8 @@ class VectorOps:
     def offsets(self, index: Expr) -> tuple[Linear, Sequence[int]] | None:
         """Return (base, offsets) of lanes that differ by constants: lane i is base + offsets[i].
 
-        The offsets are a range where they can be. None where lanes differ otherwise, or differ by
-        what is read from memory.
+        The offsets are a range if possible. The result is None if lanes differ in other ways, or by
+        values read from memory.
         """
         if isinstance(index, Ramp):
             stride = self.index.form(index.stride)
@@ -102,7 +102,7 @@ class VectorOps:
 
 
 def _progression(stride: int, lanes: int) -> Sequence[int]:
-    """Multiples of a stride, as a range where that has them."""
+    """Return multiples of a stride, as a range if possible."""
     return range(0, stride * lanes, stride) if stride else [0] * lanes
 
 

@@ -37,15 +37,15 @@ from autotune.ir.ops import cast, const, fold, gcd, likely, logical_not, select
 
 
 class Canonical:
-    """Rewrites expressions canonically and decides what the variables' ranges decide.
+    """Rewrites expressions canonically and folds conditions that the ranges of variables decide.
 
-    Integers that are no indices (`dtypes.is_index`) are data, which wraps: only constants fold.
+    Integers that are not indices (`dtypes.is_index`) are data, which wraps: only constants fold.
 
     Parameters
     ----------
     ranges
-        Inclusive bounds of variables; one whose bounds meet becomes that constant, which is
-        also how knob values are substituted.
+        Inclusive bounds of variables. A variable with equal bounds becomes a constant; knob values
+        are substituted in this way.
     otherwise
         Bounds of variables that `ranges` does not name.
     known
@@ -56,7 +56,7 @@ class Canonical:
     known : SumBounds
         Bounds expressions.
     buffers : dict of Buffer to Buffer
-        What stands for buffers that were replaced.
+        The new buffer of each replaced buffer.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Canonical:
         return self._opaque(node)
 
     def _division(self, node: BinaryOp) -> Sum:
-        """Only divisions by positive constants are looked into."""
+        """Simplify a division; only positive constant divisors have rules."""
         if self.known.may_wrap(node):
             return self._opaque(node)
         divisor = self.form(node.b)
@@ -167,7 +167,7 @@ class Canonical:
         return low >= 0 and high < c
 
     def _to_expr(self, form: Sum, dtype: str) -> Expr:
-        """Return the expression of a sum; an atom that joining has freed joins the sum."""
+        """Return the expression of a sum; an atom that is alone after joining is simplified."""
         total = Sum((), form.base)
         for term in joined(form.terms):
             plain = term.lower == 1 and term.upper == INF
@@ -198,7 +198,7 @@ class Canonical:
         return self._atom(node)
 
     def _atom(self, node: Expr) -> Expr:
-        """Return a node that is no arithmetic with its operands simplified."""
+        """Return a node other than arithmetic, with its operands simplified."""
         match node:
             case Select() | Call(name="if_then_else"):
                 return self._choice(node)
@@ -216,7 +216,7 @@ class Canonical:
                 return node.with_children(tuple(map(self.expr, node.children)))
 
     def _choice(self, node: Expr) -> Expr:
-        """Take the one side that counts where the condition is decided."""
+        """Return one side if the condition is decided."""
         test, true, false = node.children
         decided = self.expr(test)
         if isinstance(decided, Const):

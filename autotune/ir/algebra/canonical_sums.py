@@ -49,7 +49,7 @@ def sum_of(term: Term) -> Sum:
 
 
 def add(a: Sum, b: Sum, factor: int = 1) -> Sum:
-    """Return a + factor * b: terms that differ in scale only become one, or vanish."""
+    """Return a + factor * b: terms that differ only in scale are merged or cancel."""
     terms = list(a.terms)
     for term in b.terms:
         _insert(terms, term._replace(scale=term.scale * factor))
@@ -109,7 +109,7 @@ def joined(terms: Sequence[Term]) -> list[Term]:
 
 
 def number(value: int, dtype: str) -> Expr:
-    """Return a constant; one too large is a sum of parts: exact in indices, else wrapped."""
+    """Return a constant, or a sum of parts if it is too large: exact in indices, else wrapped."""
     if dtypes.min_value(dtype) <= value <= dtypes.max_value(dtype):
         return const(value, dtype)
     high, low = divmod(value, 1 << 16)
@@ -128,7 +128,7 @@ def term_expr(term: Term, factor: int, dtype: str) -> Expr:
 
 
 def sum_expr(form: Sum, dtype: str) -> Expr:
-    """Return a sum as an expression: what is added first, then what is subtracted."""
+    """Return a sum as an expression: positive terms first, then negative ones."""
     total: Expr = const(0, dtype)
     terms = joined(form.terms)
     for term in terms:

@@ -1,7 +1,7 @@
 """Exact constant bounds of integer and bool expressions over knobs.
 
-Bounds are Python integers, so nothing overflows. A bool is 0 or 1. A division whose divisor may be
-zero is bounded over the divisors that are not.
+Bounds are Python integers, so nothing overflows. A bool is 0 or 1. If a divisor may be zero, a
+division is bounded over the other divisors.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Intervals:
 
 
 def _in_type(bounds: Bounds, dtype: str) -> Bounds:
-    """Bounds of values that wrap to `dtype` where it is not a type of indices."""
+    """Return bounds of values, which wrap if `dtype` is not a type of indices."""
     if dtype == dtypes.BOOL or dtypes.is_index(dtype):
         return bounds
     low, high = int(dtypes.min_value(dtype)), int(dtypes.max_value(dtype))

@@ -1,7 +1,7 @@
 """Polynomials with integer coefficients over atoms: the normal form of bound inference.
 
-Extents of symbolic tiles are products of knobs; `xo*f + f - xo*f` must come out as `f`. An
-atom is any expression that is not a sum or a product.
+Extents of symbolic tiles are products of knobs, and `xo*f + f - xo*f` must simplify to `f`. An atom
+is any expression that is not a sum or a product.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def normal(node: Expr) -> Expr:
 def rejoined(node: Expr, ranging: Set[Var]) -> Expr:
     """Return an index in normal form, with d * (e // d) + e % d written as e.
 
-    Loops that are fused and then read as one number come out as that number, if one in `ranging` is
-    among them. Others stay as they are: with knobs in the place of numbers they would.
+    This undoes the fusing of loops if one of the variables in `ranging` occurs in the index. Other
+    indices are not changed, because with symbolic knobs they would not be changed either.
     """
     poly = joined(
         to_poly(node),
@@ -126,7 +126,7 @@ def joined(poly: Poly, which: Callable[[BinaryOp], bool] = lambda remainder: Tru
 def _joined(
     poly: Poly, monomial: Monomial, coefficient: int, which: Callable[[BinaryOp], bool]
 ) -> Poly | None:
-    """Return the polynomial with one remainder and its quotient as a whole, if both are there."""
+    """Return the polynomial with one remainder and its quotient joined, if both occur."""
     for place, atom in enumerate(monomial):
         if not (isinstance(atom, BinaryOp) and atom.op == "%" and which(atom)):
             continue
@@ -164,7 +164,7 @@ def split_multiple(poly: Poly, divisor: Poly) -> tuple[Poly, Poly]:
 
 
 def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
-    """Return node / divisor if the division is exact for all knob values, as polynomials show."""
+    """Return node / divisor if polynomials prove that the division is exact for all knob values."""
     if divisor is node:
         return const(1, node.dtype)
     by = to_poly(divisor)
@@ -188,5 +188,5 @@ def exact_quotient(node: Expr, divisor: Expr) -> Expr | None:
 
 
 def _degree(monomial: Monomial) -> tuple[int, list[int]]:
-    """Order monomials by degree, then by their atoms: in an order that products keep."""
+    """Order monomials by degree, then by their atoms; products keep this order."""
     return len(monomial), sorted((id(atom) for atom in monomial), reverse=True)

@@ -19,7 +19,7 @@ class Simplifier(Rewriter):
     Parameters
     ----------
     ranges, otherwise
-        As of `Canonical`; the ranges of loop variables are found on the way.
+        As for `Canonical`; the ranges of loop variables are collected during the traversal.
     canonical
         Simplifies expressions in place of `Canonical`, and also stored values.
     """
@@ -41,7 +41,7 @@ class Simplifier(Rewriter):
         self._values.forget()
 
     def bind(self, var: Var, low: float, high: float) -> None:
-        """Tell the range of a variable that is now in scope."""
+        """Set the range of a variable that is now in scope."""
         known = self._indices.known.ranges.get(var)
         if known is not None and known != (low, high):
             self.forget()
@@ -68,7 +68,7 @@ class Simplifier(Rewriter):
         return self._values.expr(node)
 
     def visit_For(self, node: For) -> Stmt:
-        """Tell the loop's range to what stands in it."""
+        """Simplify the body with the range of the loop variable."""
         extent = self.expr(node.extent)
         self.bind(node.var, 0, max(0.0, self.bounds(extent)[1] - 1))
         body = self.stmt(node.body)
@@ -79,7 +79,7 @@ class Simplifier(Rewriter):
         return For(node.var, extent, node.kind, body, node.thread_tag)
 
     def visit_If(self, node: If) -> Stmt:
-        """Decide the condition if the ranges do, or the same one around it."""
+        """Drop the condition if the ranges or the same enclosing condition decide it."""
         condition = self.expr(node.condition)
         if any(condition is held for held in self._held):
             return self.stmt(node.then)
@@ -101,7 +101,7 @@ class Simplifier(Rewriter):
         return If(condition, then, orelse)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        """Simplify the extents, which makes the buffer another one."""
+        """Simplify the extents; the buffer is then replaced by a new one."""
         shape = tuple(self.expr(extent) for extent in node.buffer.shape)
         buffer = node.buffer
         if any(new is not old for new, old in zip(shape, buffer.shape, strict=True)):

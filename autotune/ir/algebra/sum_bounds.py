@@ -1,7 +1,7 @@
 """Bounds of integer expressions from the ranges of their variables, through canonical sums.
 
-Bounds are infinite where nothing is known: variables may have any range, unlike the knobs of
-`intervals`. Known ones are Python's integers, so nothing is rounded.
+Unknown bounds are infinite, because variables may have any range, unlike the knobs of `intervals`.
+Known bounds are Python integers, so nothing is rounded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF, Sum, add
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Load, Select, SizeVar, Var
 
-#: An inclusive range of integer values; infinite where nothing is known.
+#: An inclusive range of integer values; unknown bounds are infinite.
 Bounds = tuple[float, float]
 
 ANYTHING: Bounds = (-INF, INF)
@@ -26,7 +26,7 @@ class SumBounds:
     form : function of Expr
         Returns the canonical sum of an integer scalar expression.
     ranges : dict of Var to Bounds
-        Inclusive bounds of variables; who changes them calls `forget`.
+        Inclusive bounds of variables; call `forget` after a change.
     otherwise : Bounds
         Bounds of variables that `ranges` does not name.
     """
@@ -104,7 +104,7 @@ class SumBounds:
                 return ANYTHING
 
     def _data_bounds(self, node: Expr) -> Bounds:
-        """Return bounds of an integer that wraps: its type's, unless it is just converted."""
+        """Return bounds of an integer that wraps: its type's, unless it is only converted."""
         least, most = type_bounds(node.dtype)
         if isinstance(node, Const):
             return node.value, node.value
@@ -125,7 +125,7 @@ class SumBounds:
         return max(bounds[0], low + 1), min(bounds[1], high + 1)
 
     def may_wrap(self, node: Expr) -> bool:
-        """Whether a step of the computation may wrap, so that only congruences hold."""
+        """Whether a step of the computation may wrap, so that only congruences are valid."""
         found = self._wraps.get(node)
         if found is None:
             found = self._leaves_type(node) or any(map(self.may_wrap, node.children))
@@ -133,7 +133,7 @@ class SumBounds:
         return found
 
     def _leaves_type(self, node: Expr) -> bool:
-        """Whether integers of any size enter: loaded ones, or cast to what may not hold them."""
+        """Whether an operand may be of any size: it is loaded, or cast to a smaller type."""
         return isinstance(node, Load) or (isinstance(node, Cast) and self.bounds(node) == ANYTHING)
 
 
@@ -156,7 +156,7 @@ def binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:
 
 
 def decide_comparison(op: str, low: float, high: float) -> bool | None:
-    """Truth of `difference op 0` where the difference lies in [low, high]; None if open."""
+    """Return the truth of `difference op 0` for low <= difference <= high; None if undecided."""
     if op == "<":
         return True if high < 0 else (False if low >= 0 else None)
     if op == "<=":

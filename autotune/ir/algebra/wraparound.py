@@ -1,8 +1,9 @@
 """Canonical forms of stored values, whose integers wrap to their types.
 
-Sums are canonical as in indices, since they hold modulo any power of 2. The other rules are about
-integers that do not wrap: they apply where, by the bounds, no step before or after leaves its type.
-What does leave it is wrapped by casts, so that what follows may take all arithmetic as exact.
+Sums are canonical as in indices, because they are valid modulo any power of 2. The other rules are
+valid for integers that do not wrap. They apply only if the bounds show that no step before or after
+leaves its type. Values that leave it are wrapped by casts, so later rules may take all arithmetic
+as exact.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from autotune.ir.ops import cast, fold
 
 
 class WrappingBounds(SumBounds):
-    """Bounds values whose integers wrap: a variable lies within its type."""
+    """Bounds values whose integers wrap: a variable has the range of its type."""
 
     def _bounds_of(self, node: Expr) -> Bounds:
         low, high = super()._bounds_of(node)
@@ -37,7 +38,7 @@ class Wrapping(Canonical):
     Parameters
     ----------
     indices
-        What simplifies the indices of loads, where integers are exact; it tells the ranges.
+        Simplifies the indices of loads, where integers are exact, and has the ranges of variables.
     """
 
     def __init__(self, indices: Canonical) -> None:
@@ -54,7 +55,7 @@ class Wrapping(Canonical):
     def _in_type(self, node: Expr) -> Expr:
         """Return an operand, wrapped by casts if it is known to leave its type.
 
-        Sizes that only a call decides are taken to be small enough.
+        Sizes that are known only at a call are assumed to be small enough.
         """
         simple = self.expr(node)
         if not dtypes.is_index(node.dtype):

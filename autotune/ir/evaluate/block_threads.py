@@ -1,7 +1,7 @@
 """Interpreted threads of a block: each runs to the next barrier in turn.
 
-Each iteration of a thread loop is a generator that yields the barriers it comes to; those of a loop
-are themselves one generator, so that loops of threads may stand in one another.
+Each iteration of a thread loop is a generator that yields the barriers that it reaches. A whole
+thread loop is also a generator, so thread loops may be nested.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ class ThreadBlock:
     Attributes
     ----------
     nest : int
-        Number of the outermost loop of blocks or threads that runs: all of one is over before the
-        next starts.
+        Number of the running outermost loop of blocks or threads; each ends before the next starts.
     blocks : dict of str to int
         The running block: its index by the tag of each axis.
     threads : dict of str to int
         The running thread: its index by the tag of each thread loop around.
     phase : int
-        How often threads have met: at barriers, and at the ends of outermost thread loops.
+        Number of synchronisations so far: barriers, and ends of outermost thread loops.
     """
 
     def __init__(self) -> None:
@@ -38,15 +37,15 @@ class ThreadBlock:
         self.phase = 0
 
     def enter(self, tag: str, index: int) -> None:
-        """Note which block runs from here on."""
+        """Set the block that runs from here on."""
         self.blocks[tag] = index
 
     def leave(self, tag: str) -> None:
-        """Note that all blocks along one axis have run."""
+        """Record that all blocks along one axis have run."""
         del self.blocks[tag]
 
     def begin_nest(self) -> None:
-        """Note that what runs from here on starts when all threads so far have ended."""
+        """Record that all threads so far end before the following code starts."""
         self.nest += 1
 
     def run(self, tag: str, thread: Callable[[int], Thread], extent: int) -> None:
@@ -55,7 +54,7 @@ class ThreadBlock:
         Raises
         ------
         IRError
-            If some threads wait at a barrier that others do not come to.
+            If some threads wait at a barrier that others do not reach.
         """
         self.phase += 1
         for _ in self.together(tag, thread, extent):
@@ -63,7 +62,7 @@ class ThreadBlock:
         self.phase += 1
 
     def together(self, tag: str, thread: Callable[[int], Thread], extent: int) -> Thread:
-        """Run a thread loop inside another: all its threads to each barrier, then yield that."""
+        """Run a nested thread loop: run all threads to each barrier, then yield the barrier."""
         outer = self.threads
         threads = [thread(index) for index in range(extent)]
         while True:
@@ -93,7 +92,7 @@ def _divergence(tag: str, one: tuple[int, str | None], other: tuple[int, str | N
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Who touched an element, and when."""
+    """One access to an element: its thread and its time."""
 
     nest: int
     block: dict[str, int]
@@ -117,10 +116,10 @@ class _Access:
 
 
 class RaceCheckedList(list[Any]):
-    """Elements of a buffer that refuse to be touched by two threads at a time.
+    """A list of a buffer's elements that raises an error at a data race.
 
-    Two accesses race if one of them writes, different threads make them, and no barrier that both
-    threads come to lies between.
+    Two accesses race if they are by different threads, at least one of them writes, and both
+    threads reach no barrier in between.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Writes expressions over knobs as NumPy operations: the compiler of `column_programs`.
 
-Every distinct subexpression is one step; a step's result lives in a scratch array that is free
-again after its last use.
+Every distinct subexpression is one step. The result of a step is in a scratch array that is reused
+after the last use of the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autotune.ir.visitor import post_order
 
 
 class ColumnSource:
-    """Operations of one program being written over columns of `knobs`, then given registers."""
+    """The operations of one program over columns of `knobs`; registers are assigned at the end."""
 
     def __init__(self, knobs: Sequence[KnobVar]) -> None:
         self.intervals = Intervals()
@@ -85,7 +85,7 @@ class ColumnSource:
         return name
 
     def _undefined(self, node: Expr) -> bool:
-        """Whether the value may be a division by zero in some row: NaN, also for a condition."""
+        """Whether the value may be a division by zero in some row (a NaN, also for a condition)."""
         found = self.maybe_undefined.get(node)
         if found is None:
             found = self.maybe_undefined[node] = self._decide_undefined(node)
@@ -154,7 +154,7 @@ class ColumnSource:
                 return self._step(node, "{r}[...] = gcd({0}, {1})", *node.children)
 
     def _check_size(self, node: BinaryOp, name: str) -> None:
-        """Check for values too large, which other operations than these cannot create."""
+        """Check for values that are too large; only these operations can create them."""
         low, high = self.intervals.bounds(node)
         if node.op not in ("+", "-", "*") or max(-low, high) < LIMIT:
             return
@@ -170,7 +170,7 @@ class ColumnSource:
         return f"#{len(self.steps) - 1}"
 
     def _apply(self, ufunc: str, node: Expr, *operands: Expr) -> str:
-        """One operation element by element; for conditions that may be undefined, its double."""
+        """Write an element-wise operation, or its variant for conditions that may be undefined."""
         places = ", ".join(f"{{{k}}}" for k in range(len(operands)))
         if node.dtype == dtypes.BOOL and self._undefined(node):
             return self._step(node, f"{{r}}[...] = maybe_{ufunc}({places})", *operands)
@@ -231,7 +231,7 @@ class ColumnSource:
         return self._value(node.a)
 
     def compile(self) -> tuple[Callable[..., None], list[Any]]:
-        """Give results registers, each free again after its last use, and compile the lines."""
+        """Assign registers, which are reused after their last use, and compile the lines."""
         last: dict[str, int] = {}
         for position, (_, operands, _, _) in enumerate(self.steps):
             last.update(dict.fromkeys(operands, position))

@@ -1,7 +1,7 @@
 """Functions that generated column programs call: NumPy's, checks and rarer operations.
 
 A number or condition that comes from a division by zero is NaN; the `maybe_` functions are logic
-and comparisons with such a third value, on float64.
+and comparisons with this third value, on float64.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def note(values: Array, large: Array) -> None:
 
 
 def check(values: Array, large: Array, expr: Expr) -> None:
-    """Refuse undefined values of `expr` in rows that are not computed again."""
+    """Raise an error for undefined values of `expr` in rows that are not computed again."""
     undefined = np.isnan(values)
     undefined &= ~large
     if undefined.any():
@@ -69,12 +69,12 @@ def maybe_compare(ufunc: Any) -> Any:
 
 
 def maybe_logical_and(a: Array, b: Array) -> Array:
-    """Conjunction; false where one operand is, whatever the other."""
+    """Return the conjunction: false if one operand is, even if the other is undefined."""
     return np.where((a == 0) | (b == 0), 0.0, np.multiply(a, b, dtype=np.float64))
 
 
 def maybe_logical_or(a: Array, b: Array) -> Array:
-    """Disjunction; true where one operand is, whatever the other."""
+    """Return the disjunction: true if one operand is, even if the other is undefined."""
     return np.where((a == 1) | (b == 1), 1.0, np.add(a, b, dtype=np.float64))
 
 

@@ -1,10 +1,10 @@
 """Evaluates expressions over knobs for many configurations at once, exactly.
 
-The expressions become one list of NumPy operations on float64 chunks, where common subexpressions
-are computed once and scratch memory is shared out by lifetime. Integers below 2^52 are exact in
-float64. Where the knobs' ranges do not rule larger values out, chunks are checked and the rows
-concerned are computed again in Python's integers; a result is then rounded once, to float64.
-A division by zero is poison: fine in rows where a select does not choose it, else an error.
+The expressions become one list of NumPy operations on float64 chunks. Common subexpressions are
+computed once, and scratch memory is shared by lifetime. Integers below 2^52 are exact in float64.
+If the knobs' ranges allow larger values, chunks are checked, and rows with such values are computed
+again in Python integers; a result is then rounded once, to float64. A division by zero is poison:
+it is an error unless a select does not choose it.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ColumnProgram:
     knobs : tuple of str
         Names of the columns that are read.
     constants : tuple
-        For each expression its value if it is the same in all rows, else None.
+        The value of each expression that is the same in all rows, else None.
 
     Raises
     ------
     IRError
-        If an expression is of another kind, or holds a constant of 2^52 or more.
+        If an expression has another type, or contains a constant of 2^52 or more.
     """
 
     def __init__(self, exprs: Sequence[Expr], chunk: int = 8192) -> None:
@@ -83,8 +83,8 @@ class ColumnProgram:
         Raises
         ------
         IRError
-            If a column is missing or holds values outside its knob's range, or if a value that
-            counts in some row is divided by zero.
+            If a column is missing or holds values outside its knob's range, or if a used value of
+            some row is a division by zero.
         """
         inputs, rows = self._inputs(columns)
         results: list[Array | int | bool] = []

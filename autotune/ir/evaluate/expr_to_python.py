@@ -1,7 +1,7 @@
 """Writes expressions as Python source: one half of the interpreter.
 
-Only names made here and numbers get into the source. Values of floats are NumPy scalars, integers
-are Python's; buffers are flat lists. A vector is written lane by lane.
+The source contains only numbers and names that are made here. Floats are NumPy scalars, integers
+are Python integers, buffers are flat lists. A vector is written lane by lane.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST_INLINE = 400
 
 
 def _wrap(text: str, dtype: str) -> str:
-    """Text of an integer as the one of `dtype` that is congruent to it."""
+    """Return the text of an integer that wraps to `dtype`."""
     mask = (1 << dtypes.bits(dtype)) - 1
     if dtypes.is_unsigned(dtype):
         return f"({text} & {mask})"
@@ -47,8 +47,8 @@ def _wrap(text: str, dtype: str) -> str:
 class PythonSource:
     """Python source being written for one function; `lazy` guards divisions as `evaluate` says.
 
-    `expr` returns the text of a value and writes lines where a value is used more than once or may
-    not be evaluated where it stands. A vector is written lane by lane.
+    `expr` returns the text of a value and writes extra lines if a value is used more than once or
+    must not be evaluated in place. A vector is written lane by lane.
     """
 
     def __init__(self, lazy: bool) -> None:
@@ -91,12 +91,12 @@ class PythonSource:
         return name
 
     def bind(self, var: Var) -> str:
-        """Name a variable whose value is set from here on."""
+        """Name a variable that has a value from here on."""
         name = self.names[id(var)] = self.name("v")
         return name
 
     def compile(self, arguments: Sequence[str]) -> Callable[..., Any]:
-        """Compile what was written to a function of the named arguments."""
+        """Compile the written source to a function of the named arguments."""
         text = "\n".join([f"def run({', '.join(arguments)}):", *self.lines, " return None"])
         space = dict(self.values)
         exec(compile(text, "<interpreted function>", "exec"), space)
@@ -119,7 +119,7 @@ class PythonSource:
         return found
 
     def count_uses(self, exprs: Sequence[Expr]) -> None:
-        """Count how often each node's value is needed, so that it is computed once."""
+        """Count the uses of each node, so that shared nodes are computed once."""
         uses: dict[int, int] = {}
         seen: set[int] = set()
         for root in exprs:
@@ -134,7 +134,7 @@ class PythonSource:
         self.uses = uses
 
     def atom(self, text: str) -> str:
-        """Return a text that costs nothing to repeat."""
+        """Return a text that is cheap to repeat."""
         if text.isidentifier() or text.isdigit():
             return text
         name = self.name()
@@ -201,12 +201,12 @@ class PythonSource:
             return self._choose((node.a, *sides), lane, exact)
         a, b = self.expr(node.a, lane, exact), self.expr(node.b, lane, exact)
         if node.op in LOGIC:
-            return f"({a} {node.op} {b})"  # b is read only where a asks for it
+            return f"({a} {node.op} {b})"  # b is evaluated only if a does not decide
         if node.op in ("min", "max"):
             a, b = self.atom(a), self.atom(b)
             order = f"{a} {'<' if node.op == 'min' else '>'} {b}"
             if dtypes.is_float(node.dtype):
-                order += f" or {a} != {a}"  # NaN on either side wins, as in NumPy
+                order += f" or {a} != {a}"  # a NaN operand gives NaN, as in NumPy
             return f"({a} if {order} else {b})"
         text = f"({a} {node.op} {b})"
         wraps = dtypes.is_integer(node.dtype) and not (exact and dtypes.is_index(node.dtype))
@@ -232,7 +232,8 @@ class PythonSource:
             self.values.setdefault(dtype, dtypes.scalar_type(dtype))
             single = text if source == "float32" else self._float(text, "float32", source)
             return f"{dtype}({single})"
-        # 64 bits to float32 are rounded once, which going through a double would not be.
+        # 64-bit integers are rounded to float32 once; a conversion through a double would round
+        # twice.
         large = dtypes.is_integer(source) and dtypes.bits(source) == 64 and dtype == "float32"
         return f"rounded({text}, 'float32')" if large else f"{dtype}({text})"
 

@@ -1,19 +1,19 @@
 """The interpreter: runs any function of the IR on NumPy arrays and checks every access.
 
-Backends and schedule primitives are tested against it. Meaning, where it could be doubted:
+Backends and schedule primitives are tested against it. It defines these details:
 
 - Integer arithmetic wraps to its type; that of int32 and int64 is exact in indices, extents and
   conditions of `If`. Float operations round to their type; intrinsics are computed in float64 and
-  then rounded. A NaN on either side of `min` and `max` wins, as in NumPy. Casts and division are
-  as docs/dtypes.md states.
+  then rounded. A NaN operand of `min` and `max` gives NaN, as in NumPy. docs/dtypes.md defines
+  casts and division.
 - `and`, `or` and select evaluate all their operands, if_then_else only the chosen side.
-- Loops of every kind run in order, one iteration after the other; but the threads of a block, if
-  there are barriers in their loops, each run to the next barrier before the first goes on. What is
-  allocated inside loops of threads is each thread's own, but in scope `shared` the block's. A
-  vector store evaluates all lanes before it writes the first. What an allocation holds at first is
-  poison.
-- A vector condition of `If` is evaluated once; each side runs if any lane takes it, and its stores
-  evaluate and write the lanes that do.
+- Loops of every kind run in order, one iteration after the other. If thread loops contain barriers,
+  all threads of a block run to the next barrier before the first thread continues. Allocations
+  inside thread loops are private to each thread; those in scope `shared` belong to the block. A
+  vector store evaluates all lanes before it writes the first. The initial contents of an allocation
+  are poison.
+- A vector condition of `If` is evaluated once. Each branch runs if any lane takes it, and its
+  stores evaluate and write only these lanes.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ def interpret(
     Parameters
     ----------
     function : PrimFunc
-        Any lowered function: with loops of every kind, or with vectors. No knobs left in it.
+        Any lowered function without knobs, with loops of every kind or with vectors.
     arrays : sequence of ndarray
         One array per parameter, of its dtype and shape; any strides. Outputs are written.
     sizes : mapping of SizeVar to int, optional
-        Values of size variables that the shapes do not tell, and of those that say where arrays
-        lie (0 if they are not given).
+        Values of size variables that do not follow from the shapes, and of variables for the
+        alignment of arrays (0 if they are not given).
     races : bool
-        Refuse two threads that touch one element of an output or of an allocation that is not
-        local, one of them writing, with no barrier between.
+        Raise an error for data races: two threads touch one element of an output or of an
+        allocation that is not local, one of them writes, and there is no barrier in between.
 
     Raises
     ------
     IRError
         If an access is out of bounds, a divisor is zero, an argument does not fit, some threads of
-        a block wait at a barrier that others do not come to, or the function holds something that
-        has no meaning here.
+        a block wait at a barrier that others do not reach, or the function contains a node without
+        a meaning here.
     """
     known = _bind_sizes(function, arrays, sizes or {})
     run, block = compile_function(function, races), ThreadBlock()
@@ -82,7 +82,7 @@ def evaluate(expr: Expr, env: Mapping[Any, int] | None = None) -> int | bool:
     """Value of a scalar integer or bool expression, in exact Python integers.
 
     Only the chosen side of a select is evaluated, and `and` and `or` stop at the first operand that
-    decides, so that guarded divisions are fine. Casts between int32 and int64 keep the value;
+    decides, so that guarded divisions are allowed. Casts between int32 and int64 keep the value;
     integers of other types wrap.
 
     Parameters
@@ -124,9 +124,9 @@ def scalar_function(
 
 
 def compile_function(function: PrimFunc, races: bool = False) -> Callable[..., None]:
-    """Compile `function` to a Python function of a Block, flat lists, one per parameter, and sizes.
+    """Compile `function` to a Python function of a ThreadBlock, a list per parameter, and sizes.
 
-    What is allocated is watched for `races` if wanted; parameters are the caller's to watch.
+    With `races`, allocations are checked for data races; the caller wraps the parameters.
     """
     source = FunctionSource(races)
     arguments = [source.bind(var) for var in (*function.sizes, *function.lines)]
@@ -170,7 +170,7 @@ def _bind_sizes(
 
 
 def _row_major(buffer: Buffer, shape: tuple[int, ...]) -> dict[Any, int]:
-    """Strides of an array whose strides are arguments: elements are listed row by row here."""
+    """Return the stride arguments of an array: row-major, as the lists are here."""
     return {
         stride: math.prod(shape[position + 1 :])
         for position, stride in enumerate(buffer.strides or ())

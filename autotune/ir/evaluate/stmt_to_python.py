@@ -1,7 +1,7 @@
 """Writes statements as Python source: the other half of the interpreter.
 
-Loops become loops over lists. Where the threads of a block meet at barriers, what one of them does
-becomes a generator, which `block_threads.Block` runs.
+Loops become loops over lists. If the threads of a block have barriers, the code of one thread
+becomes a generator, which `block_threads.ThreadBlock` runs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from autotune.ir.stmt import (
 from autotune.ir.uniformity import is_thread_loop
 from autotune.ir.visitor import walk
 
-#: CPython allows 20 nested blocks in one function; deeper loops go on in an inner function.
+#: CPython allows 20 nested blocks in one function; deeper loops are in an inner function.
 _BLOCKS = 15
 
 
 def poison(dtype: str) -> Any:
-    """Return what an allocation holds at first: a NaN, or an integer that nothing expects."""
+    """Return the initial value of allocated elements: a NaN, or an unusual integer."""
     if dtypes.is_float(dtype):
         return dtypes.rounded(math.nan, dtype)
     return True if dtype == dtypes.BOOL else dtypes.wrapped(0xDEADBEEFDEADBEEF, dtype)
@@ -46,7 +46,7 @@ def poison(dtype: str) -> Any:
 class FunctionSource(PythonSource):
     """Python source of a whole function: statements over lists.
 
-    The function that is written takes a `block_threads.Block` named `block`.
+    The written function takes a `block_threads.ThreadBlock` named `block`.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class FunctionSource(PythonSource):
     Attributes
     ----------
     mask : list of str
-        The variables that tell which lanes are active, empty outside vector conditions.
+        Names of the variables that are true for active lanes; empty outside vector conditions.
     """
 
     def __init__(self, watched: bool = False) -> None:
@@ -105,7 +105,7 @@ class FunctionSource(PythonSource):
         self.depth -= 1
 
     def _define(self, name: str, argument: str, body: Stmt, blocks: int) -> None:
-        """Write an inner function: a generator where threads run in step."""
+        """Write an inner function; it is a generator if threads have barriers."""
         self.line(f"def {name}({argument}):")
         self.depth += 1
         self.line("if False: yield" if self._in_step else "pass")
@@ -184,7 +184,7 @@ class FunctionSource(PythonSource):
         self._nest.pop()
 
     def _block_of_threads(self, loop: For, blocks: int) -> None:
-        """Write the outermost thread loop of a block, with what its threads share."""
+        """Write the outermost thread loop of a block, with its shared allocations."""
         shared = _shared(loop.body)
         for buffer in shared:
             try:
@@ -199,7 +199,7 @@ class FunctionSource(PythonSource):
             del self.buffers[id(buffer)]
 
     def _threads(self, loop: For, blocks: int) -> None:
-        """Write a thread loop: in step if its threads meet, one after the other otherwise."""
+        """Write a thread loop: with generators if it has barriers, else as an ordinary loop."""
         if not (self.watched or any(isinstance(s, Barrier) for s in walk(loop.body))):
             self._iterate(loop, blocks)
             return
@@ -213,7 +213,7 @@ class FunctionSource(PythonSource):
         self.line(f"{run}({tag}, {thread}, {count})")
 
     def _barrier(self) -> None:
-        """Write a barrier; outside thread loops there is nobody to wait for."""
+        """Write a barrier; outside thread loops it has no effect."""
         self._barriers += 1
         if self._in_step:
             inside = f" in loop {self._loops[-1]!r}" if self._loops else ""
@@ -287,7 +287,7 @@ class FunctionSource(PythonSource):
 
 
 def _shared(body: Stmt) -> list[Buffer]:
-    """Return what the threads of a block share, allocated inside their loops."""
+    """Return the shared allocations inside the thread loops of a block."""
     return [
         stmt.buffer
         for stmt in walk(body)

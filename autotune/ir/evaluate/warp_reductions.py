@@ -22,7 +22,7 @@ from autotune.ir.visitor import StmtRewriter, walk
 
 
 def lower_warp_reductions(function: PrimFunc) -> PrimFunc:
-    """Return a function in which no threads of a warp exchange values in step.
+    """Return the function with warp reductions replaced by shared memory and barriers.
 
     ::
 
@@ -39,7 +39,7 @@ def lower_warp_reductions(function: PrimFunc) -> PrimFunc:
 
 
 class _Written(StmtRewriter):
-    """Writes out the reductions of one nest of threads after another."""
+    """Lowers the reductions of the nests of threads, one nest after another."""
 
     def __init__(self, function: PrimFunc) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Written(StmtRewriter):
         return seq(*share, Barrier(), *first, rest, Barrier())
 
     def _together(self, result: Buffer, position: int, count: int) -> Buffer:
-        """Return shared storage for a value of each thread, one for each type and position."""
+        """Return shared storage with one value per thread, a buffer for each type and position."""
         key = f"warp.{result.dtype}.{position}"
         if key not in self.shared:
             name = self.names.unused(key)

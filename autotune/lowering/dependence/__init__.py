@@ -1,4 +1,4 @@
-"""Which accesses to memory may touch the same element.
+"""Dependence analysis: which memory accesses may touch the same element.
 
 In: statements and the loops around them. Out: their reads and writes, and whether two of them
 conflict. Read `accesses.py` first.

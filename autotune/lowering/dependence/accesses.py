@@ -1,4 +1,4 @@
-"""Accesses to storage: which elements, of which step, a statement reads and writes."""
+"""Accesses to storage: the elements, and the steps of scans, that a statement reads and writes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Access:
     Attributes
     ----------
     buffer : Buffer
-        What is accessed.
+        The accessed buffer.
     index : Expr
-        Which element; several if it is a vector.
+        Index of the element; a vector for several elements.
     writes : bool
         Whether it is written.
     conditions : tuple of Expr
         Conditions that hold for a thread that executes it.
     free : tuple of (Var, Expr)
-        Loops around, with their extents, whose iterations it may be in at any time.
+        Enclosing loops, with their extents, of which it may be in any iteration.
     """
 
     buffer: Buffer
@@ -58,15 +58,15 @@ class Access:
 def in_one_step(a: Access, b: Access, own: Set[Var]) -> tuple[Access, Access] | None:
     """Return two accesses without their common step; None if their steps differ.
 
-    An index is a step times the elements of a step, and a sum of terms that are not negative and
-    together less than these.
+    An index is a step times the elements of a step, plus non-negative terms whose sum is less than
+    the elements of a step.
 
     Parameters
     ----------
     a, b : Access
-        To one array, whose first dimension is that of steps.
+        Accesses to one array, whose first dimension is the steps.
     own : set of Var
-        Variables that need not be the same in both.
+        Variables that may differ between both.
     """
     (row, column), (other_row, other_column) = map(_row_and_column, (a, b))
     away = add(row, other_row, -1)
@@ -86,12 +86,13 @@ def _row_and_column(access: Access) -> tuple[Poly, Expr]:
     for extent in reversed(access.buffer.shape[1:]):
         strides.insert(0, binary("*", strides[0], extent))
     length, index = strides[0], access.index
-    if access.buffer.strides is not None:  # different elements are apart however they lie
+    if access.buffer.strides is not None:  # different elements never conflict, for any layout
         index = substitute(index, dict(zip(access.buffer.strides, strides, strict=True)))
     base = index.base if isinstance(index, Ramp) else index
     row, rest = split_multiple(joined(to_poly(base)), to_poly(length))
     if isinstance(length, Const) and length.value > 0 and () in rest:
-        # What is left of the constant may be steps and columns, as where a loop of one step went.
+        # The remaining constant may contain steps and columns, for example after a loop of one step
+        # was removed.
         steps, rest[()] = divmod(rest[()], int(length.value))
         row = add(row, {(): steps} if steps else {}, 1)
     column = to_expr(rest, base.dtype)
@@ -99,7 +100,7 @@ def _row_and_column(access: Access) -> tuple[Poly, Expr]:
 
 
 def accesses(stmt: Stmt, around: Access | None = None) -> Iterator[Access]:
-    """Yield what a statement reads and writes, with the loops and conditions around each."""
+    """Yield the reads and writes of a statement, with the loops and conditions around each."""
     nothing = Access(Buffer("", "int32", ()), const(0), False)
     around = around or nothing
     for load in loads(stmt):

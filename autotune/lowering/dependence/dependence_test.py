@@ -30,8 +30,8 @@ class DependenceTest:
     axes : mapping of Var to Expr
         Variables and lengths of the loops whose iterations run in parallel.
     states : mapping of str to bool
-        Names of the arrays with steps, and whether their columns can be told apart; of others,
-        every element is a column.
+        Names of the arrays with steps, and whether their columns can be distinguished; in other
+        arrays every element is a column.
     """
 
     def __init__(self, axes: Mapping[Var, Expr], states: Mapping[str, bool]) -> None:
@@ -48,9 +48,9 @@ class DependenceTest:
         return None
 
     def _are_apart(self, a: Access, b: Access) -> bool:
-        """Whether two accesses by different iterations are never to one element.
+        """Whether two accesses by different iterations never touch the same element.
 
-        They never are if the steps differ, or if the columns differ.
+        This holds if the steps differ, or if the columns differ.
         """
         if not self.axes:
             return True
@@ -71,7 +71,7 @@ class DependenceTest:
     def _far(self, a: Access, b: Access) -> bool:
         """Whether one iteration moves a column further than all inner terms together can.
 
-        Columns are sums of multiples of the axes, the same in both, and of a rest.
+        A column is a sum of multiples of the axes, which are equal in both, and of other terms.
         """
         parts = self._linear(a), self._linear(b)
         if parts[0] is None or parts[1] is None or parts[0][0] != parts[1][0]:
@@ -88,7 +88,7 @@ class DependenceTest:
         return True
 
     def _linear(self, access: Access) -> tuple[dict[Var, int], tuple[float, float]] | None:
-        """Return by how much each axis moves a column, and the range of the rest."""
+        """Return the coefficient of each axis in a column, and the range of the other terms."""
         index, lanes = access.index, 0
         if isinstance(index, Ramp):
             if not (isinstance(index.stride, Const) and index.stride.value == 1):
@@ -115,13 +115,13 @@ def refuse_sharing_blocks(
     Parameters
     ----------
     loops : sequence of For
-        Over blocks and threads.
+        Loops over blocks and threads.
     body : Stmt
-        What one thread does.
+        The statement of one thread.
     carried : set of Buffer
         Arrays in global storage that the scan writes and reads.
     states : mapping of str to bool
-        As `DependenceTest` takes them.
+        As for `DependenceTest`.
     """
     blocks = {loop.var: loop.extent for loop in loops if not is_thread_loop(loop)}
     for loop in filter(is_thread_loop, loops):

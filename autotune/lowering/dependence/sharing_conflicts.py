@@ -1,8 +1,8 @@
 """Finds conflicting accesses to shared storage: one element, two threads, at least one write.
 
-What conflicts is found by trying: the elements of all threads are computed, with everything that is
-the same for all of them left out or tried for each value. Where that would be too much, or numbers
-are not known, accesses to the same storage count as conflicting.
+Conflicts are found by enumeration: the elements of all threads are computed. Terms that are equal
+for all threads are left out, or enumerated too. If there are too many cases, or numbers are not
+known, accesses to the same storage count as conflicting.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from autotune.ir.visitor import free_vars, walk_expr
 from autotune.lowering.dependence.accesses import Access, in_one_step
 from autotune.lowering.dependence.thread_indices import Array, IndexValues, collide, is_plain
 
-#: Most elements that all threads together are tried for, and most values of what they have in
-#: common.
+#: Largest number of elements of all threads, and of values of common terms, that are enumerated.
 MAX_POINTS, MAX_CASES = 1 << 21, 64
 
 
@@ -33,8 +32,8 @@ class Conflicts:
     threads : sequence of (Var, int)
         Variables and lengths of the loops over the threads, outermost first.
     states : mapping of str to bool, optional
-        Names of arrays whose first dimension is that of steps, and whether indices into them are
-        told apart as `in_one_step` does; else all accesses conflict.
+        Names of arrays whose first dimension is the steps, and whether `in_one_step` can separate
+        their indices; else all accesses conflict.
     """
 
     def __init__(
@@ -45,12 +44,12 @@ class Conflicts:
         self.count = math.prod(extent for _, extent in threads)
         self.ranges: dict[Var, int] = {}
         self._found: dict[tuple[object, ...], bool] = {}
-        self._alive: list[Access] = []  # as they are known by the identity of their parts
+        self._alive: list[Access] = []  # because keys are identities of their parts
 
     def between(self, a: Access, b: Access) -> bool:
         """Whether an element may be accessed by one thread in `a` and by another in `b`.
 
-        Other variables in both, such as those of loops around both, have the same value in both.
+        Variables of loops that enclose both have the same value in both.
         """
         if a.buffer is not b.buffer or not (a.writes or b.writes) or self.count == 1:
             return False
@@ -72,7 +71,7 @@ class Conflicts:
         first, second = self._apart(*self._alone(a, b))
         own = {var for var, _ in (*self.threads, *first.free, *second.free)}
         fewer = [_only_about(access, own) for access in (first, second)]
-        # Conditions on what threads have in common only take cases away, and make many of them.
+        # Conditions on common terms only exclude cases, and would need many more cases.
         if fewer[0] is not first or fewer[1] is not second:
             return self._somewhere(*fewer) and self._somewhere(first, second)
         return self._somewhere(first, second)
@@ -89,7 +88,7 @@ class Conflicts:
         return False
 
     def _alone(self, a: Access, b: Access) -> tuple[Access, Access]:
-        """Return the accesses with the variables that only one of them has as loops around it."""
+        """Return the accesses; variables that occur in only one of them become loops around it."""
         used = [{v for e in (x.index, *x.conditions) for v in free_vars(e)} for x in (a, b)]
         own = {var for var, _ in (*self.threads, *a.free, *b.free)}
         found = []
@@ -101,7 +100,7 @@ class Conflicts:
         return found[0], found[1]
 
     def _apart(self, a: Access, b: Access) -> tuple[Access, Access]:
-        """Return the accesses without what both indices add for all threads alike."""
+        """Return the accesses without the terms of both indices that are equal for all threads."""
         own = {var for var, _ in (*self.threads, *a.free, *b.free)}
         terms = [list(_terms(access.index, 1)) for access in (a, b)]
         kept = []
@@ -134,7 +133,7 @@ class Conflicts:
         return [dict(zip(common, value, strict=True)) for value in values]
 
     def _length(self, var: Var, accesses: Sequence[Access]) -> int | None:
-        """Return how many values of a variable, from 0 on, show all that indices depend on."""
+        """Return how many values of a variable, from 0 on, cover all cases of the indices."""
         length = self.ranges.get(var)
         moduli = [1]
         for access in accesses:
@@ -147,7 +146,7 @@ class Conflicts:
         return period if length is None else min(length, period)
 
     def _points(self, access: Access, case: Mapping[Var, int]) -> tuple[Array, Array] | None:
-        """Return the elements that are accessed, and the thread of each; None if they are many."""
+        """Return the accessed elements, and the thread of each; None if they are too many."""
         if not is_plain(access.index):
             return None
         axes: list[tuple[Var, int]] = list(self.threads)
@@ -184,7 +183,7 @@ class Conflicts:
         return index[mask], thread[mask]
 
     def longest(self, extent: Expr) -> int | None:
-        """Return what the length of a loop never exceeds; None if that is not known."""
+        """Return an upper bound of a loop's length; None if none is known."""
         if isinstance(extent, Const):
             return max(0, int(extent.value))
         known = free_vars(extent)
@@ -228,7 +227,7 @@ def _terms(node: Expr, scale: int) -> Iterator[tuple[int, Expr]]:
 
 
 def _modulus(expr: Expr, var: Var) -> int | None:
-    """Return after how many values of a variable an expression repeats; None if it does not."""
+    """Return the period of an expression in a variable; None if it has none."""
     if expr is var:
         return None
     if not any(node is var for node in walk_expr(expr)):

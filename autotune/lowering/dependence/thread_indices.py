@@ -34,18 +34,18 @@ _OPERATIONS: dict[str, Any] = {
 
 
 class IndexValues:
-    """Evaluates index expressions at many points; the last axis of arrays is that of lanes."""
+    """Evaluates index expressions at many points; the last axis of the arrays is the lanes."""
 
     def __init__(self, known: Mapping[Var, Array]) -> None:
         self.known = known
         self._values: dict[Expr, Array] = {}
 
     def hold(self, conditions: Sequence[Expr], lanes: int) -> Array:
-        """Return where all of some conditions hold for accesses of so many lanes."""
+        """Return the points at which all conditions hold, for accesses of some number of lanes."""
         chosen: Array = np.ones(1, bool)
         for condition in conditions:
             holds = self.value(condition)
-            if condition.lanes != lanes:  # what all lanes do, any of them does
+            if condition.lanes != lanes:  # a condition for all lanes holds for each of them
                 holds = np.asarray(holds.any(axis=-1, keepdims=True))
             chosen = chosen & holds
         return chosen

@@ -1,7 +1,7 @@
 """Barrier analysis: accesses of a statement before its first and after its last barrier.
 
-A statement is summarised by its accesses to storage that threads share. Where two that may be to
-one element, at least one of which writes, have no barrier between them, it has too few.
+A statement is summarised by its accesses to storage that threads share. A barrier is missing if two
+accesses may touch one element, at least one writes, and no barrier is between them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from autotune.lowering.dependence.sharing_conflicts import Conflicts
 
 @dataclass(frozen=True)
 class AccessSummary:
-    """What a statement does to shared storage.
+    """The accesses of a statement to shared storage.
 
     Attributes
     ----------
     first, last : tuple of Access
         Accesses that may come before its first barrier, and after its last.
     synchronizes : bool
-        Whether threads come to a barrier in any case.
+        Whether threads always reach a barrier.
     """
 
     first: tuple[Access, ...] = ()
@@ -47,7 +47,7 @@ class AccessSummary:
     synchronizes: bool = False
 
     def then(self, other: AccessSummary) -> AccessSummary:
-        """Return the summary of this and then of another statement."""
+        """Return the summary of this statement followed by another."""
         return AccessSummary(
             self.first if self.synchronizes else (*self.first, *other.first),
             other.last if other.synchronizes else (*self.last, *other.last),
@@ -73,14 +73,14 @@ class MissingBarrierError(Exception):
 
 
 class BarrierAnalysis:
-    """Summarises statements that have the barriers that they need, and finds those that have not.
+    """Summarises statements, and finds statements with missing barriers.
 
     Parameters
     ----------
     conflicts : Conflicts
         Decides about pairs of accesses.
     carried : set of Buffer
-        Arrays in global storage that threads share as they do shared storage.
+        Arrays in global storage that threads share, like shared storage.
     """
 
     def __init__(self, conflicts: Conflicts, carried: Set[Buffer]) -> None:
@@ -90,19 +90,19 @@ class BarrierAnalysis:
         self._earlier: dict[Var, Var] = {}
 
     def check(self, stmt: Stmt, alone: bool = False) -> AccessSummary:
-        """Return the summary of a statement that has the barriers that it needs.
+        """Return the summary of a statement; raise an error if a barrier is missing.
 
         Parameters
         ----------
         stmt : Stmt
             Any statement.
         alone : bool
-            Whether some threads may come to it without the others.
+            Whether only some of the threads may reach it.
 
         Raises
         ------
         MissingBarrierError
-            If it has not, or holds what all threads must come to while some may come alone.
+            If a barrier is missing, or if only some threads may reach a statement that needs all.
         """
         match stmt:
             case Seq(stmts):
@@ -137,7 +137,7 @@ class BarrierAnalysis:
 
     @contextmanager
     def inside(self, loop: For) -> Iterator[None]:
-        """Know the range of a loop's variable."""
+        """Use the range of a loop's variable inside the loop."""
         longest = self.conflicts.longest(loop.extent)
         if longest is not None:
             self.conflicts.ranges[loop.var] = longest
@@ -147,7 +147,7 @@ class BarrierAnalysis:
             self.conflicts.ranges.pop(loop.var, None)
 
     def before(self, loop: For, summary: AccessSummary) -> AccessSummary:
-        """Return what came before an iteration in earlier ones, given the summary of one."""
+        """Return the summary of all earlier iterations, from the summary of one."""
         if summary.synchronizes:
             previous = fold("-", loop.var, const(1, loop.var.dtype))
             is_later = binary("<=", 1, loop.var)
@@ -172,7 +172,7 @@ class BarrierAnalysis:
         )
 
     def single(self, stmt: Stmt) -> AccessSummary:
-        """Return what a single statement does to shared storage, and to what scans carry."""
+        """Return the accesses of a single statement to shared storage and to arrays of scans."""
         found = [
             Access(load.buffer, load.index, False)
             for load in loads(stmt)

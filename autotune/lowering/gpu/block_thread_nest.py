@@ -7,9 +7,9 @@
         Y[threadIdx.x] = g(X)                    X[threadIdx.x] = f(threadIdx.x)
                                                Y[threadIdx.x] = g(X)
 
-A kernel is what one stage at the root computes, with all that is computed inside it. Its threads
-now run side by side: barriers, which come later, keep the order between them. What no loop over
-threads stood around is left to the first thread.
+A kernel is one stage at the root, with all stages that are computed inside it. Its threads run
+concurrently; barriers, which a later pass inserts, order them. Only the first thread executes
+statements without a loop over threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 
 
 def merge_thread_loops(function: PrimFunc) -> PrimFunc:
-    """Return a function with one nest per stage at its root, loops over blocks and threads first.
+    """Return a function with one nest per root stage: loops over blocks and threads outermost.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def merge_thread_loops(function: PrimFunc) -> PrimFunc:
     Raises
     ------
     LoweringError
-        If blocks would need what other blocks compute in the same kernel, threads what others
-        keep in local storage, or numbers of threads differ while a kernel runs.
+        If a block needs results of other blocks of the same kernel, if a thread needs local storage
+        of others, or if the number of threads changes during a kernel.
     """
     names = NameSupply.of_buffers(function)
     return function.with_body(_kernels(function.body, function, names))
@@ -94,7 +94,7 @@ def _kernels(stmt: Stmt, function: PrimFunc, names: NameSupply) -> Stmt:
 
 
 def _nest(name: str, body: Stmt, names: NameSupply) -> Stmt:
-    """Return the loops of a kernel over its blocks and threads, around what each thread does."""
+    """Return the loops of a kernel over its blocks and threads, around the code of one thread."""
     axes = _Axes(name, body)
     body = _Gathered(name, axes, names).stmt(body)
     for tag in (*reversed(THREADS), *reversed(BLOCKS)):
@@ -113,7 +113,7 @@ class _Axes:
     extents : dict of str to Expr
         Its extent.
     others : dict of Var to Var
-        What takes the place of variables of other loops over the same axis.
+        New variables for those of other loops over the same axis.
     """
 
     def __init__(self, name: str, body: Stmt) -> None:
@@ -174,7 +174,7 @@ class _Gathered(Rewriter):
         return body if node.extent is longest else If(binary("<", var, node.extent), body)
 
     def visit_If(self, node: If) -> Stmt:
-        """Collect what a condition tests; a guard of a loop's end selects no threads."""
+        """Collect the axes that a condition tests; a guard of a loop's end selects no threads."""
         is_guard = isinstance(node.condition, Call) and node.condition.name == "likely"
         added = set() if is_guard else set(free_vars(self.expr(node.condition))) - self.tested
         self.tested |= added
@@ -214,7 +214,7 @@ class _Gathered(Rewriter):
         return self.rebuild_stmt(node)
 
     def _later(self, node: Stmt, tags: tuple[str, ...]) -> set[str]:
-        """Return the axes of which loops stand inside a statement but not around it."""
+        """Return the axes with loops inside a statement but not around it."""
         inside = {stmt.thread_tag for stmt in walk(node) if isinstance(stmt, For)}
         return {tag for tag in self.axes.several(tags) if tag in inside} - set(self.open)
 
@@ -235,7 +235,7 @@ class _Gathered(Rewriter):
         )
 
     def _check_own_blocks(self, node: Allocate) -> None:
-        """Raise an error for a stage whose parts are private to the blocks that compute them."""
+        """Raise an error for a stage whose parts are private to single blocks."""
         missing = self._later(node, BLOCKS)
         for loop in walk(node.body):
             if (

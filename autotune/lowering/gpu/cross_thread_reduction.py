@@ -1,8 +1,8 @@
 """Lowers reductions across threads: within warps first, then through shared memory.
 
-Of 256 threads along x, groups of 32 combine their values in step; each group's first thread shares
-what came out, and the 8 parts are combined in step again. Threads that do not follow one another
-all share their values, and each combines those of its group.
+For 256 threads along x, each warp of 32 threads combines its values. The first thread of each warp
+stores the result to shared memory, and one warp combines the 8 parts. Threads that are not
+consecutive all store their values, and each thread combines those of its group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from autotune.ir.stmt import (
 )
 from autotune.lowering.nest.tuple_stores import store_together
 
-#: Threads that run in step.
+#: Threads of a warp.
 WARP = 32
 
 _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -36,7 +36,7 @@ _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """One axis of threads: its variable, how many there are, and how many of them take part."""
+    """One axis of threads: its variable, the number of threads, and how many of them take part."""
 
     var: Var
     whole: int
@@ -56,15 +56,15 @@ def lower_thread_reduction(
     Parameters
     ----------
     reduction : ThreadReduce
-        Over some of the kernel's axes.
+        A reduction over some of the kernel's axes.
     variables, extents : mapping of str
-        The kernel's axes of threads: their variables, and how many there are.
+        Variables and extents of the kernel's thread axes.
     own : mapping of str to Expr
         Lengths of the loops around the reduction; fewer threads than the kernel has may take part.
     virtual : mapping of Var to Expr
         Variables and lengths of the loops over virtual threads around the reduction.
     names : NameSupply
-        Of buffers, to which those of new ones are added.
+        Names of buffers; the names of new buffers are added.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class _Written:
         self.width = self._width(axes)
 
     def _width(self, axes: list[_Axis]) -> int:
-        """Return how many values are combined in step: of threads that follow one another."""
+        """Return how many values a warp reduction combines: those of consecutive threads."""
         first = axes[: len(self.over)]
         in_a_row = all(a is b for a, b in zip(first, self.over, strict=True))
         if not in_a_row or any(axis.own != axis.whole for axis in self.over[:-1]):
@@ -111,7 +111,7 @@ class _Written:
         return math.gcd(WARP, self.count, self._distance())
 
     def _distance(self) -> int:
-        """Return how far the first threads of two groups in a row are apart."""
+        """Return the distance between the first threads of two consecutive groups."""
         return math.prod(axis.whole for axis in self.over)
 
     def stmt(self) -> Stmt:
@@ -171,7 +171,7 @@ class _Written:
 
 
 def _place(axes: list[_Axis]) -> Expr:
-    """Return the number of a thread among those along some axes, the first axis running fastest."""
+    """Return the number of a thread along some axes; the first axis runs fastest."""
     place: Expr = const(0)
     for axis in reversed(axes):
         place = binary("+", binary("*", place, axis.own), axis.var if axis.own > 1 else 0)

@@ -39,15 +39,15 @@ Extents = tuple[Expr, Expr, Expr]
 def finalise_kernels(function: PrimFunc) -> PrimFunc:
     """Turn an analysed function into the final form for GPUs.
 
-    It is what `finalise` gives, but for the threads: each stage at the root is one kernel, a nest
-    of loops over blocks, then shared storage, then loops over threads (of the axes x, y, z those
-    that are used, x always), then what one thread does, with barriers. Temporaries that kernels
-    hand on are allocated around them, in global storage. There are no virtual threads.
+    It equals the form of `finalise` except for the threads. Each root stage is one kernel, a nest
+    of loops over blocks, allocations of shared storage, loops over threads (along the used axes,
+    always along x), and the code of one thread, with barriers. Temporaries between kernels are
+    allocated around them in global storage. There are no virtual threads.
 
     Raises
     ------
     LoweringError
-        If it cannot be carried out by threads that run side by side.
+        If concurrent threads cannot execute it.
     """
     *_, final = finalising_kernels(function)
     return final
@@ -56,12 +56,12 @@ def finalise_kernels(function: PrimFunc) -> PrimFunc:
 def final_form(function: PrimFunc, target: Target) -> PrimFunc:
     """Return an analysed function in the form that backends of `target` take.
 
-    A kernel as text is left as it is: its compiler does the rest.
+    A kernel as text is not changed.
 
     Raises
     ------
     LoweringError
-        If it cannot be carried out there.
+        If the target cannot execute it.
     """
     if target.gpu is None:
         return finalise(function)
@@ -88,8 +88,8 @@ class DeviceKernel:
     Attributes
     ----------
     function : PrimFunc
-        Its name, what it reads and writes (parameters of the whole function and temporaries, in
-        the order in which these are declared), the sizes that it depends on, and its nest.
+        Its name, its parameters (the parameters of the whole function and temporaries that it uses,
+        in declaration order), the sizes that it depends on, and its nest.
     grid, block : tuple of Expr
         Blocks, and threads of each, along x, y and z; the grid may depend on sizes.
     """
@@ -114,8 +114,8 @@ def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
 
     Returns
     -------
-    list of Kernel
-        One alone has the function's name; several are numbered from 0: name_0, name_1.
+    list of DeviceKernel
+        A single kernel has the function's name; several are numbered from 0: name_0, name_1.
     """
     nests = list(_nests(function.body))
     buffers = [*function.params, *workspace(function)]
@@ -127,7 +127,7 @@ def split_kernels(function: PrimFunc) -> list[DeviceKernel]:
 
 
 def workspace(function: PrimFunc) -> tuple[Buffer, ...]:
-    """Return the temporaries that kernels hand on; who launches them provides the memory."""
+    """Return the temporaries between kernels; the code that launches them provides the memory."""
     buffers, _ = split_allocations(function.body)
     return tuple(buffers)
 

@@ -6,10 +6,9 @@
                                             L = L + X[63 - threadIdx.x]
                                             barrier
 
-A barrier stands between two accesses to one element by different threads, at least one of which
-writes, those of different iterations included; without any of the barriers some such pair would
-have none. No barrier stands under a condition that differs between threads: such conditions are
-moved inwards.
+There is a barrier between two accesses to one element if different threads make them and at least
+one writes, also if they are in different iterations. Every barrier is needed by some such pair. No
+barrier is inside a condition that differs between threads: such conditions are moved inwards.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ def insert_barriers(function: PrimFunc) -> PrimFunc:
     Parameters
     ----------
     function : PrimFunc
-        Nests of loops over blocks and threads, each around what one thread does.
+        Nests of loops over blocks and threads, each around the code of one thread.
 
     Raises
     ------
     LoweringError
-        If threads had to wait where not all of them come.
+        If a barrier is needed at a place that only some threads reach.
     """
     return function.with_body(_Kernels(function.attrs.get("states", {})).stmt(function.body))
 
@@ -90,7 +89,7 @@ class _Kernels(StmtRewriter):
 def _synchronised(loops: Sequence[For], body: Stmt, states: Mapping[str, bool]) -> Stmt:
     written = {s.buffer for s in walk(body) if isinstance(s, Store)}
     carried = {b for b in written if b.name in states and b.scope == "global"}
-    if carried:  # steps hand on values through states and, from stage to stage, temporaries
+    if carried:  # steps pass values through states and, between stages, through temporaries
         read = {load.buffer for load in all_loads(body)}
         carried |= {b for b in written & read if b.scope == "global"}
         refuse_sharing_blocks(loops, body, carried, states)
@@ -208,10 +207,11 @@ class _Sync(BarrierAnalysis):
             return self._carried(loop, body, summary)
         return body, summary
 
-    # -- what differs between threads --------------------------------------------------------------
+    # -- loops and conditions that differ between threads
+    # --------------------------------------------------------------
 
     def _uneven(self, loop: For) -> tuple[Stmt, AccessSummary]:
-        """Give a loop with barriers one length for all threads."""
+        """Give a loop with barriers the same length for all threads."""
         try:
             summary = self.check(loop, True)
         except MissingBarrierError:
@@ -251,12 +251,12 @@ class _Sync(BarrierAnalysis):
 
 
 class _Pruned(StmtRewriter):
-    """Removes barriers, from the first on, as long as the others suffice.
+    """Removes unnecessary barriers, from the first on.
 
     Attributes
     ----------
     result : Stmt
-        What is left.
+        The statement with the remaining barriers.
     """
 
     def __init__(self, sync: _Sync, body: Stmt) -> None:

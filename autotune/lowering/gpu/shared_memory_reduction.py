@@ -25,7 +25,7 @@ from autotune.lowering.nest.tuple_stores import store_together
 def share_reductions(function: PrimFunc) -> PrimFunc:
     """Lower reductions across threads: each thread shares its value and combines all values.
 
-    The threads have to meet between the store and the loop.
+    A barrier is needed between the store and the loop; a later pass inserts it.
 
     ::
 

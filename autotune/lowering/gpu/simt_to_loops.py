@@ -1,4 +1,4 @@
-"""Functions of GPU threads as functions of ordinary loops, which a CPU runs to the same effect.
+"""Converts functions of GPU threads to ordinary loops with the same results, for CPUs.
 
     blockIdx.x in 8, threadIdx.x in 64         parallel (blockIdx.x, 0, 8)
       allocate S[64] shared                      allocate S[64]
@@ -10,8 +10,8 @@
         B[...] += x[0] * S[63 - threadIdx.x]       for (threadIdx.x, 0, 64)
         barrier                                      B[...] += x[threadIdx.x] * S[...]
 
-Barriers cut the body of a block into parts that its threads run one after the other. Loops and
-conditions around a barrier must be the same for all threads, and go around the loops of threads.
+Barriers divide the body of a block into parts; the threads run each part one after the other. Loops
+and conditions around a barrier must be the same for all threads, and enclose the thread loops.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from autotune.ir.stmt import (
 from autotune.ir.uniformity import is_thread_loop, is_uniform
 from autotune.ir.visitor import Rewriter, StmtRewriter, accessed, child_stmts, walk
 
-#: Most iterations, those of loops inside counted, of a loop that is unrolled where this is hinted
-#: at.
+#: Largest number of iterations, including inner loops, of a loop with an unroll hint that is
+#: unrolled.
 UNROLLED = 32
 
 _BOUND = (LoopKind.THREAD, LoopKind.VTHREAD)
@@ -57,14 +57,14 @@ def simt_on_cpu(function: PrimFunc) -> PrimFunc:
     Raises
     ------
     CodegenError
-        If not all threads of a block come to a barrier, as far as is known without running it.
+        If only some threads of a block reach a barrier, as far as this is known statically.
     """
     body = _Arrived().stmt(lower_warp_reductions(function).body)
     return function.with_body(_Blocks().stmt(body))
 
 
 class _Arrived(StmtRewriter):
-    """Makes copies where they arrive: there is nothing that would go on by itself."""
+    """Makes asynchronous copies synchronous, at the place where they arrive."""
 
     def visit_CopyAhead(self, node: CopyAhead) -> Stmt:
         return Seq(())
@@ -74,7 +74,7 @@ class _Arrived(StmtRewriter):
 
 
 class _Blocks(StmtRewriter):
-    """Finds the blocks of a function: what stands in outermost loops of threads."""
+    """Finds the blocks of a function: the bodies of outermost thread loops."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class _Blocks(StmtRewriter):
 
 
 class _Threads:
-    """What the threads of a block do, as loops over threads between barriers.
+    """Converts the code of a block's threads to loops over threads between barriers.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class _Threads:
                 raise CodegenError(f"no barrier can stand in a {type(stmt).__name__}")
 
     def _allocation(self, buffer: Buffer, body: Stmt, axes: tuple[For, ...]) -> Stmt:
-        """Return an allocation of one block, of one thread if no barrier is crossed, or of all."""
+        """Return an allocation: for the block, or for all threads if it is used across barriers."""
         for extent in buffer.shape:
             _require_uniform(extent, axes, f"where {buffer.name!r} has the size")
         if buffer.scope == "shared":
@@ -180,7 +180,7 @@ class _Threads:
 
 
 def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
-    """Refuse what differs from thread to thread around a barrier."""
+    """Raise an error if a loop or condition around a barrier differs between threads."""
     if not is_uniform(expr, {axis.var for axis in axes}):
         raise CodegenError(
             f"a barrier stands {where} `{excerpt(expr)}`, which differs between the threads of a "
@@ -190,10 +190,10 @@ def _require_uniform(expr: Expr, axes: tuple[For, ...], where: str) -> None:
 
 
 class _Sequential(StmtRewriter):
-    """Makes loops of threads serial; what they share is allocated elsewhere.
+    """Makes loops of threads serial; shared storage is allocated elsewhere.
 
-    Hints to unroll are for GPUs, whose threads stand in no loop: here short loops follow them, such
-    as those of virtual threads around single statements.
+    Unroll hints are meant for GPUs, which have no loops over threads. Here only short loops are
+    unrolled, such as those of virtual threads around single statements.
     """
 
     def visit_For(self, node: For) -> Stmt:
@@ -210,7 +210,7 @@ class _Sequential(StmtRewriter):
 
 
 class _Own(Rewriter):
-    """Directs each thread to its own part of buffers that hold the values of all threads."""
+    """Redirects each thread to its part of the buffers that have the values of all threads."""
 
     def __init__(self, own: dict[Buffer, tuple[Buffer, Expr]]) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class _Own(Rewriter):
 
 
 def _iterations(stmt: Stmt) -> float:
-    """Return how often the statements of a nest run at most."""
+    """Return an upper bound of the number of times that the statements of a nest run."""
     inside = max(map(_iterations, child_stmts(stmt)), default=1.0)
     if not isinstance(stmt, For):
         return inside
@@ -252,7 +252,7 @@ def _waits(stmt: Stmt) -> bool:
 
 
 def _parts(stmt: Seq) -> Iterator[Stmt]:
-    """Yield the statements of a sequence, neighbours without barriers as one."""
+    """Yield the statements of a sequence; adjacent statements without barriers form one."""
     together: list[Stmt] = []
     for inner in stmt.stmts:
         if not _waits(inner):
@@ -267,7 +267,7 @@ def _parts(stmt: Seq) -> Iterator[Stmt]:
 
 
 def _pieces(stmt: Stmt, looped: bool) -> Iterator[tuple[Stmt, bool]]:
-    """Yield the parts that barriers cut a statement into, and whether in a loop inside it."""
+    """Yield the parts of a statement between barriers, and whether each is in an inner loop."""
     if not _waits(stmt):
         yield stmt, looped
         return

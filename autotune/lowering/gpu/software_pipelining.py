@@ -7,10 +7,10 @@
                                                if k + 1 < 8:
                                                  S[(k + 1) % 2] = R
 
-A store has to wait for what it stores, and nothing after it starts before it: the loads would not
-be under way while this iteration's elements are used. The halves of S differ, so that stores may
-come after the use. One barrier is then enough for an iteration. Asynchronous copies are the same
-without R: started before the use, waited for after it.
+A store waits for its loads, and later statements wait for the store, so without this pass the loads
+do not overlap the use of the present elements. The halves of S differ, so the stores may come after
+the use. One barrier per iteration is then enough. Asynchronous copies need no R: they start before
+the use, and the wait comes after it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 
 
 def pipeline_loads(function: PrimFunc) -> PrimFunc:
-    """Return the function with what is fetched for the next iteration under way during this one.
+    """Return the function with loads for the next iteration overlapping the present one.
 
     "through_registers" buffers are stored after the use, the copies to "through_copies" buffers are
     started before it and arrive after it.
@@ -51,8 +51,8 @@ def pipeline_loads(function: PrimFunc) -> PrimFunc:
     Parameters
     ----------
     function : PrimFunc
-        Nests of loops over blocks and threads; vectors are explicit. What is not a copy of whole
-        extents that are known, from memory that the function does not write, stays where it is.
+        Nests of loops over blocks and threads; vectors are explicit. Only copies with known extents
+        from memory that the function does not write are moved.
     """
     if not any(function.attrs.get(f"through_{way}") for way in ("registers", "copies")):
         return function
@@ -102,7 +102,7 @@ class _Loops(StmtRewriter):
         return all(buffer.name in self.copied for buffer in all_written(part))
 
     def _is_fetch(self, part: Stmt) -> bool:
-        """Whether a statement does nothing but fill marked buffers from memory that is given."""
+        """Whether a statement only fills marked buffers from memory that is not written."""
         stored = all_written(part)
         if not stored or any(buffer.name not in self.marked for buffer in stored):
             return False
@@ -114,7 +114,7 @@ class _Loops(StmtRewriter):
 
 
 def _parts(body: Stmt) -> Iterator[Stmt]:
-    """Yield the statements of a loop, those under one guard each under it."""
+    """Yield the statements of a loop; statements under a common guard each get the guard."""
     match body:
         case Seq(stmts):
             for stmt in stmts:
@@ -135,7 +135,7 @@ class _Cut:
     Attributes
     ----------
     registers : list of Buffer
-        What has to be allocated around both, one for each store in the text.
+        Local buffers to allocate around both, one for each store in the text.
     loads, stores : Stmt
     """
 

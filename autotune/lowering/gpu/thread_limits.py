@@ -1,7 +1,7 @@
 """Names the axes of a schedule that exceed the limits of blocks or threads.
 
-`feasibility` has the same limits as rules over knobs, under which rejections are counted; here
-they are told to somebody who wrote a schedule by hand.
+`feasibility` has the same limits as rules over knobs, by which rejections are counted. The messages
+here are for schedules that are written by hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autotune.target import GpuLimits
 
 @dataclass(frozen=True)
 class _Bound:
-    """An axis that is bound to blocks or threads, and how long it is."""
+    """An axis that is bound to blocks or threads, and its length."""
 
     stage: str
     axis: str
@@ -29,7 +29,7 @@ class _Bound:
 
 
 def thread_limit_rules(function: PrimFunc, gpu: GpuLimits) -> list[Rule]:
-    """Return what the axes of a function without knobs break of a GPU's limits, as rules."""
+    """Return the limits of a GPU that the axes of a function without knobs exceed, as rules."""
     names: Mapping[Var, tuple[str, str]] = function.attrs.get("bound", {})
     kernels = [list(_longest(kernel, names).values()) for kernel in launches(function.body)]
     return [(const(False), message) for axes in kernels for message in _broken(axes, gpu)]

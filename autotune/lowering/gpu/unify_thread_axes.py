@@ -1,6 +1,6 @@
 """One loop per hardware thread axis: nested loops over the same axis become guards.
 
-Two thread axes of one tag are two loops in listings and features, as the schedule wrote them; the
+In listings and features two thread axes with the same tag are two loops, as in the schedule; the
 hardware has one index for both.
 """
 
@@ -23,7 +23,7 @@ def unify_threads(function: PrimFunc) -> PrimFunc:
           A[threadIdx.x'] = f(threadIdx.x')          A[threadIdx.x] = f(threadIdx.x)
         B[threadIdx.x] = g(A)                    B[threadIdx.x] = g(A)
 
-    The inner loop is no longer: lowering requires it.
+    The inner loop is not longer than the outer one; lowering requires it.
     """
     return function.with_body(_Unify().stmt(function.body))
 
@@ -46,7 +46,7 @@ class _Unify(Rewriter):
         return rebuilt
 
     def _guarded(self, node: For, around: For) -> Stmt:
-        """Return the body for the iterations that a loop around of the same tag stands for."""
+        """Return the body under a guard for the iterations of the inner loop."""
         extent, length = self.expr(node.extent), self.expr(around.extent)
         body = self._with(node, around.var)
         return body if extent is length else If(likely(binary("<", around.var, extent)), body)

@@ -5,9 +5,9 @@
         S = f(k)                     ->       for vthread in 2:
         L = L + S*g(vthread)                    L[vthread] = L[vthread] + S*g(vthread)
 
-Virtual threads are threads that one thread stands for: they take each step together, so that what
-they share is there for all of them. Local storage that differs between them is widened; what is
-the same for all is done once.
+One thread executes several virtual threads. They execute each statement together, so that shared
+values are ready for all of them. Local storage that differs between them is widened; statements
+that are equal for all are executed once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Spread(Rewriter):
                 self.offsets[old] = binary("*", loop.var, elements(old))
 
     def body(self) -> Stmt:
-        """Return what takes the loop's place."""
+        """Return the statement that replaces the loop."""
         return self._spread(self.stmt(self.loop.body))
 
     # -- storage -----------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class _Spread(Rewriter):
     # -- loops -------------------------------------------------------------------------------------
 
     def _spread(self, stmt: Stmt) -> Stmt:
-        """Return a statement carried out for all virtual threads, loops and sequences kept."""
+        """Return a statement for all virtual threads; loops and sequences are kept."""
         var = self.loop.var
         if not any(var is n for s in walk(stmt) for e in stmt_exprs(s) for n in walk_expr(e)):
             return stmt

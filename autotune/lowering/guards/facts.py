@@ -1,4 +1,4 @@
-"""Splits conditions into comparisons, and simplifies programs where some of these are known."""
+"""Splits conditions into comparisons, and simplifies programs with known comparisons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = Seq(())
 
 
 def operands(node: Expr, op: str) -> Iterator[Expr]:
-    """Yield the operands of a chain of one operation; the expression itself if it is no chain."""
+    """Yield the operands of a chain of one operation; the expression if it is no chain."""
     if isinstance(node, BinaryOp) and node.op == op:
         yield from operands(node.a, op)
         yield from operands(node.b, op)
@@ -59,9 +59,9 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def excess(condition: Expr) -> Expr | None:
-    """Return the integer that is at most 0 exactly where a comparison of order holds.
+    """Return the integer that is at most 0 exactly when an order comparison is true.
 
-    None for conditions of another kind, for those that read memory and those that may wrap.
+    It is None for other conditions, and for those that read memory or may wrap.
     """
     if not isinstance(condition, BinaryOp) or condition.op not in ("<", "<=", ">", ">="):
         return None
@@ -97,7 +97,7 @@ class ConditionFinder:
         self._plain: dict[Stmt, bool] = {}
 
     def of(self, stmt: Stmt) -> Sequence[Expr]:
-        """Return the conditions that a statement itself tests, to branch or to choose a value."""
+        """Return the conditions that a statement itself tests, in branches and selects."""
         if isinstance(stmt, If):
             return (stmt.condition,)
         if isinstance(stmt, Store):
@@ -118,7 +118,7 @@ class ConditionFinder:
             yield from self.parts(condition).items()
 
     def is_plain(self, stmt: Stmt) -> bool:
-        """Whether nothing in a statement is tested, and all loops in it run a known number."""
+        """Whether a statement tests no condition, and all its loops have a known length."""
         found = self._plain.get(stmt)
         if found is None:
             if isinstance(stmt, For):
@@ -152,7 +152,7 @@ def is_empty(stmt: Stmt | None) -> bool:
 
 
 class ConditionRewriter(Rewriter):
-    """Simplifies a program where some conditions are known to be true or false.
+    """Simplifies a program in which some conditions are known to be true or false.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class ConditionRewriter(Rewriter):
         return node.with_children(children)
 
     def visit_Store(self, node: Store) -> Stmt:
-        """Rewrite what chooses between values."""
+        """Rewrite a store whose value contains conditions."""
         return self.rebuild_stmt(node) if self._choices.of(node) else node
 
     def visit_If(self, node: If) -> Stmt:
@@ -212,26 +212,26 @@ class ConditionRewriter(Rewriter):
         return If(condition, then, orelse)
 
     def visit_For(self, node: For) -> Stmt:
-        """Drop a loop that does nothing."""
+        """Drop an empty loop."""
         body = self.stmt(node.body)
         if is_empty(body):
             return NOTHING
         return node.with_body(body)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        """Drop an allocation that nothing uses."""
+        """Drop an unused allocation."""
         body = self.stmt(node.body)
         if is_empty(body):
             return NOTHING
         return node if body is node.body else Allocate(node.buffer, body)
 
     def visit_Produce(self, node: Produce) -> Stmt:
-        """Rewrite what is marked."""
+        """Rewrite the marked statement."""
         body = self.stmt(node.body)
         return node if body is node.body else Produce(node.name, body)
 
     def visit_Seq(self, node: Seq) -> Stmt:
-        """Drop statements that do nothing."""
+        """Drop empty statements."""
         stmts = [self.stmt(stmt) for stmt in node.stmts]
         if all(new is old for new, old in zip(stmts, node.stmts, strict=True)):
             return node

@@ -25,15 +25,15 @@ def hoist_guards(function: PrimFunc) -> PrimFunc:
 
 
 def _movable(guard: Expr) -> bool:
-    """Whether a condition reads no memory, so that it means the same anywhere in scope."""
+    """Whether a condition reads no memory, so that its value is the same anywhere in scope."""
     return not any(isinstance(node, Load) for node in walk_expr(guard))
 
 
 def _fixed(guards: list[Expr], loop: For) -> list[Expr]:
     """Return the guards of a loop's whole body that can be tested before the loop.
 
-    One that reads memory does if the loop runs, writes nothing that it reads, and no guard that
-    stays inside keeps it from reading where it must not.
+    A guard that reads memory can if the loop runs, the loop does not write that memory, and no
+    guard that remains inside protects the read.
     """
     if not guards:
         return []
@@ -54,7 +54,7 @@ class _Hoist(StmtRewriter):
     def visit_For(self, node: For) -> Stmt:
         rewritten = self.stmt(node.body)
         guards, body = split_guards(rewritten)
-        # A thread axis stays outermost: its body must be one that all threads of a block enter.
+        # A thread axis remains outermost, because all threads of a block must enter its body.
         is_thread = node.kind in (LoopKind.THREAD, LoopKind.VTHREAD)
         fixed = [] if is_thread else _fixed(guards, node)
         if not fixed and rewritten is node.body:

@@ -6,17 +6,17 @@
           C[x*16 + y] = ...              for y in vectorized(5):
                                            C[32 + y] = ...
 
-A guard is dealt with at the innermost loop it depends on that may have any length:
+A guard is handled at the innermost loop that it depends on and that may have any length:
 
-- If it holds in the first or last iterations of a serial loop, whatever the loops further in do,
-  the loop is split there. A part in which nothing is left to do is dropped, so a guard around a
-  whole body only shortens the loop.
-- Elsewhere (a parallel loop, which stays one region; a guard that is not linear in the variable)
-  the condition that it holds throughout the loops further in is tested before them, and chooses
-  between a copy without the guard and the guarded code.
+- If it holds in the first or last iterations of a serial loop, for all iterations of inner loops,
+  the loop is split there. An empty part is dropped, so a guard around a whole body only shortens
+  the loop.
+- Otherwise (a parallel loop, which remains one region; a guard that is not linear in the variable)
+  a test before the inner loops checks whether the guard always holds in them. It chooses between a
+  copy without the guard and the guarded code.
 
-Vectors and unrolled loops have constant lengths, so their guards go to the loop around. What is
-left there is a remainder: of a constant number of lanes where that is constant, else guarded.
+Vectors and unrolled loops have constant lengths, so the enclosing loop handles their guards. Its
+tail has a vector with fewer lanes if their number is constant, else a guarded vector.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from autotune.ir.visitor import StmtRewriter, child_stmts, stmt_exprs, walk, wal
 from autotune.lowering.guards.facts import is_empty
 from autotune.lowering.guards.loop_splitting import FIXED, THREADS, Guards, LoopSegment, Splitter
 
-#: Nodes that all copies may have together: so many times the function's (five are what guards
-#: on three axes of an unrolled tile take), but some tens of statements in any case, and not so many
-#: that compiling takes seconds. Beyond, guards stay.
+#: Limits of the nodes of all copies: a multiple of the function's nodes (guards on three axes of an
+#: unrolled tile need a factor of five), at least some tens of statements, and at most what compiles
+#: within seconds. Guards beyond the limit are kept.
 TIMES, AT_LEAST, AT_MOST = 6, 2_000, 20_000
 
 _UNROLLED = (LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -41,7 +41,7 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLL_HINTED)
 
 
 def partition(function: PrimFunc) -> PrimFunc:
-    """Return the function with loops split where guards change, as far as copies are allowed."""
+    """Return the function with loops split where guards change, within the limit for copies."""
     return function.with_body(_Partition(function.body).run())
 
 
@@ -90,12 +90,12 @@ class _Partition(Splitter):
         before: list[Stmt] = []
         after: list[Stmt] = []
         for guards in self.guards(loop):
-            if not self.mentions(main.body, guards):  # decided with others
+            if not self.mentions(main.body, guards):  # decided together with others
                 continue
             if self.prover.at_most_zero(guards.excess):
                 main = replace(main, body=self.within(guards, main.body))
                 continue
-            # A copy of the loop is a copy also of what has nothing to do with the guards.
+            # A copy of the loop also copies statements that do not depend on the guards.
             within = self.sizes.of(self.smallest(main.body, guards))
             most = 2 * within >= self.sizes.of(main.body)
             pair = self.cut(loop.var, main, guards) if most else None
@@ -120,7 +120,7 @@ class _Partition(Splitter):
             return False
         if is_empty(rest.body) or rest.low is rest.high:
             return True
-        if unrolled:  # written out anyway, but for what it allocates
+        if unrolled:  # unrolled anyway, except for its allocations
             return not _allocates(rest.body)
         return loop.kind in _IN_ORDER and self._may_copy(rest.body)
 
@@ -133,7 +133,7 @@ class _Partition(Splitter):
         return True
 
     def _versions(self, body: Stmt, guards: Guards) -> Stmt:
-        """Choose between the smallest statement with the guards and that without, by a test."""
+        """Choose by a test between the smallest statement with the guards and a copy without."""
         whole = self.smallest(body, guards)
         rest = self.without(guards, whole)
         if not self._may_copy(rest):
@@ -143,7 +143,7 @@ class _Partition(Splitter):
         return _Exchanged(whole, chosen).stmt(body)
 
     def _test(self, guards: Guards) -> Expr:
-        """Return the condition that guards hold throughout, most of its terms positive."""
+        """Return the condition that guards always hold, with mostly positive terms."""
         below = self.simplifier.expr(binary("-", const(0), guards.excess))
         scales = [term.scale for term in self.simplifier.form(below).terms]
         if min(scales) > 0:

@@ -1,6 +1,6 @@
-"""The base of loop splitting: the guards that a loop decides, and loops over part of it.
+"""Base of loop splitting: finds the guards that a loop decides, and makes partial loops.
 
-Loops are visited innermost first; a subclass of `Splitter` says what becomes of each.
+Loops are visited innermost first; a subclass of `Splitter` transforms each.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ THREADS = (LoopKind.THREAD, LoopKind.VTHREAD)
 
 @dataclass
 class Guards:
-    """Conditions that hold for all iterations of loops further in where one number is at most 0.
+    """Conditions that hold in all iterations of inner loops if one number is at most 0.
 
     Attributes
     ----------
     excess : Expr
-        The number, over the loop's variable and those around it.
+        The number, over the variables of the loop and of enclosing loops.
     conditions : dict of Expr to None
         The conditions, in order.
     is_exact : bool
-        Whether none of them depends on the loops further in.
+        Whether none of them depends on inner loops.
     is_here : bool
-        Whether none of them is tested in a loop further in.
+        Whether none of them is tested in an inner loop.
     """
 
     excess: Expr
@@ -71,8 +71,7 @@ class Splitter:
     Attributes
     ----------
     prover : Prover
-        Visits the loops and removes the guards that are decided; `choices` and `simplifier` are
-        its own.
+        Visits the loops and removes decided guards; it owns `choices` and `simplifier`.
     threads : set of Var
         Variables of loops whose iterations are threads.
     tested : set of Var
@@ -107,7 +106,7 @@ class Splitter:
     # -- guards ----------------------------------------------------------------------------
 
     def guards(self, loop: For) -> list[Guards]:
-        """Return the guards to deal with at a loop, those that keep vectors from being first."""
+        """Return the guards that a loop handles; those that prevent vectors come first."""
         found: dict[Expr, Guards] = {}
         for stmt, inner in _inside(loop.body, {}):
             for part, over in self.choices.parts_of(stmt):
@@ -142,7 +141,7 @@ class Splitter:
     def worst(self, over: Expr, loops: list[For]) -> Expr | None:
         """Return a bound of the values over all iterations of some loops.
 
-        None if it is not linear in them, or nothing is known of their lengths.
+        It is None if the number is not linear in them, or if their lengths are unknown.
         """
         ends: dict[Var, Expr] = {}
         for loop in loops:
@@ -154,7 +153,7 @@ class Splitter:
         return self.simplifier.expr(substitute(over, ends))
 
     def factor(self, node: Expr, var: Var) -> int | None:
-        """Return what a variable is multiplied with in a sum; None if it is not linear in it."""
+        """Return the coefficient of a variable in a sum; None if the sum is not linear in it."""
         factor = None
         for term in self.simplifier.form(node).terms:
             if term.atom is var and term.lower == 1 and term.upper == INF and factor is None:
@@ -172,7 +171,7 @@ class Splitter:
         )
 
     def smallest(self, stmt: Stmt, guards: Guards) -> Stmt:
-        """Return the smallest statement, inside no further loop, with all tests of some guards."""
+        """Return the smallest statement, outside inner loops, with all tests of some guards."""
         match stmt:
             case Allocate() | Produce():
                 return self.smallest(stmt.body, guards)
@@ -183,13 +182,13 @@ class Splitter:
                 return stmt
 
     def within(self, guards: Guards, stmt: Stmt) -> Stmt:
-        """Return a statement for where some guards hold, whatever the loops further in do."""
+        """Return a statement for the case that some guards hold in all inner iterations."""
         return ConditionRewriter(dict.fromkeys(guards.conditions, const(True)), self.choices).stmt(
             stmt
         )
 
     def without(self, guards: Guards, stmt: Stmt) -> Stmt:
-        """Return a statement for where some guards do not hold throughout."""
+        """Return a statement for the case that some guards do not always hold."""
         if guards.is_exact:
             stmt = ConditionRewriter(
                 dict.fromkeys(guards.conditions, const(False)), self.choices
@@ -203,9 +202,9 @@ class Splitter:
     def cut(
         self, var: Var, part: LoopSegment, guards: Guards
     ) -> tuple[LoopSegment, LoopSegment] | None:
-        """Return the iterations in which guards hold and, before or after, those where not all do.
+        """Return the iterations in which guards hold, and those before or after them.
 
-        None where the guards are not linear in the loop's variable.
+        It is None if the guards are not linear in the loop's variable.
         """
         factor = self.factor(guards.excess, var)
         if factor is None:
@@ -222,7 +221,7 @@ class Splitter:
         return LoopSegment(begin, part.high, body), LoopSegment(part.low, begin, rest)
 
     def _within(self, bound: Expr, part: LoopSegment) -> Expr:
-        """Return a bound as it is among the iterations of a part."""
+        """Return a bound, limited to the iterations of a part."""
         within = binary("max", part.low, binary("min", bound, part.high))
         simple = self.simplifier.expr(within)
         return extremum(simple, self.prover.at_most_zero)
@@ -246,7 +245,7 @@ class Splitter:
 
 
 class _Replaced(Rewriter):
-    """Replaces a variable throughout a statement and simplifies what it stood in."""
+    """Replaces a variable in a statement and simplifies the expressions around it."""
 
     def __init__(self, mapping: Mapping[Var, Expr], simplifier: Simplifier) -> None:
         super().__init__()

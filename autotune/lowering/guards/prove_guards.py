@@ -1,4 +1,4 @@
-"""Removes guards that are proved by the ranges of loops and by the guards around them."""
+"""Removes guards that follow from the ranges of loops and from enclosing guards."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from autotune.lowering.guards.facts import (
     operands,
 )
 
-#: Facts that one proof may combine; guards that follow from more of them are rare.
+#: Largest number of facts in one proof; guards that need more are rare.
 STEPS = 2
 
 
 class Prover(StmtRewriter):
-    """Removes conditions from statements where the loops and guards around them decide these.
+    """Removes the conditions of statements that enclosing loops and guards decide.
 
     Parameters
     ----------
     around : Prover, optional
-        One that has arrived where the statements stand.
+        A prover with the facts at the place of the statements.
     finish : function of For, optional
-        Says what becomes of a loop whose body is done, inner loops first; else loops stay.
+        Transforms a loop after its body, inner loops first; by default loops are kept.
 
     Attributes
     ----------
     simplifier : Simplifier
-        Knows the ranges of the loops' variables.
+        Has the ranges of the loops' variables.
     choices : ConditionFinder
         Finds the conditions.
     facts : list of Expr
@@ -58,7 +58,7 @@ class Prover(StmtRewriter):
     # -- proofs ----------------------------------------------------------------------------
 
     def decide(self, condition: Expr, over: Expr | None) -> bool | None:
-        """Return the truth of a condition of some excess where it is known, else None."""
+        """Return the truth of a condition, given its excess; None if it is unknown."""
         if isinstance(condition, Const):
             return bool(condition.value)
         if over is None:
@@ -87,7 +87,7 @@ class Prover(StmtRewriter):
                 yield add(rest, Sum((), term.lower - 1), -1)
 
     def _below(self, goal: Sum, limit: int, facts: list[Sum], steps: int) -> bool:
-        """Whether goal < limit, possibly after a multiple of a fact (<= 0) was taken from it."""
+        """Whether goal < limit, possibly after subtracting a multiple of a fact (<= 0)."""
         if self._highest(goal, facts) < limit:
             return True
         if not steps:
@@ -100,7 +100,7 @@ class Prover(StmtRewriter):
         return False
 
     def _highest(self, form: Sum, facts: list[Sum]) -> float:
-        """Upper bound of a sum; what stands inside a quotient is bounded by facts too."""
+        """Return an upper bound of a sum; facts also bound the operands of quotients."""
         total = self.simplifier.sum_bounds(form)[1]
         for term in form.terms:
             if term.upper == INF and term.lower > 1 and term.scale > 0:
@@ -118,14 +118,14 @@ class Prover(StmtRewriter):
     # -- statements ------------------------------------------------------------------------
 
     def visit_For(self, node: For) -> Stmt:
-        """Visit the body, then hand the loop on if there is one left."""
+        """Visit the body, then call `finish` on the loop if it is left."""
         loop = self._proved(node)
         if self._finish is None or not isinstance(loop, For):
             return loop
         return self._finish(loop)
 
     def _proved(self, node: For) -> Stmt:
-        """In the body, assume that the variable is less than each of the extent's bounds."""
+        """Visit the body, assuming that the variable is less than each bound of the extent."""
         if self.choices.is_plain(node):
             return node
         extent = extremum(node.extent, self.at_most_zero)
@@ -172,7 +172,7 @@ class Prover(StmtRewriter):
         return If(condition, then, orelse)
 
     def _open(self, condition: Expr) -> dict[Expr, Expr | None] | None:
-        """Return the parts of a condition that are needed, with excess; None if it never holds."""
+        """Return the undecided parts of a condition and their excess; None if it is never true."""
         known = len(self.facts)
         parts: dict[Expr, Expr | None] = {}
         for part, over in self.choices.parts(condition).items():
@@ -184,7 +184,7 @@ class Prover(StmtRewriter):
                 parts[part] = over
                 self._learn(over, True)
         del self.facts[known:]
-        for part, over in list(parts.items())[:-1]:  # what a later one implies
+        for part, over in list(parts.items())[:-1]:  # parts that a later one implies
             rest = {p: o for p, o in parts.items() if p is not part}
             for other in rest.values():
                 self._learn(other, True)
@@ -194,7 +194,7 @@ class Prover(StmtRewriter):
         return parts
 
     def _learn(self, over: Expr | None, truth: bool) -> None:
-        """Note that a condition of some excess holds, or not."""
+        """Add the fact that a condition with this excess holds, or that it does not."""
         if over is not None:
             self.facts.append(over if truth else binary("-", const(1), over))
 
@@ -217,7 +217,7 @@ def _all(parts: Iterable[Expr]) -> Expr:
 
 
 def _ends(extent: Expr) -> Iterator[Expr]:
-    """Yield what the variable of a loop is below, if the loop runs at all."""
+    """Yield the upper bounds of a loop's variable."""
     if isinstance(extent, BinaryOp) and extent.op == "max":
         if isinstance(extent.a, Const) and extent.a.value <= 0:
             return _ends(extent.b)

@@ -10,7 +10,7 @@ from autotune.ir.visitor import all_written, walk_expr
 
 
 def sink_conditions(stmt: If) -> Stmt | None:
-    """Return what a condition guards with the condition one statement further in.
+    """Return a guarded statement with its condition moved one level inwards.
 
     ::
 
@@ -18,8 +18,8 @@ def sink_conditions(stmt: If) -> Stmt | None:
           for i in n:      ->      if c:
             f(i); g(i)               f(i); g(i)
 
-    None if it guards a single store. Threads that a reduction of a warp is not meant for take part
-    in it with a value that changes nothing.
+    It is None if the condition guards a single store. Threads that the condition excludes from a
+    warp reduction take part in it with the neutral element.
 
     Raises
     ------

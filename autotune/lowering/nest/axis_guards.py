@@ -1,6 +1,6 @@
-"""Guards around a stage's stores: which iterations of its loops are points of its axes.
+"""Guards around a stage's stores: they select the iterations that are points of its axes.
 
-Every guard is emitted; which of them are needed is decided when the knobs have values.
+Every guard is emitted; unnecessary guards are removed when the knobs have values.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def stage_guards(
 
 
 def _split_values(stage: Stage, bounds: Bounds) -> list[tuple[IterVar, Expr, Expr]]:
-    """Return the values of axes counted from 0, and when their loops surely do not overshoot.
+    """Return the values of axes, from 0, and the conditions under which loops do not overshoot.
 
-    The latter are conditions over knobs, so that a guard is there for just those values for
-    which it would be if they were plain numbers.
+    These are conditions over knobs, so that a guard exists for the same values as with plain
+    numbers.
     """
     ranges = bounds.ranges
     values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
@@ -58,7 +58,7 @@ def _split_values(stage: Stage, bounds: Bounds) -> list[tuple[IterVar, Expr, Exp
             fused, inner = values[relation.fused], at_least_one(ranges[relation.inner].extent)
             values[relation.outer] = binary("//", fused, inner)
             values[relation.inner] = binary("%", fused, inner)
-            # A guard on the fused axis keeps both of these within their extents.
+            # A guard on the fused axis limits both of these to their extents.
             exact[relation.outer] = exact[relation.inner] = const(True)
     return [(axis, values[axis], exact[axis]) for axis in stage.all_axes if axis in values]
 
@@ -78,7 +78,7 @@ def below(value: Expr, extent: Expr) -> Expr:
 
 
 def guarded(guards: Sequence[Expr], body: Stmt) -> Stmt:
-    """Return `body` under conditions that hold nearly always, the first one outermost."""
+    """Return `body` under conditions that are nearly always true, the first outermost."""
     for guard in reversed(guards):
         body = If(likely(guard), body)
     return body

@@ -1,7 +1,7 @@
 """The loop of each axis: serial, parallel or over threads, and conditions on its length.
 
-Loops of several stages that are bound to one thread axis share its variable: the outermost is the
-loop, those inside are guards.
+Loops of several stages that are bound to one thread axis share its variable: the outermost one is
+the loop, the inner ones become guards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autotune.lowering.nest.bound_inference import Bounds, is_sized
 from autotune.lowering.nest.stage_placement import seen_by_all
 from autotune.schedule.stage import Stage
 
-#: The thread axes that loops around are bound to, outermost first, and their variables.
+#: The thread axes of enclosing loops, outermost first, and their variables.
 Threads = Mapping[IterVar, Var]
 
 
@@ -34,9 +34,9 @@ class OpenThreads:
     Attributes
     ----------
     variables : mapping of IterVar to Var
-        Of the thread axes that its loops, and those around them, are bound to.
+        Variables of the thread axes of its loops and of enclosing loops.
     opened : set of IterVar
-        Loops of the stage that are the outermost ones of their thread axis.
+        Loops of the stage that are the outermost loop of their thread axis.
     """
 
     variables: Threads
@@ -50,16 +50,16 @@ class OpenThreads:
 
 
 class AxisLoops:
-    """Makes loops, and collects facts about them for the function.
+    """Makes loops, and collects their requirements and pragmas for the function.
 
     Attributes
     ----------
     requirements : list of (Expr, str)
         Conditions on knobs that the loops require, each with an error message.
     unrolling : dict of Var to mapping of str to Expr
-        Pragmas of loops, by the variables of these.
+        Pragmas by the variable of the loop.
     bound : dict of Var to (str, str)
-        Stages and axes whose loops open thread axes, by the variables of these.
+        Stage and axis of each loop that opens a thread axis, by its variable.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -91,14 +91,14 @@ class AxisLoops:
         return OpenThreads(variables, frozenset(opened))
 
     def _variable(self, thread: IterVar) -> Var:
-        """Return the variable of a loop over threads; a virtual thread has one everywhere."""
+        """Return the variable of a loop over threads; a virtual thread axis has one variable."""
         fresh: Var = Var(thread.name if thread.thread_tag == "vthread" else thread.thread_tag)
         return self._virtual.setdefault(thread, fresh) if thread.thread_tag == "vthread" else fresh
 
     def _require_shared(self, stage: Stage, leaf: IterVar, around: Expr) -> None:
-        """Require that the threads of a loop around can share the iterations of an axis.
+        """Require that the threads of an enclosing loop can share the iterations of an axis.
 
-        There must be enough of them, and each must see the results of the others.
+        There must be enough threads, and each must see the results of the others.
         """
         tag = stage.bindings[leaf].thread_tag
         where = f"stage {stage.name!r}: axis {leaf.name!r} is"
@@ -129,7 +129,7 @@ class AxisLoops:
         self.requirements.append((condition, message))
 
     def loop(self, stage: Stage, leaf: IterVar, body: Stmt, threads: OpenThreads) -> Stmt:
-        """Return the loop over an axis of a stage, or its guard where a loop around is it."""
+        """Return the loop over an axis of a stage, or its guard inside a loop of its thread axis."""
         extent = self._bounds.ranges[leaf].extent
         thread = stage.bindings.get(leaf)
         if thread is None:
@@ -157,7 +157,7 @@ class AxisLoops:
             self.unrolling[var] = stage.pragmas[leaf]
 
     def once_more(self, stage: Stage, leaves: Sequence[IterVar], nest: Stmt) -> Stmt:
-        """Return loops over axes that have loops of their own elsewhere, with other variables."""
+        """Return second loops over axes, with new variables."""
         fresh = {
             leaf.var: Var(f"{leaf.name}.init") for leaf in leaves if leaf not in stage.bindings
         }
@@ -167,7 +167,7 @@ class AxisLoops:
         return _Rename(fresh).stmt(nest) if fresh else nest
 
     def with_threads(self, body: Stmt) -> Stmt:
-        """Return statements that say thread variables where they said those of bound axes."""
+        """Return statements with the variables of bound axes replaced by thread variables."""
         return _Threads(self._threads).stmt(body) if self._threads else body
 
 

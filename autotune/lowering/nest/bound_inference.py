@@ -1,4 +1,4 @@
-"""Bound inference: the range of every axis, from what the readers of each stage need.
+"""Bound inference: the range of every axis, from the regions that the readers of a stage need.
 
 No decision depends on a knob's value: extents are expressions over knobs and sizes, inner ones
 are min(factor, extent), and guards exclude iterations beyond the end.
@@ -40,16 +40,16 @@ class Bounds:
     Parameters
     ----------
     schedule : Schedule
-        Whose axes.
+        The schedule with the axes.
     for_autotvm08 : bool
         Write indices over split loops as TVM v0.8 does.
 
     Attributes
     ----------
     ranges : dict of IterVar to Range
-        Range of every axis: root axes where their region lies, derived ones from 0.
+        Range of every axis: a root axis has its region's range, derived axes begin at 0.
     parts : dict of Stage to dict of int to Range
-        What of their dimensions scans are computed in, where that is not all.
+        Part of each dimension that a scan computes, if it is not the whole dimension.
     bodies : dict of Stage to tuple of Expr
         Bodies of the computed stages, inlined ones substituted.
     """
@@ -65,7 +65,7 @@ class Bounds:
             self._infer(stage)
 
     def refuse_sizes_but(self, known: Set[SizeVar]) -> None:
-        """Refuse stages that depend on sizes which no call gives."""
+        """Raise an error for stages that depend on sizes that no argument has."""
         for stage, body in self.bodies.items():
             spans = (axis.dom for axis in (*stage.op.axis, *stage.op.reduce_axis))
             lengths = [span.extent for span in spans if span is not None]
@@ -95,12 +95,12 @@ class Bounds:
         self._pass_down(stage)
 
     def step(self, scan: Stage) -> Expr:
-        """Return the step that a scan's loops are at."""
+        """Return the present step of a scan's loops."""
         assert isinstance(scan.op, ScanOp)
         return self.root_values(scan)[scan.op.scan_axis.var]
 
     def _pass_down(self, stage: Stage) -> None:
-        """Derive the ranges of split and fused axes from those they came from."""
+        """Derive the ranges of split and fused axes from their parents."""
         bound = _ancestors_of_bound(stage)
         zero = const(0)
         for relation in stage.relations:
@@ -121,9 +121,9 @@ class Bounds:
         return self._for_autotvm08 and isinstance(extent, Const) and extent.value == 0
 
     def is_step(self, scan: Stage, axis: IterVar) -> bool:
-        """Whether the region of an axis in a cell is surely the present step, or some before.
+        """Whether the region of an axis in a cell is certainly the present step or earlier ones.
 
-        Such are in every tensor that has as many steps as the scan.
+        These exist in every tensor with as many steps as the scan.
         """
         op, span = scan.op, self.ranges[axis]
         assert isinstance(op, ScanOp)
@@ -141,7 +141,7 @@ class Bounds:
     def root_values(self, stage: Stage, apart: Set[Fuse] = frozenset()) -> dict[Var, Expr]:
         """Return the value of each axis of the operation, over the stage's loop variables.
 
-        Values include the start of the axis' region. Those of `apart` count as not fused.
+        Values include the start of the axis' region. Axes in `apart` count as not fused.
         """
         values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_axes}
         for relation in reversed(stage.relations):
@@ -167,11 +167,11 @@ class Bounds:
         return {axis.var: cast(axis.var.dtype, values[axis]) for axis in roots}
 
     def stride(self, split: Split) -> Expr:
-        """Return how far one step of the outer loop goes.
+        """Return the stride of the outer loop.
 
-        It is the factor even where the axis is shorter and the inner loop with it: the outer
-        loop then has one iteration, and a multiple of the factor is easier to reason about. TVM
-        v0.8 does otherwise, which shows where the outer loop is split again for threads.
+        It is the factor even if the axis, and so the inner loop, is shorter: the outer loop then
+        has one iteration, and a multiple of the factor is easier to simplify. TVM v0.8 differs,
+        which matters if the outer loop is split again for threads.
         """
         if split.factor is None or self._for_autotvm08:
             return self.ranges[split.inner].extent
@@ -180,7 +180,7 @@ class Bounds:
     def _from(self, axis: IterVar, value: Expr) -> Expr:
         return binary("+", value, self.ranges[axis].min)
 
-    # -- what readers need -----------------------------------------------------------------
+    # -- regions that readers need -----------------------------------------------------------------
 
     def _region(self, stage: Stage, op: ComputeOp) -> list[Range]:
         whole = [axis.dom for axis in op.axis if axis.dom is not None]
@@ -196,7 +196,7 @@ class Bounds:
         return self._needed_parts(whole, needs)
 
     def _scan_parts(self, stage: Stage, op: ScanOp) -> dict[int, Range]:
-        """Return what readers need of the dimensions that a scan can be computed in parts of."""
+        """Return the parts of dimensions that readers need, if a scan can compute parts of them."""
         if stage.is_output or stage.attach is Attach.ROOT:
             return {}
         whole = [Range(const(0), extent) for extent in op.outputs[0].extents]
@@ -207,7 +207,7 @@ class Bounds:
     def _needed_parts(
         self, whole: Sequence[Range], needs: Sequence[Sequence[Interval | None]]
     ) -> list[Range]:
-        """Return the part of a tensor that its readers need; all of it where that is unknown."""
+        """Return the part of a tensor that its readers need; the whole tensor if it is unknown."""
         regions = []
         for position, span in enumerate(whole):
             known = (need[position] if position < len(need) else None for need in needs)
@@ -224,8 +224,8 @@ class Bounds:
     def _clipped(self, extent: Expr, size: Expr) -> Expr:
         """Return min(extent, size): no region is larger than its tensor.
 
-        A size known only at run time does not shorten a region whose extent is known before:
-        guards keep to the tensor, and a local array keeps a constant length.
+        A size that is known only at run time does not shorten a region with a known extent: guards
+        protect the tensor, and a local array keeps a constant length.
         """
         if extent is size or (is_sized(size) and not is_sized(extent)):
             return extent
@@ -259,7 +259,7 @@ class Bounds:
         ]
 
     def _relaxed(self, stage: Stage, reader: Stage) -> dict[Var, Expr]:
-        """Return the loop variables around the read that range within the point of attachment."""
+        """Return the loop variables around the read that vary inside the point of attachment."""
         point = stage.attach_point
         scope = storage_scope(stage)
         relaxed: dict[Var, Expr] = {}
@@ -283,7 +283,7 @@ def is_sized(extent: Expr) -> bool:
 
 
 def _at_least_zero(extent: Expr, simplifier: Simplifier) -> Expr:
-    """Return the extent of a region, which an empty loop of its reader makes negative."""
+    """Return the extent of a region, at least 0 also for an empty loop of its reader."""
     empty = isinstance(extent, Const) and extent.value < 0
     if empty or (is_sized(extent) and simplifier.bounds(extent)[0] < 0):
         return binary("max", extent, const(0, extent.dtype))
@@ -296,7 +296,7 @@ def at_least_one(extent: Expr) -> Expr:
 
 
 def _ancestors_of_bound(stage: Stage) -> set[IterVar]:
-    """Return the axes from which some loop bound to a thread derives."""
+    """Return the axes of which a derived loop is bound to a thread."""
     bound = set(stage.bindings)
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):

@@ -1,4 +1,4 @@
-"""Where tensors are stored: the buffer of each, its strides, and flat indices into it."""
+"""The storage of tensors: the buffer of each, its strides, and flat indices into it."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
 class StorageLayout:
-    """Buffers of a schedule's tensors: parameters whole, temporaries as far as they are needed.
+    """Buffers of a schedule's tensors: whole parameters, and the needed regions of temporaries.
 
     Parameters
     ----------
     schedule, bounds
-        What is laid out, and how far it is needed.
+        The tensors, and their needed regions.
     parameters : sequence of Tensor
-        Those of the function.
+        Parameters of the function.
     unique : bool
-        Whether buffers of tensors that are named alike get names of their own.
+        Whether buffers of tensors with the same name get different names.
     strided : bool
-        Whether parameters with sizes that only a call knows lie as the call says.
+        Whether each call gives the strides of parameters with sizes that are known only then.
 
     Attributes
     ----------
     buffers : dict of Tensor to Buffer
         Parameters first, in the caller's order.
     whole : set of Tensor
-        Those of a scan that are kept in the array of its result.
+        Tensors of a scan that are stored in the array of its result.
     mixed : set of Buffer
-        Arrays of scans into which some index does not show which element of a step it is.
+        Arrays of scans with an index from which the element of a step cannot be derived.
     rings : dict of Tensor to Buffer
-        Of scans that keep their last steps in a ring: the ring of each init, update and state.
+        Ring buffers of scans that keep their last steps in one, by init, update and state.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class StorageLayout:
             if tensor in self.buffers:
                 raise LoweringError(f"tensor {tensor.name!r} is listed twice; list it once")
             if not isinstance(tensor.op, PlaceholderOp):
-                self.schedule[tensor]  # refuses what the schedule does not compute
+                self.schedule[tensor]  # raises an error for other tensors
             self._declare(tensor, tensor.extents, None)
         self._refuse_results()
         self._refuse_inputs()
 
     def _refuse_results(self) -> None:
-        """Refuse parameters that lack an output, or have what is none."""
+        """Raise an error for a missing output, and for a result that is not an output."""
         for stage in self.bounds.bodies:
             if stage.is_output and not any(t in self.buffers for t in stage.outputs):
                 raise LoweringError(
@@ -102,7 +102,7 @@ class StorageLayout:
                     )
 
     def _refuse_inputs(self) -> None:
-        """Refuse parameters that lack a placeholder, or have one for the state of a scan."""
+        """Raise an error for a missing placeholder, and for one that is a scan's state."""
         states = {
             tensor
             for stage in self.bounds.bodies
@@ -123,7 +123,7 @@ class StorageLayout:
                 )
 
     def _declare_scan(self, stage: Stage, op: ScanOp) -> None:
-        """Keep the init, the steps and the state of each result in the array of the result."""
+        """Store the init, the steps and the state of each result in the array of the result."""
         parts = zip(stage.outputs, op.init, op.update, op.state_placeholder, strict=True)
         for result, *others in parts:
             spans = [Range(const(0), extent) for extent in result.extents]
@@ -157,7 +157,7 @@ class StorageLayout:
         alignments = {} if stage is None else stage.alignments
         axes: list[IterVar | None] = [None] * len(shape)
         if stage is not None and alignments:
-            axes = list(stage.op.axis)  # not the tensor's: rfactor gives its stage others
+            axes = list(stage.op.axis)  # not the tensor's: rfactor makes new axes
         if stage is not None and stage.layout is not None:
             lengths = dict(zip(stage.op.axis, shape, strict=True))
             shape = tuple(digits.extent(lengths[digits.axis]) for digits in stage.layout)
@@ -181,7 +181,7 @@ class StorageLayout:
         self.buffers[tensor] = Buffer(name, tensor.dtype, stored, scope)
 
     def _without_step(self, stage: Stage, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Return a shape without the dimension of the one step that a stage of a cell is of."""
+        """Return a shape without the step dimension of a stage in a cell."""
         scan = stage.cell
         if scan is None:
             return shape
@@ -193,16 +193,16 @@ class StorageLayout:
         return tuple(kept) or (const(1),)
 
     def rings_of(self, scan: Stage) -> list[Buffer]:
-        """Return the rings that a scan keeps its last steps in, if it does."""
+        """Return the ring buffers of a scan's last steps, if it has them."""
         assert isinstance(scan.op, ScanOp)
         return [self.rings[state] for state in scan.op.state_placeholder if state in self.rings]
 
     def unused(self, name: str) -> str:
-        """Return `name`, numbered if another buffer has it and names are to be unique."""
+        """Return `name`, with a number if another buffer has it and names must be unique."""
         return self._names.unused(name) if self._unique else name
 
     def element(self, tensor: Tensor, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
-        """Return the buffer and the flat index of an element, row-major but for its layout."""
+        """Return the buffer and the flat index of an element: row-major, unless it has a layout."""
         buffer = self.buffers.get(tensor)
         if buffer is None:
             raise LoweringError(
@@ -241,9 +241,9 @@ class StorageLayout:
     def distance(
         self, tensor: Tensor, indices: Sequence[Expr], later: Mapping[Var, Expr]
     ) -> Expr | None:
-        """Return how many elements on an element lies for other values of some variables.
+        """Return the distance in elements if some variables have other values.
 
-        None where that is nothing, or depends on anything but sizes and knobs.
+        It is None if the distance is 0, or depends on anything but sizes and knobs.
         """
         _, here = self.element(tensor, indices)
         _, there = self.element(tensor, [substitute(index, later) for index in indices])
@@ -256,7 +256,8 @@ class StorageLayout:
     def _is_plain(self, places: Sequence[Expr], shape: Sequence[Expr]) -> bool:
         """Whether indices into a step have no negative terms, so that they stay within the step.
 
-        That holds of each index, or of all together: those of fused columns add up to one number.
+        The test is for each index, or for all together: indices of fused columns add up to one
+        number.
         """
         flat: Expr = const(0)
         for place, length in zip(places, shape, strict=True):
@@ -297,8 +298,8 @@ class _Flatten(Rewriter):
 def ring_steps(op: ScanOp) -> int:
     """Return how many steps of a scan are kept at a time.
 
-    Those that a step may read, and the one that it writes unless that can replace the oldest: each
-    element of a single state is then written when all that reads the oldest has done so.
+    These are the steps that a step may read, plus the one that it writes, unless that can replace
+    the oldest: each element of a single state is written after all reads of the oldest.
     """
     update = op.update[0]
     alone = len(op.update) == 1 and len(op.apart) == update.ndim - 1

@@ -34,8 +34,8 @@ def double_buffer(body: Stmt, stages: Mapping[Buffer, str]) -> Stmt:
     Raises
     ------
     LoweringError
-        If a temporary is computed in no loop, in one whose iterations do not run one after
-        another, or from something that is computed in the same loop.
+        If a temporary is computed in no loop, in a loop whose iterations are not sequential, or
+        from a tensor that is computed in the same loop.
     """
     rewriter = _DoubleBuffer(stages)
     result = rewriter.stmt(body)
@@ -128,10 +128,10 @@ class _Half(Rewriter):
     half : Expr
         0 or 1.
     var, value : Var, Expr
-        The loop variable, and what stands for it.
+        The loop variable, and its replacement.
     fresh : set of str, optional
-        Give allocations new buffers, as the statement is a second copy, under names that are not
-        in this set, which takes them.
+        Used names. If given, allocations get new buffers with unused names, which are added to the
+        set, because the statement is a second copy.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ def _guarded(condition: Expr, body: Stmt) -> Stmt:
 
 
 def together(body: Stmt) -> Stmt:
-    """Return the statements of a loop with neighbours under one guard in one."""
+    """Return the statements of a loop; adjacent statements under the same guard are merged."""
     if isinstance(body, Allocate):
         return Allocate(body.buffer, together(body.body))
     merged: list[Stmt] = []
@@ -200,7 +200,7 @@ def together(body: Stmt) -> Stmt:
 
 
 def _allocated(body: Stmt) -> Iterator[Buffer]:
-    """Yield what is allocated for one iteration of a loop, by its own statements."""
+    """Yield the allocations of one iteration of a loop, without those of inner loops."""
     while isinstance(body, (Allocate, Seq)):
         if isinstance(body, Allocate):
             yield body.buffer

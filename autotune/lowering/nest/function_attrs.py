@@ -1,6 +1,6 @@
-"""Facts of a function's buffers beside its loops: hints of stages, states of scans.
+"""Facts of a function's buffers: hints of stages, states of scans.
 
-Later passes and code generators read it in `Function.attrs`, where buffers go by their names.
+Later passes and code generators read them in `PrimFunc.attrs`, by the names of buffers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ def buffer_attrs(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, An
     -------
     dict
         ``nontemporal``: buffers that are stored past the caches.
-        ``at_least``: sizes of scans, and how many steps each has at the least.
-        ``states``: arrays that scans carry values in, and whether each index into them shows
-        which element of a step it is.
-        ``blocks_per_multiprocessor``: how many are asked for, by the buffer that they compute.
-        ``ahead``: how many elements behind those that scans read of inputs others are fetched.
-        ``through_registers``, ``through_copies``: buffers that are filled ahead, by the way.
+        ``at_least``: sizes of scans, and the least number of steps of each. ``states``: arrays with
+        the states of scans, and whether each index into them determines the element of a step.
+        ``blocks_per_multiprocessor``: the requested number, by the buffer that the blocks compute.
+        ``ahead``: prefetch distances of inputs of scans in elements. ``through_registers``,
+        ``through_copies``: buffers that are filled one iteration ahead.
     """
     stages = list(layout.bounds.bodies)
 
@@ -66,7 +65,7 @@ def buffer_attrs(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, An
 
 
 def _ahead(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Expr]:
-    """Return how many elements behind those that scans read of inputs others are fetched."""
+    """Return the prefetch distances of inputs of scans in elements."""
     found: dict[str, Expr] = {}
     for stage, body in layout.bounds.bodies.items():
         scan = stage.cell

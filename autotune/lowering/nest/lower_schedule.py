@@ -48,13 +48,12 @@ def lower_schedule(
     name : str
         Name of the function.
     for_autotvm08 : bool
-        Return the loops that AutoTVM v0.8 reads features from, which compute nothing: reductions
-        do not set their accumulators first, buffers are named as their tensors, which may be
-        alike, and nothing is computed ahead.
+        Return the loops for AutoTVM v0.8's features, which cannot be executed: reductions do not
+        initialise their accumulators, buffers have the names of their tensors, which may be equal,
+        and double buffering is ignored.
     strided : bool
-        Let arrays with sizes that only a call knows lie as the call says, by strides that it
-        gives: a listing shows them, and arrays that are not contiguous need them. Otherwise they
-        are row-major.
+        Make the strides of arrays with sizes from `te.var` arguments, for listings and for arrays
+        that are not contiguous. Otherwise arrays are row-major.
     """
     if not isinstance(schedule, Schedule):
         raise LoweringError(
@@ -108,7 +107,7 @@ class _Lowering:
         return PrimFunc(self.name, params, outputs, body, sizes, attrs)
 
     def _doubled(self) -> dict[Buffer, str]:
-        """Return the buffers of stages that are double-buffered, and the names of these."""
+        """Return the buffers of double-buffered stages, and the names of the stages."""
         return {
             self.buffers[tensor]: stage.name
             for stage in self.stages
@@ -149,7 +148,7 @@ class _Lowering:
         return seq(*(self._nest(init, around) for init in inits), steps)
 
     def _nest(self, stage: Stage, around: Threads) -> Stmt:
-        """Return the loops of a stage that computes."""
+        """Return the loops of a stage."""
         threads = self.loops.open_threads(stage, around)
         body = StageBody(stage, self.layout, threads.variables, self.for_autotvm08)
         leaves = stage.leaf_axes

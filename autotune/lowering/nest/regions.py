@@ -1,7 +1,8 @@
 """Symbolic interval analysis: the region of a tensor that some loops access.
 
-An interval is its lowest point, over variables that stay fixed, and a width that is free of
-them, so that a region has one size wherever it lies. Knobs and sizes count as positive unknowns.
+An interval is its lowest point, over variables that are fixed, and a width without these variables,
+so that the size of a region does not depend on its position. Knobs and sizes count as positive
+unknowns.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Interval:
 
 
 def is_loop_free(node: Expr) -> bool:
-    """Whether an expression depends on knobs and sizes only: on no loop, on no memory."""
+    """Whether an expression depends only on knobs and sizes, not on loops or memory."""
     return not any(
         isinstance(n, (Read, Load))
         or (isinstance(n, Var) and not isinstance(n, (KnobVar, SizeVar)))
@@ -93,12 +94,12 @@ def as_index(node: Expr) -> Expr:
 
 
 class Relaxer:
-    """Finds the interval of index expressions when some variables range and others stay.
+    """Finds the interval of index expressions when some variables vary and others are fixed.
 
     Parameters
     ----------
     extents
-        The variables that range, each from 0 to its extent - 1.
+        The variables that vary, each from 0 to its extent - 1.
     """
 
     def __init__(self, extents: Mapping[Var, Expr]) -> None:
@@ -178,8 +179,8 @@ class Relaxer:
     def _division(self, node: BinaryOp) -> Interval | None:
         """Quotient and remainder of low + r, 0 <= r <= width, by a positive divisor.
 
-        `low` is a multiple of `step` but for its own constant part, so that low % divisor is at
-        most divisor - gcd(step, divisor) + constant % gcd.
+        `low` is a multiple of `step` plus its constant part, so that low % divisor is at most
+        divisor - gcd(step, divisor) + constant % gcd.
         """
         inner = self.interval(node.a)
         if inner is None:
@@ -196,7 +197,7 @@ class Relaxer:
             low = binary("+", to_expr(whole, node.dtype), quotient)
             width = binary("//", binary("+", binary("-", divisor, grain), reach), divisor)
             return Interval(low, normal(width))
-        # Without a carry the remainders are one run; with one, any remainder may occur.
+        # Without a carry the remainders are consecutive; with a carry, any remainder may occur.
         stays = binary("<", reach, grain)
         zero = const(0, node.dtype)
         low = select(stays, binary("%", to_expr(rest, node.dtype), divisor), zero)

@@ -12,10 +12,10 @@ _SEPARATE = (LoopKind.PARALLEL, LoopKind.THREAD, LoopKind.VTHREAD)
 
 
 def hoist_allocations(scan: Produce, kept: Set[Buffer], rings: Sequence[Buffer] = ()) -> Stmt:
-    """Return a scan around which the arrays are allocated that all its steps may share, and rings.
+    """Return a scan inside the allocations that all its steps may share, and its ring buffers.
 
-    Those in loops whose iterations run side by side stay, as do those whose size differs and
-    those of `kept`. What lasts no longer than a kernel is allocated inside the scan, which is one.
+    Allocations in parallel loops, of varying size, or in `kept` are not moved. Storage with the
+    lifetime of a kernel is allocated inside the scan, which is one kernel.
     """
     hoist = _Hoist(kept)
     body = hoist.stmt(scan.body)

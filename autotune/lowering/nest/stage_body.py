@@ -21,19 +21,19 @@ from autotune.te.tensor import ComputeOp
 
 
 class StageBody:
-    """The statements inside the loops of a stage that computes.
+    """The statements inside the loops of a stage.
 
     Parameters
     ----------
     stage : Stage
-        What is computed.
+        The stage.
     layout : StorageLayout
-        Where tensors are stored.
+        The storage of tensors.
     threads : mapping of IterVar to Var
-        Of the thread axes that loops of the stage, and those around, are bound to.
+        Variables of the thread axes of the stage's loops and of enclosing loops.
     one_by_one : bool
-        Store the results of a reduction in their order even if one is computed of what another
-        overwrites, as AutoTVM v0.8 counts them.
+        Store the results of a reduction in order even if one is computed from an element that
+        another overwrites, as AutoTVM v0.8 counts them.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class StageBody:
         Parameters
         ----------
         serial : sequence of IterVar
-            Axes of the reduction that each thread runs through by itself.
+            Axes of the reduction that each thread reduces serially.
         looped : callable
-            Returns the loops over these around a statement.
+            Returns the loops over these axes around a statement.
         """
         combiner, zero = self._reduction.combiner, const(0)
         operands = self._operands()

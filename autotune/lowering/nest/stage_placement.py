@@ -14,7 +14,7 @@ from autotune.te.scan import ScanOp
 
 
 def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
-    """Yield the loops around a stage's body, innermost first, those it is attached in included."""
+    """Yield the loops around a stage's body, innermost first, including those it is attached in."""
     for axis in reversed(stage.leaf_axes):
         yield stage, axis
     if stage.attach is Attach.INIT:
@@ -30,7 +30,7 @@ def loop_path(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
 
 
 def refuse_repeated_axes(stage: Stage) -> None:
-    """Refuse a loop inside another one over the same axis, which two computes reduce over."""
+    """Raise an error for a loop inside another loop over the same reduction axis."""
     owners: dict[IterVar, Stage] = {}
     for owner, axis in loop_path(stage):
         other = owners.setdefault(axis, owner)
@@ -42,7 +42,7 @@ def refuse_repeated_axes(stage: Stage) -> None:
 
 
 def refuse_nested_parallel(stage: Stage) -> None:
-    """Refuse a parallel loop inside another: threads are not divided further."""
+    """Raise an error for a parallel loop inside another: threads cannot be divided further."""
     loops = [
         (owner, axis)
         for owner, axis in loop_path(stage)
@@ -57,7 +57,7 @@ def refuse_nested_parallel(stage: Stage) -> None:
 
 
 def refuse_nested_vectors(stage: Stage) -> None:
-    """Refuse two vectorized loops in one stage: vectors hold no vectors."""
+    """Raise an error for two vectorized loops in one stage: vectors cannot hold vectors."""
     vectors = [x for x in stage.leaf_axes if stage.loop_kinds.get(x) is LoopKind.VECTORIZED]
     if len(vectors) > 1:
         outer, inner, *_ = vectors
@@ -68,7 +68,7 @@ def refuse_nested_vectors(stage: Stage) -> None:
 
 
 def refuse_rings_of_reductions(schedule: Schedule, scan: Stage) -> None:
-    """Refuse to keep in a ring what is computed in place, step by step of a reduction."""
+    """Raise an error for a ring buffer of a reduction, which is computed in place."""
     op = scan.op
     if not isinstance(op, ScanOp) or not scan.has_pragma("state_in_ring"):
         return
@@ -103,7 +103,7 @@ def _around(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
 def _thread_rank(owner: Stage, axis: IterVar) -> int:
     """Return 0 for an axis bound to blocks, 1 for threads, else -1.
 
-    Virtual threads are threads that one thread stands for, as in TVM.
+    Virtual threads count as threads, as in TVM.
     """
     thread = owner.bindings.get(axis)
     if thread is None:

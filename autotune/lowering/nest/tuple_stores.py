@@ -11,10 +11,10 @@ from autotune.ir.visitor import walk_expr
 
 
 def store_together(stores: Sequence[Store], unused: Callable[[str], str]) -> Stmt:
-    """Return stores of which each sees the values from before all of them.
+    """Return stores that all read the values from before the first store.
 
-    A store comes after those that read what it overwrites; where they read one another's,
-    the new values are set aside first.
+    A store comes after the stores that read its destination; in a cycle the new values are stored
+    in temporaries first.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@
       parallel (x, 0, 8)               ->          for (t, 0, m)
         for (i, 0, 32) S[t, x*32 + i] = ...          for (i, 0, 32) S[t, x*32 + i] = ...
 
-Threads are then started once and not in every step. It is so where all that the scan writes is
-written in parallel loops of one length, and an iteration reads only columns that it wrote.
+Threads are then started once and not in every step. This is legal if all stores of the scan are in
+parallel loops of one length, and an iteration reads only columns that it wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 
 
 def interchange_parallel_loops(function: PrimFunc) -> PrimFunc:
-    """Return an analysed function with loops over steps inside parallel ones where they may be."""
+    """Return an analysed function with loops over steps inside parallel loops where it is legal."""
     states: Mapping[str, bool] = function.attrs.get("states", {})
     return function.with_body(_Scans(states).stmt(function.body)) if states else function
 
@@ -42,7 +42,7 @@ class _Scans(StmtRewriter):
         return any(map(self._carries, inside))
 
     def _side_by_side(self, body: Stmt) -> Stmt | None:
-        """Return a scan with its parallel loops as one around all; None where that may not be."""
+        """Return a scan with its parallel loops merged into one around it; None if illegal."""
         loops = [s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
         if not loops or any(loop.extent is not loops[0].extent for loop in loops):
             return None
@@ -72,7 +72,7 @@ def _covers(stmt: Stmt) -> bool:
 
 
 class _Gathered(Rewriter):
-    """Takes the parallel loops away, whose variables become one."""
+    """Removes the parallel loops and replaces their variables by one."""
 
     def __init__(self, variables: dict[Expr, Var]) -> None:
         super().__init__()

@@ -31,9 +31,9 @@ from autotune.ir.visitor import Rewriter, StmtRewriter, free_vars, loads, walk
 
 
 def replace_with_scalars(function: PrimFunc) -> PrimFunc:
-    """Return the function with rings of scans in local arrays while unrolled steps run.
+    """Return the function with ring buffers of scans in local arrays during unrolled steps.
 
-    This is legal where these steps read and write one place of the ring.
+    This is legal if these steps read and write one place of the ring.
     """
     states = set(function.attrs.get("states", ())) - {buffer.name for buffer in function.params}
     if not states:
@@ -62,7 +62,7 @@ class _ScalarReplacement(StmtRewriter):
         for ring, index in self._kept(body):
             guards = [guard for guard in (*outer, *inner) if not _has(guard, steps.var)]
             rest = [guard for guard in (*outer, *inner) if _has(guard, steps.var)]
-            # Other guards must not be what keeps the place inside the ring.
+            # The place must be inside the ring even without the other guards.
             tied = any(_has(guard, var) for guard in rest for var in free_vars(index))
             if _has(index, steps.var) or tied:
                 continue
@@ -70,7 +70,7 @@ class _ScalarReplacement(StmtRewriter):
         return steps
 
     def _kept(self, body: Stmt) -> Iterator[tuple[Buffer, Expr]]:
-        """Yield the rings that a step reads and writes at one place each, and the place."""
+        """Yield the ring buffers that a step reads and writes at a single place, and the place."""
         written = {s.buffer: s.index for s in walk(body) if isinstance(s, Store)}
         for ring, index in written.items():
             if ring.name in self.rings and all(at is index for at in _places(body, ring)):
@@ -100,7 +100,7 @@ def _copied(
 
 
 class _Exchanged(Rewriter):
-    """Reads and writes one place of another buffer instead."""
+    """Replaces a place of a buffer by a place of another buffer."""
 
     def __init__(self, old: Buffer, new: Buffer, index: Expr) -> None:
         super().__init__()

@@ -4,7 +4,7 @@
       for (i, 0, 32)                     ->        unrolled (t, 0, 4)
         S[t + 1, i] = S[t, i] + X[t, i]              S[t + 1, i] = S[t, i] + X[t, i]
 
-What one step leaves to the next then stays in registers.
+Values that one step passes to the next then stay in registers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 
 
 def interchange_steps(function: PrimFunc) -> PrimFunc:
-    """Return an analysed function with unrolled steps inside loops over columns of their own."""
+    """Return an analysed function with unrolled steps inside loops over independent columns."""
     states: Mapping[str, bool] = function.attrs.get("states", {})
     return function.with_body(_StepInterchange(states).stmt(function.body)) if states else function
 
@@ -35,7 +35,7 @@ class _StepInterchange(StmtRewriter):
         return steps
 
     def _exchanged(self, steps: For) -> For:
-        """Return unrolled steps inside the loops over columns that are all they hold."""
+        """Return unrolled steps moved inside the loops over columns that are their whole body."""
         guard, columns = None, steps.body
         if isinstance(columns, If) and columns.orelse is None:
             guard, columns = columns.condition, columns.then

@@ -7,8 +7,8 @@
                                                  Y[h + i*64 + j] = ...
                                              ... (the lines and the part of a line that are left)
 
-Here `h` is how many elements `Y` has before a line begins, which the caller's array says. Machines
-store past the caches in whole lines; parts of lines are many times as slow.
+`h` is the number of elements of `Y` before its first cache line, computed from the caller's
+pointer. Processors store whole lines past the caches; partial lines are many times slower.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from autotune.lowering.vector.peeling_legality import (
 
 
 def peel_for_alignment(function: PrimFunc) -> PrimFunc:
-    """Return the function with its streamed vectors at cache lines, where that can be.
+    """Return the function with its streamed vectors aligned to cache lines, where possible.
 
-    It can where all loops over vectors of the array run over a constant number of elements that do
-    not depend on one another, all loops around move by whole lines, and no other array is streamed
-    in them.
-    `function.attrs["lines"]` then holds a variable for each array: how many of its elements there
-    are before one that begins a line (its remainder by the elements of a line counts).
+    It is possible if all loops over vectors of the array have a constant number of independent
+    elements, all enclosing loops move by whole lines, and they stream no other array.
+    `function.attrs["lines"]` then has a variable for each array: the number of its elements before
+    the first cache line (only the remainder by the elements of a line is used).
     """
     streamed = frozenset(function.attrs.get("nontemporal", ()))
     if not streamed:
@@ -55,12 +54,12 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
 
 
 class _AlignmentPeeling(StmtRewriter):
-    """Moves loops over vectors to where lines begin.
+    """Aligns loops over vectors to cache lines.
 
     Attributes
     ----------
     lines : dict of Buffer to SizeVar
-        Where the arrays begin.
+        Variables with the number of elements before the first cache line.
     """
 
     def __init__(self, goals: Mapping[For, Buffer], tasks: Mapping[For, For]) -> None:
@@ -71,7 +70,7 @@ class _AlignmentPeeling(StmtRewriter):
         self._beside: dict[Buffer, set[Expr | None]] = {}
 
     def private(self) -> dict[Buffer, Expr]:
-        """Return the allocations to be moved as well, so that their vectors lie at lines too."""
+        """Return the allocations to offset as well, so that their vectors are aligned, too."""
         return {
             buffer: shift
             for buffer, (shift, *others) in self._beside.items()
@@ -79,20 +78,20 @@ class _AlignmentPeeling(StmtRewriter):
         }
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        """Note an array of the function's own."""
+        """Record an array that the function allocates."""
         self.allocated.add(node.buffer)
         return self.rebuild_stmt(node)
 
     def visit_For(self, node: For) -> Stmt:
-        """Move a loop over vectors if it is one, else look further in."""
+        """Align a loop over vectors; visit the body of other loops."""
         goal = self.goals.get(node)
         return self.rebuild_stmt(node) if goal is None else self._moved(node, goal)
 
     def _moved(self, loop: For, goal: Buffer) -> Stmt:
         """Return a loop as four: a partial line, vectors, full lines, a partial line.
 
-        Where a row is the part of a longer one that a task has, it ends with a line, and the next
-        one begins there.
+        If a row is a task's part of a longer row, it ends with a cache line, and the next part
+        begins there.
         """
         elements = elements_of_line(goal)
         start = self.lines.setdefault(goal, SizeVar(f"{goal.name}.line"))
@@ -103,7 +102,7 @@ class _AlignmentPeeling(StmtRewriter):
         length = binary("*", loop.extent, vector_length)
         before, rest = head, binary("-", length, head)
         task = self.tasks.get(loop)
-        if task is not None:  # none but the first has anything before a line
+        if task is not None:  # only the first part has elements before a line
             before = binary("max", const(0), binary("-", head, binary("*", task.var, line)))
             left = binary("*", binary("-", task.extent, task.var), length)
             rest = binary("min", length, binary("-", left, head))
@@ -129,16 +128,16 @@ class _AlignmentPeeling(StmtRewriter):
 
 
 class _Piece(StmtRewriter):
-    """Writes a loop over vectors for some of the row: vectors of some length from some element on.
+    """Writes a loop over a part of the row: vectors of some length from some element on.
 
     Parameters
     ----------
     row : For
-        The loop over all of the row.
+        The loop over the whole row.
     start, lanes : Expr
-        The first element, and how many a vector has.
+        The first element, and the lanes of a vector.
     below : Expr, optional
-        How many lanes count; all if it is left out.
+        Number of active lanes; by default all.
     """
 
     def __init__(self, row: For, start: Expr, lanes: Expr, below: Expr | None = None) -> None:
@@ -147,11 +146,11 @@ class _Piece(StmtRewriter):
         self.var = Var(row.var.name, row.var.dtype)
 
     def part(self) -> Stmt:
-        """Return what is done for the first vector."""
+        """Return the statement for the first vector."""
         return substitute_stmt(self.stmt(self.row.body), {self.var: const(0)})
 
     def loop(self, extent: Expr) -> Stmt:
-        """Return what is done for so many vectors."""
+        """Return the loop over some number of vectors."""
         return For(self.var, extent, self.row.kind, self.stmt(self.row.body))
 
     def visit_For(self, node: For) -> Stmt:

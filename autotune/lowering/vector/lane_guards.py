@@ -1,7 +1,7 @@
 """Conditions that are equal for all lanes of a vector: statements under them need no mask.
 
-Of ``x * 8 + lane < 40`` with 4 lanes: it says in which run of 8 elements a lane is, and all 4 are
-in the same one. So it is asked of the first lane only.
+For example ``x * 8 + lane < 40`` with 4 lanes: all 4 lanes are in the same group of 8 elements, so
+the condition has one value for all. It is evaluated for the first lane only.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class _Form(NamedTuple):
 
 
 def uniform_condition(condition: Expr, var: Var, start: Expr, lanes: int) -> Expr:
-    """Return a condition in which comparisons that lanes cannot tell apart are of the first lane.
+    """Return a condition in which comparisons that are equal for all lanes use the first lane.
 
     Parameters
     ----------
     condition : Expr
     var : Var
-        Has the values start, ..., start + lanes - 1, one in each lane.
+        The variable with the values start, ..., start + lanes - 1, one in each lane.
     start : Expr
     lanes : int
     """
@@ -55,16 +55,16 @@ class _Asked:
                 return node
 
     def _alike(self, node: BinaryOp) -> bool:
-        """Whether both sides differ by a number whose sign is that of ``modulus * z``, of all."""
+        """Whether the difference of both sides has the sign of ``modulus * z`` in all lanes."""
         a, b = self._form(node.a), self._form(node.b)
         if a is None or b is None:
             return False
-        above = 1 if node.op in ("<=", ">") else 0  # a <= b asks whether a - b - 1 < 0
+        above = 1 if node.op in ("<=", ">") else 0  # a <= b means a - b - 1 < 0
         apart = _sum(a, _scaled(b, -1))._replace(base=a.base - b.base - above)
         return self._stays(apart, apart.modulus)
 
     def _stays(self, form: _Form, run: int) -> bool:
-        """Whether all lanes are in the same run of so many numbers, which divides the modulus."""
+        """Whether all lanes are in the same group of numbers, whose size divides the modulus."""
         first = form.base % run if run else 0
         last = first + form.scale * (self.lanes - 1)
         return bool(run) and 0 <= last < run

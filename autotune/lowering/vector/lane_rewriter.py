@@ -35,7 +35,7 @@ def vectorize_iterations(body: Stmt, var: Var, start: Expr, lanes: int, suffix: 
     lanes : int
         At least 2.
     suffix : str
-        Ends the names of buffers of which every iteration has its own.
+        Suffix of the names of buffers that are private to each iteration.
 
     Raises
     ------
@@ -59,9 +59,9 @@ def first_two_lanes(index: Expr, var: Var) -> Expr:
 class _Lanes(Rewriter):
     """Rewrites statements and expressions.
 
-    `masked` says whether a statement stands under a guard that not every iteration passes; `own`
-    maps buffers that each iteration allocates to one that holds those of all lanes. Where the first
-    two lanes stand for a loop of any length, conditions that they answer alike may part others.
+    `masked` is true for statements under a guard that only some iterations pass; `own` maps a
+    buffer that each iteration allocates to a buffer for all lanes. If the first two lanes represent
+    a loop of any length, conditions that are equal for both may differ for others.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class _Lanes(Rewriter):
             raise VectorizeError("a vector inside a vector")
         if isinstance(value, Call) and value.name == "if_then_else":
             test, *values = value.children
-            if test.lanes == 1:  # whole vectors are loaded, or none
+            if test.lanes == 1:  # a whole vector is loaded or nothing
                 return If(test, *(Store(buffer, index, self.wide(each)) for each in values))
         return Store(buffer, index, self.wide(value))
 
@@ -122,7 +122,7 @@ class _Lanes(Rewriter):
         return result
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        """Give every lane its own elements, side by side."""
+        """Give every lane its own adjacent elements."""
         old = node.buffer
         if any(self.expr(extent) is not extent for extent in old.shape):
             raise VectorizeError(f"the size of {old.name} differs between iterations")
@@ -139,7 +139,7 @@ class _Lanes(Rewriter):
     # -- expressions -------------------------------------------------------------------------------
 
     def asked(self, condition: Expr) -> Expr:
-        """Return a condition asked of the first lane, as far as that answers for all."""
+        """Return a condition with its uniform comparisons evaluated for the first lane."""
         return uniform_condition(condition, self.var, self.start, self.lanes)
 
     def wide(self, node: Expr) -> Expr:
@@ -151,7 +151,7 @@ class _Lanes(Rewriter):
         return Broadcast(node, self.lanes)
 
     def place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
-        """Where all lanes find what each iteration finds at `index` of `buffer`."""
+        """Return the buffer and index at which all lanes find their elements."""
         own = self.own.get(buffer)
         if own is None:
             return buffer, self.expr(index)
@@ -177,7 +177,7 @@ class _Lanes(Rewriter):
         return BinaryOp(node.op, self.wide(a), self.wide(b))
 
     def affine(self, op: str, a: Expr, b: Expr) -> Expr | None:
-        """Sum, difference or product as a ramp, where it is one."""
+        """Return a sum, difference or product as a ramp, if it is one."""
         if op in ("+", "-"):
             parts = _affine_parts(a), _affine_parts(b)
             if parts[0] is None or parts[1] is None:
@@ -228,14 +228,14 @@ class _Lanes(Rewriter):
         return self._invariant(node)
 
     def _invariant(self, node: Expr) -> Expr:
-        """Keep a vector of a loop further in; it may not depend on this loop's variable."""
+        """Keep a vector of an inner loop; it must not depend on this loop's variable."""
         if any(child is not self.expr(child) for child in node.children):
             raise VectorizeError("a vector inside a vector")
         return node
 
 
 def _affine_parts(node: Expr) -> tuple[Expr, Expr] | None:
-    """Return (base, stride) of a ramp or of a scalar, None of any other vector."""
+    """Return (base, stride) of a ramp or of a scalar; None for any other vector."""
     if isinstance(node, Ramp):
         return node.base, node.stride
     return (node, Const(0, node.dtype)) if node.lanes == 1 else None

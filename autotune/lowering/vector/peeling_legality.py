@@ -36,7 +36,7 @@ class AlignableLoops:
         self.streamed, self.states = streamed, states
 
     def movable(self, body: Stmt) -> dict[For, Buffer]:
-        """Return the loops that may be moved, and the array whose lines each is to begin at."""
+        """Return the loops that can be aligned, and the array that each is aligned to."""
         found: dict[For, Buffer] = {}
         left: dict[Buffer, int] = {}
         self._find(body, found)
@@ -55,7 +55,7 @@ class AlignableLoops:
             self._find(child, found)
 
     def _goal(self, loop: For) -> Buffer | None:
-        """Return the array whose lines a loop over vectors is to begin at; None if it may not."""
+        """Return the array that a loop over vectors is aligned to; None if it cannot be aligned."""
         if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const):
             return None
         goals = {s.buffer for s in stores_in(loop.body) if s.buffer.name in self.streamed}
@@ -73,9 +73,9 @@ class AlignableLoops:
         return goal if self._is_row(loop, vectors) else None
 
     def tasks(self, body: Stmt, rows: Mapping[For, Buffer]) -> dict[For, For]:
-        """Return, of rows that are parts of longer ones, the parallel loop over all parts.
+        """Return the parallel loop over the parts of longer rows.
 
-        Elements may then go from one iteration of it to another.
+        Elements may then move from one iteration to another.
         """
         found: dict[For, For] = {}
         for task in walk(body):
@@ -86,7 +86,7 @@ class AlignableLoops:
         return found
 
     def _is_shared(self, task: For, own: list[For], rows: Mapping[For, Buffer]) -> bool:
-        """Whether all iterations of a parallel loop do the same for their rows."""
+        """Whether all iterations of a parallel loop execute the same statements for their rows."""
         lanes = next(vectors_in(own[0])).extent
         if not isinstance(task.extent, Const) or any(
             rows[row] is not rows[own[0]]
@@ -114,7 +114,7 @@ class AlignableLoops:
         return DependenceTest(axes, self.states).shared(found) is None
 
     def _is_row(self, loop: For, vectors: list[For]) -> bool:
-        """Whether a loop runs over elements in no particular order, and its vectors over parts."""
+        """Whether the elements of a loop are independent, and its vectors are parts of them."""
         step = {vector.var: binary("-", vector.var, vector.extent) for vector in vectors}
         following = {loop.var: binary("+", loop.var, const(1)), **step}
         if not _same(loop.body, substitute_stmt(loop.body, following)):
@@ -157,12 +157,12 @@ class _OneRow(StmtRewriter):
 
 
 def elements_of_line(buffer: Buffer) -> int:
-    """Return how many elements of an array a line holds."""
+    """Return the number of elements of an array in a cache line."""
     return LINE_BYTES // dtypes.itemsize(buffer.dtype)
 
 
 def by_lines(index: Expr, lane: Var, elements: int) -> bool:
-    """Whether an index is the lane and whole lines."""
+    """Whether an index is the lane plus whole cache lines."""
     terms = to_poly(index)
     return terms.pop((lane,), 0) == 1 and all(
         scale % elements == 0 and all(var is not lane for atom in atoms for var in free_vars(atom))
@@ -196,7 +196,7 @@ def _only_vectors(stmt: Stmt) -> bool:
 
 
 def _same(a: Stmt, b: Stmt) -> bool:
-    """Whether two statements that differ in their expressions alone do the same."""
+    """Whether two statements that differ only in their expressions are equivalent."""
     return all(x is y for x, y in zip(_exprs(a), _exprs(b), strict=True))
 
 

@@ -1,7 +1,7 @@
 """Marks the loops that pragmas unroll, limited by the number of stores after unrolling.
 
-A loop that a pragma covers is unrolled where all loops in it are, and its iterations make at most
-as many stores as the pragma allows (the rules are those of TVM's UnrollLoop).
+A loop under a pragma is unrolled if all its inner loops are, and if it has at most the stores that
+the pragma allows (the rules are those of TVM's UnrollLoop).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autotune.ir.expr import Const, Expr, KnobVar, Var
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt
 from autotune.ir.visitor import free_vars
 
-#: Most loops inside one another that are unrolled automatically.
+#: Largest depth of nested loops that are unrolled automatically.
 MAX_DEPTH = 8
 
 _NO_LOOPS = (LoopKind.VECTORIZED, LoopKind.THREAD, LoopKind.VTHREAD)
@@ -31,7 +31,7 @@ class _Rule:
 
 @dataclass(frozen=True)
 class _Count:
-    """What a statement holds once its loops are unrolled: stores, unrolled loops, other loops."""
+    """Counts of a statement after unrolling: stores, unrolled loops, other loops."""
 
     steps: int = 0
     depth: int = 0

@@ -3,8 +3,8 @@
     for x in vectorized(16):                    C[i*16 + ramp(0, 1, 16)] =
         C[i*16 + x] = A[i*16 + x] * B[i]   ->       A[i*16 + ramp(0, 1, 16)] * broadcast(B[i])
 
-A guard that differs between iterations becomes a condition of as many lanes. A loop that cannot be
-turned (an inner extent depends on its iterations, an element is combined over them) becomes serial.
+A guard that differs between iterations becomes a vector condition. A loop that cannot be vectorised
+(an inner extent depends on its iterations, an element is combined over them) becomes serial.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from autotune.lowering.vector.lane_rewriter import (
     vectorize_iterations,
 )
 
-#: Longer loops are cut into vectors of the largest length that divides them, up to this many lanes.
+#: Longer loops are split into vectors of the largest length that divides them, up to this many
+#: lanes.
 MAX_LANES = 64
-#: If that length is below this one, into vectors of `MAX_LANES` and a shorter one for the rest.
+#: If that length is smaller than this, they are split into vectors of `MAX_LANES` and a shorter
+#: tail.
 MIN_LANES = 16
 #: Lanes of loops whose extent is not constant.
 SYMBOLIC_LANES = 16
@@ -36,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def vectorize(function: PrimFunc) -> PrimFunc:
-    """Return the function with every VECTORIZED loop made vectors, or serial where it cannot be.
+    """Return the function with every VECTORIZED loop as vectors, or serial if that is impossible.
 
     Loops that became serial are in the attribute "not_vectorized", as pairs of name and reason.
     """
@@ -116,12 +118,12 @@ def _symbolic(loop: For) -> Stmt:
 
 
 def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
-    """Refuse a loop that may read or overwrite in one iteration what another one wrote.
+    """Refuse a loop if an iteration may read or overwrite an element that another one wrote.
 
-    A buffer that the body writes must be addressed by one expression throughout, which differs
-    between iterations if more than one statement has it, so that no lane sees another's element.
-    What an iteration allocates is its own. In an array with steps, each iteration may have columns
-    of its own, or read other steps than it writes.
+    A buffer that the body writes must have the same index everywhere, which differs between
+    iterations if several statements have it, so that no lane accesses another lane's element.
+    Allocations of an iteration are private. In an array with steps, each iteration may have its own
+    columns, or read other steps than it writes.
     """
     own = {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Allocate)}
     own |= _apart(loop, states)
@@ -144,7 +146,7 @@ def _check_accesses(loop: For, states: Mapping[str, bool]) -> None:
 
 
 def _apart(loop: For, states: Mapping[str, bool]) -> set[Buffer]:
-    """Return the arrays with steps of which no iteration touches what another one writes."""
+    """Return the arrays with steps in which iterations access disjoint elements."""
     found = [access for access in accesses(loop.body) if access.buffer.name in states]
     apart = DependenceTest({loop.var: loop.extent}, states)
     buffers = {access.buffer for access in found}
@@ -152,7 +154,7 @@ def _apart(loop: For, states: Mapping[str, bool]) -> set[Buffer]:
 
 
 def _distinct(loop: For, index: Expr) -> bool:
-    """Whether `index` is known to differ between iterations that become one vector, or never."""
+    """Whether `index` is known to differ between the iterations of a vector, or to be constant."""
     first_two = first_two_lanes(index, loop.var)
     if first_two.lanes == 1:
         return True

@@ -1,4 +1,4 @@
-"""What schedules for GPUs have in common: threads, and elements that move together."""
+"""Shared parts of schedules for GPUs: threads, and vectors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.target import Target
 
-#: Threads that run in step.
+#: Threads of a warp.
 WARP = 32
 
 
@@ -20,6 +20,6 @@ def bind(stage: Any, axes: Mapping[str, Any]) -> None:
 
 
 def lane_counts(target: Target, dtype: str) -> list[int]:
-    """Return how many elements one instruction may move: 1, 2, 4, ... up to its widest access."""
+    """Return the possible vector lengths of one access: 1, 2, 4, ... up to its widest."""
     most = target.vector_bytes // dtypes.itemsize(dtype)
     return [lanes for lanes in (1, 2, 4, 8, 16) if lanes <= most]

@@ -1,4 +1,4 @@
-"""What index arithmetic needs of the evaluation of expressions, which in turn needs indices."""
+"""The interface through which index arithmetic evaluates other expressions."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class Evaluator(Protocol):
         ...
 
     def load_lane(self, load: Load, lane: int) -> str:
-        """Return the operand text of lane `lane` of what is loaded."""
+        """Return the operand text of one lane of a load."""
         ...

@@ -1,4 +1,4 @@
-"""Index expressions of the IR as linear forms: what addresses and loop bounds are made of."""
+"""Converts index expressions of the IR to linear forms, for addresses and loop bounds."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from autotune.ir.expr import (
 
 @dataclass(eq=False, repr=False)
 class IndexArithmetic:
-    """Knows the variables in scope and evaluates integer expressions in 64 bits.
+    """Evaluates integer expressions over the variables in scope in 64 bits.
 
     Attributes
     ----------
     evaluator : Evaluator
-        Evaluates the parts of an index that are no index arithmetic, such as loads.
+        Evaluates the other parts of an index, such as loads.
     env : dict of Var to Linear
         Loop and size variables in scope.
     """
@@ -84,9 +84,10 @@ class IndexArithmetic:
         return Linear(terms, const)
 
     def _parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:
-        """Return ({part: coefficient}, constant) of which an integer expression is the sum.
+        """Return ({part: coefficient}, constant) whose sum is an integer expression.
 
-        This holds in every lane and wherever the expression stands. What is no sum is its own part.
+        The result is valid in every lane and in every context. An expression that is not a sum is a
+        single part.
         """
         known = self._parts_of.get(expr)
         if known is None:
@@ -111,7 +112,7 @@ class IndexArithmetic:
         return {expr: 1}, 0
 
     def _part(self, expr: Expr, lane: int) -> Linear:
-        """Linear form of what is no sum."""
+        """Return the linear form of an expression that is not a sum."""
         if not self.is_index(expr):
             return self._form(expr, lane)
         key = (expr, lane)
@@ -159,7 +160,7 @@ class IndexArithmetic:
         return self.builder.define(f"extractelement <{expr.lanes} x i{bits}> {ref}, i64 {lane}")
 
     def _choice(self, expr: Select, lane: int) -> Linear:
-        """Select by arithmetic, so that it is written as far out as its operands allow."""
+        """Select by arithmetic, so that it can be hoisted as far as its operands allow."""
         test = expr.condition
         assert isinstance(test, BinaryOp)
         excess = self.form(test.a, lane) - self.form(test.b, lane)

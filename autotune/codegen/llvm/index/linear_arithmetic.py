@@ -1,6 +1,6 @@
-"""Arithmetic on linear forms: what does not fold is written as 64-bit instructions.
+"""Arithmetic on linear forms; operations that do not fold become 64-bit instructions.
 
-An instruction stands in the outermost scope that defines all its operands, and once there.
+An instruction is written once, in the outermost scope that defines all its operands.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class LinearArithmetic:
     def pure(
         self, operation: str, operands: tuple[Linear, ...], low: int | None, high: int | None
     ) -> Linear:
-        """Form of a side-effect free 64-bit operation, written once, as far out as it can be.
+        """Return the form of a pure 64-bit operation, written once, as far out as possible.
 
-        `operation` has {0}, {1}, ... where the materialised operands go.
+        `operation` has placeholders {0}, {1}, ... for the operands.
         """
         key = (operation, *((form.key, form.const) for form in operands))
         found = self.builder.recall(key)
@@ -52,7 +52,7 @@ class LinearArithmetic:
         return result
 
     def materialise(self, form: Linear) -> str:
-        """Operand text of the i64 value of `form`; partial sums stand in their own scopes."""
+        """Return the operand text of `form` as i64; partial sums are in their own scopes."""
         if form.is_const:
             return str(form.const)
         total = ""
@@ -195,8 +195,8 @@ class LinearArithmetic:
         return self.pure("xor i64 {0}, {1}", (quotient, sign), low, high)
 
     def _floor_by_variable(self, op: str, a: Linear, b: Linear) -> Linear:
-        # A divisor of 0 can only be an empty size, under which nothing runs: 1 avoids the trap,
-        # also where the division was moved out of the loop that would not have run.
+        # A divisor of 0 can only be an empty size, for which no loop runs. The divisor 1 avoids a
+        # trap if the division was moved out of such a loop.
         zero = "call i64 @llvm.umax.i64(i64 {0}, i64 1)"
         self.builder.declare("llvm.umax.i64", "declare i64 @llvm.umax.i64(i64, i64)")
         divisor = self.pure(zero, (b,), 1 if non_negative((b,)) else None, b.bounds[1])

@@ -1,7 +1,7 @@
 """Index arithmetic of the emitter: integer linear forms over SSA values with known ranges.
 
-Constants fold, floor division cancels and ranges prove signs here, before any text exists;
-what is left of an address is a short sum whose parts stand at the loop they belong to.
+Linear forms fold constants, cancel floor divisions and prove signs by ranges before any text is
+written. The rest of an address is a short sum, each part of which is computed at its own loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ids = itertools.count()
 
 
 class Atom:
-    """A 64-bit SSA value that linear forms do not look into.
+    """A 64-bit SSA value that is opaque to linear forms.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Linear:
 
     @property
     def key(self) -> Key:
-        """What the variable part depends on, as a dictionary key."""
+        """The variable part as a dictionary key."""
         return tuple(sorted((atom.id, c) for atom, c in self.terms.items()))
 
     def __add__(self, other: Linear) -> Linear:

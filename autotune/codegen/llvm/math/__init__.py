@@ -2,9 +2,9 @@
 
 In: the name of a function, a type and a number of lanes. Out: its definition as text. Read
 `exponential.py` first. LLVM turns a vector exp into one library call per lane; these stay in
-vector registers. How accurate each is stands in docs/intrinsics.md and is tested in
-tests/backend/test_llvm_math.py. NaN, infinities, overflow, underflow and subnormal numbers behave
-as the C library's.
+vector registers. docs/intrinsics.md states the accuracy of each, and
+tests/backend/test_llvm_math.py tests it. NaN, infinities, overflow, underflow and subnormal numbers
+behave as the C library's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def function_name(name: str, dtype: str, lanes: int) -> str:
 
 
 def definitions(name: str, dtype: str, lanes: int) -> dict[str, str]:
-    """LLVM text of `function_name(name, dtype, lanes)` and of all that it refers to, by symbol."""
+    """Return the LLVM text of `function_name(name, dtype, lanes)` and its callees, by symbol."""
     write, arity = _FUNCTIONS[name]
     writer = MathWriter(FORMATS[dtype], lanes)
     symbol = function_name(name, dtype, lanes)

@@ -9,7 +9,7 @@ from autotune.codegen.llvm.math import polynomial_coefficients
 from autotune.codegen.llvm.math.exponential import reduced_exp
 from autotune.codegen.llvm.math.math_writer import MathWriter
 
-#: Where the second way takes over.
+#: Least |x| for the second formula.
 _BEND = 1.0
 #: An argument whose erf rounds to 1.
 _IS_ONE = {"float32": 4.0, "float64": 6.0}

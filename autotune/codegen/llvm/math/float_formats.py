@@ -24,7 +24,7 @@ class Format:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent where it is stored."""
+        """Bias of stored exponents."""
         return (1 << (self.bits - self.mantissa - 2)) - 1
 
     @property

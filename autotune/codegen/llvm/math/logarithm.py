@@ -1,4 +1,4 @@
-"""log and log2: the exponent apart, and the series of log((1 + s) / (1 - s)) for the mantissa."""
+"""log and log2: exponent plus the series of log((1 + s) / (1 - s)) for the mantissa."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autotune.codegen.llvm.math.polynomial_coefficients import (
 _TERMS = {"float32": 4, "float64": 7}
 #: Largest s**2 for a mantissa between sqrt(1/2) and sqrt(2).
 LARGEST = ((math.sqrt(2) - 1) / (math.sqrt(2) + 1)) ** 2 * 1.001
-#: Bits of 1 / log(2), and of what it is multiplied by, whose product is exact.
+#: Bits of 1 / log(2), and of its factors, such that the product is exact.
 _HALF_BITS = {"float32": 12, "float64": 26}
 
 
@@ -38,7 +38,7 @@ class Parts:
 
 
 def parts(w: MathWriter, x: str) -> Parts:
-    """Take a positive finite number apart, also a subnormal one."""
+    """Split a positive finite number, also a subnormal one, into mantissa and exponent."""
     form = w.form
     tiny, shift = w.number(form.tiny), form.mantissa + 2
     small = w.test("olt", x, tiny)

@@ -14,15 +14,15 @@ from autotune.codegen.llvm.math.float_formats import FORMATS, Format
 class MathWriter:
     """Instructions on vectors of one format; every method returns the name of its result.
 
-    Multiplications and additions may be fused, except inside `exactly`. No other freedom is given
-    to LLVM, whatever flags the code around the function has.
+    Multiplications and additions may be fused, except inside `exactly`. LLVM may reorder nothing
+    else, even if the calling code has other flags.
 
     Attributes
     ----------
     form : Format
         The format of the values.
     lines : list of str
-        What was written.
+        The written lines.
     needed : dict of str to str
         Declarations and further functions that the text refers to, by symbol.
     """
@@ -51,7 +51,7 @@ class MathWriter:
 
     @contextmanager
     def exactly(self) -> Iterator[None]:
-        """Within this, every operation rounds by itself, as compensated sums and products need."""
+        """Disable fusing in this context, as compensated sums and products require."""
         before, self._flags = self._flags, ""
         try:
             yield
@@ -82,7 +82,7 @@ class MathWriter:
         return self.define(f"sitofp {self.int_type} {value} to {self.float_type}")
 
     def doubled(self) -> MathWriter:
-        """Return a writer of float64 that goes on writing the same function."""
+        """Return a writer of float64 for the same function."""
         return MathWriter(FORMATS["float64"], self.lanes, self.lines, self.needed)
 
     def extended(self, value: str) -> str:
@@ -153,7 +153,7 @@ class MathWriter:
     def nearest(self, x: str) -> tuple[str, str]:
         """Return the nearest integer, as float and as integer, for |x| < 2 ** (mantissa - 1).
 
-        Other values, NaN among them, give some number.
+        Other values, including NaN, give an arbitrary number.
         """
         magic = self.form.round_to_integer
         shifted = self.add(x, self.number(magic))
@@ -171,7 +171,7 @@ class MathWriter:
         return self.define(f"{op} {self.mask_type} {a}, {b}")
 
     def choose(self, mask: str, true: str, false: str) -> str:
-        """Take one value where the mask is set, the other elsewhere."""
+        """Select one value where the mask is set, the other elsewhere."""
         kind = self.float_type
         return self.define(f"select {self.mask_type} {mask}, {kind} {true}, {kind} {false}")
 
@@ -180,7 +180,7 @@ class MathWriter:
         return self.choose(self.test(relation, a, b), true, false)
 
     def clamp(self, x: str, low: float, high: float) -> str:
-        """Bring `x` into [low, high]; a NaN stays one."""
+        """Clamp `x` to [low, high]; a NaN stays a NaN."""
         least, most = self.number(low), self.number(high)
         x = self.select("ogt", x, most, most, x)
         return self.select("olt", x, least, least, x)

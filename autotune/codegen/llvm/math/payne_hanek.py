@@ -1,9 +1,9 @@
 """Reduction of any float64 modulo pi / 2, after Payne and Hanek (1983), in 128-bit integers.
 
 x = M 2**e times 2 / pi, modulo 4, needs only those bits of 2 / pi whose product with M 2**e is
-neither a multiple of 4 nor too small to matter: a window of 192 bits that e picks from a table.
-No float64 comes closer to a multiple of pi / 2 than 2**-61, so that 128 bits of the product are
-enough for a pair.
+neither a multiple of 4 nor negligible: a window of 192 bits in a table, at a position given by e.
+No float64 is closer to a multiple of pi / 2 than 2**-61, so 128 bits of the product are enough for
+a pair.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Constants and polynomials in 60-digit arithmetic, so that no table of numbers is copied in.
+"""Computes constants and polynomials in 60-digit arithmetic, so that no table is needed.
 
-A polynomial is the one that equals its function at the Chebyshev nodes of an interval, which is
-nearly the best of its length: its error is within a few times that of the minimax polynomial.
+A polynomial equals its function at the Chebyshev nodes of an interval. Its error is only a few
+times that of the minimax polynomial.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def interpolated(function: Real, low: float, high: float, count: int) -> list[fl
     function : callable
         Decimal to Decimal; runs with 60 digits.
     low, high : float
-        The interval that matters.
+        The interval.
     count : int
-        How many coefficients, one more than the degree.
+        Number of coefficients, one more than the degree.
     """
     with localcontext(_CONTEXT):
         middle, half = Decimal((low + high) / 2), Decimal((high - low) / 2)
@@ -54,7 +54,7 @@ def interpolated(function: Real, low: float, high: float, count: int) -> list[fl
 
 
 def split(value: Decimal, widths: tuple[int, ...]) -> list[float]:
-    """Write `value` as a sum of float64 parts: of so many bits each, and what then is left.
+    """Write `value` as a sum of float64 parts with the given numbers of bits, and a rest.
 
     Parts of few bits times a small integer are exact.
     """

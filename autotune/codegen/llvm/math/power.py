@@ -1,7 +1,7 @@
-"""pow: exp2(y log2(|x|)) with the logarithm to more digits than the format, and C's corner cases.
+"""pow: exp2(y log2(|x|)) with an extended-precision logarithm, and C's special cases.
 
-float32 is computed in float64. In float64 the logarithm is a pair: an error of the exponent is one
-of the result a thousand times as large.
+float32 is computed in float64. In float64 the logarithm is a pair, because the relative error of
+the result is up to a thousand times that of the exponent.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _precise_log2(w: MathWriter, a: str) -> Pair:
 
 
 def _corner_cases(w: MathWriter, x: str, y: str, a: str, result: str) -> str:
-    """Give zeros, infinities, negative bases and NaN what C's pow gives them; a is |x|."""
+    """Handle zeros, infinities, negative bases and NaN as C's pow does; a is |x|."""
     zero, one, infinity = w.number(0.0), w.number(1.0), w.number(math.inf)
     nan = w.number(math.nan)
     is_infinite = w.test("oeq", a, infinity)

@@ -1,7 +1,7 @@
 """sin and cos: reduction to |r| <= pi / 4 as a pair, and two polynomials; all in float64.
 
-Up to `_LIMIT` a multiple of pi / 2 in exact parts is taken off (Cody and Waite); larger arguments
-go lane by lane through `payne_hanek`.
+Up to `_LIMIT`, a multiple of pi / 2 is subtracted in exact parts (Cody and Waite); `payne_hanek`
+reduces larger arguments lane by lane.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _cosine(w: MathWriter, r: Pair, dtype: str) -> str:
 
 
 def _lane_by_lane(w: MathWriter, mask: str, symbol: str, x: str) -> str:
-    """Call a scalar function on every lane if the mask is set anywhere; a function does so once."""
+    """Call a scalar function on every lane if the mask is set in any; at most once per function."""
     lanes, kind, some = w.lanes, w.float_type, mask
     if lanes == 1:
         body = [f"  %far.y = call {kind} @{symbol}({kind} {x})", "  br label %near"]

@@ -1,4 +1,4 @@
-"""Memory access: where buffers are, how they are aligned, what is loaded and stored.
+"""Memory access: addresses and alignment of buffers, loads and stores.
 
 In: buffers and indices. Out: loads, stores and allocations as text. Read `addresses.py` first, then
 `loads_stores.py`.

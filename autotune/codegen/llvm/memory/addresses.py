@@ -1,4 +1,4 @@
-"""Addresses: where buffers are, and what is known of the alignment of their elements."""
+"""Addresses of buffers, and the known alignment of their elements."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ALIGNMENT = 64
 
 @dataclass(eq=False, repr=False)
 class Addresses:
-    """Knows where buffers are and writes pointers to their elements.
+    """Has the pointers to buffers and writes pointers to their elements.
 
     Attributes
     ----------
     lines : mapping of Buffer to SizeVar
-        How many elements callers' arrays have before one that begins a cache line.
+        Variables with the number of elements of an array before the first cache line.
     pointers : dict of Buffer to str
         Base pointers in scope.
     aligned : set of Buffer
@@ -44,7 +44,7 @@ class Addresses:
     _private: dict[Buffer, int] = field(init=False, default_factory=dict)
 
     def own(self, buffer: Buffer, pointer: str, private: int = 0) -> None:
-        """Note that the kernel allocated a buffer, so many elements on this function's stack."""
+        """Record that the kernel allocated a buffer, and its number of elements if on the stack."""
         self.pointers[buffer] = pointer
         self.aligned.add(buffer)
         if private:
@@ -85,7 +85,7 @@ class Addresses:
         """Largest known alignment in bytes of an element, at most that of allocations.
 
         Callers' arrays are only known to be aligned to their elements, unless the index counts from
-        a cache line (`Function.lines`).
+        a cache line (`PrimFunc.lines`).
         """
         size = dtypes.itemsize(buffer.dtype)
         if buffer not in self.aligned:
@@ -108,10 +108,10 @@ class Addresses:
         )
 
     def is_private(self, buffer: Buffer, base: Linear, offsets: Sequence[int]) -> bool:
-        """Whether these elements exist and only this function's code can touch them.
+        """Whether these elements exist and only this function can access them.
 
-        Reading inactive lanes, or writing them back, does no harm then; and memory that no masked
-        operation touches can become registers.
+        Then inactive lanes may be read and written back, and memory without masked operations can
+        become registers.
         """
         size = self._private.get(buffer, 0)
         return within(base, -min(offsets), size - 1 - max(offsets))

@@ -1,4 +1,4 @@
-"""Cache hints: what is fetched ahead of its use, and what is stored past the caches."""
+"""Cache hints: prefetches, and stores past the caches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CacheHints:
     Attributes
     ----------
     ahead : mapping of str to Expr
-        Names of buffers, and how many elements behind each vector that is read of them is fetched.
+        Prefetch distance in elements behind each loaded vector, by the name of the buffer.
     streamed : frozenset of str
         Names of buffers whose vectors are stored past the caches (metadata !1).
     streams : bool
@@ -36,7 +36,7 @@ class CacheHints:
     streams: bool = field(init=False, default=False)
 
     def prefetch(self, buffer: Buffer, index: Linear, lanes: int) -> None:
-        """Fetch the cache lines that are some way behind consecutive elements of a buffer."""
+        """Prefetch the cache lines at a distance behind consecutive elements of a buffer."""
         distance = self.ahead.get(buffer.name)
         if distance is None or lanes == 1:
             return

@@ -70,7 +70,7 @@ class LoadsStores:
         )
 
     def load_consecutive(self, buffer: Buffer, index: Linear, lanes: int) -> str:
-        """Load consecutive elements, unless the same ones were loaded and not written since."""
+        """Load consecutive elements; reuse an earlier load if they were not written since."""
         key = ("load", buffer, index.key, index.const, lanes, self.versions.version_of(buffer))
         found = self.builder.recall(key)
         if isinstance(found, str):
@@ -84,9 +84,9 @@ class LoadsStores:
         return found
 
     def _shuffled(self, load: Load, base: Linear, offsets: Sequence[int]) -> str:
-        """Load elements at constant distances as few vectors, or one by one where they lie far.
+        """Load elements at constant distances as few vectors, or one by one if they are far apart.
 
-        Only what lies between two elements that are asked for is read beside them.
+        No element outside the range of the requested elements is read.
         """
         low, lanes = min(offsets), load.lanes
         positions = [offset - low for offset in offsets]
@@ -128,7 +128,7 @@ class LoadsStores:
         )
 
     def _one_by_one(self, load: Load) -> str:
-        """Load lanes at distances that only the running program knows.
+        """Load lanes at distances that are known only at run time.
 
         Gathers were a fifth slower on the processors tried (Zen 4), and addresses hoist like this.
         """
@@ -156,7 +156,7 @@ class LoadsStores:
         return self.conversions.from_memory(loaded, load.dtype, load.lanes)
 
     def _gather(self, load: Load, mask: Mask) -> str:
-        """Load the active lanes from wherever they are."""
+        """Load the active lanes from any addresses."""
         name, kind = self._masked("gather", load.dtype, load.lanes)
         masks, pointers = f"<{load.lanes} x i1>", f"<{load.lanes} x ptr>"
         self.builder.declare(
@@ -171,7 +171,7 @@ class LoadsStores:
 
     @staticmethod
     def _masked(what: str, dtype: str, lanes: int) -> tuple[str, str]:
-        """Name of a masked intrinsic, and the type of what it moves."""
+        """Return the name of a masked intrinsic and its value type."""
         element = memory_suffix(dtype, lanes)
         pointers = "p0" if what in ("load", "store") else f"v{lanes}p0"
         return f"llvm.masked.{what}.{element}.{pointers}", memory_type(dtype, lanes)
@@ -201,7 +201,7 @@ class LoadsStores:
         self.versions.stored(buffer)
 
     def _store(self, buffer: Buffer, index: Linear, value: str, lanes: int, mask: str) -> None:
-        """Store consecutive elements, those in `mask` if there is one."""
+        """Store consecutive elements, only those in `mask` if there is one."""
         dtype = buffer.dtype
         kind, masks = memory_type(dtype, lanes), f"<{lanes} x i1>"
         pointer, align = (
@@ -228,7 +228,7 @@ class LoadsStores:
         )
 
     def _scatter(self, buffer: Buffer, index: Expr, value: str) -> None:
-        """Store lanes wherever they belong, in their order."""
+        """Store lanes to any addresses, in order."""
         name, kind = self._masked("scatter", buffer.dtype, index.lanes)
         align = dtypes.itemsize(buffer.dtype)
         if self.masks.mask is None:

@@ -1,4 +1,4 @@
-"""Versions of memory: loaded values are remembered as long as nothing wrote in between."""
+"""Versions of memory: loaded values are reused until the next write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autotune.ir.expr import Buffer, Expr, Load
 
 
 class MemoryVersions:
-    """Counts what changes memory.
+    """Counts the changes of memory.
 
     A store to a buffer makes a new version of that buffer alone. A loop, or a branch that joins,
     begins a new epoch: a new version of all buffers.
@@ -20,11 +20,11 @@ class MemoryVersions:
         self._sources: dict[Expr, tuple[Buffer, ...]] = {}
 
     def stored(self, buffer: Buffer) -> None:
-        """Note a store to `buffer`."""
+        """Record a store to `buffer`."""
         self._stores[buffer] = self._stores.get(buffer, 0) + 1
 
     def begin_epoch(self) -> None:
-        """Note that control flow may have come from where other stores were."""
+        """Record that control flow may come from code with other stores."""
         self._epoch += 1
 
     def sources(self, expr: Expr) -> tuple[Buffer, ...]:
@@ -38,7 +38,7 @@ class MemoryVersions:
         return known
 
     def version(self, expr: Expr) -> Hashable:
-        """State of memory as far as the value of `expr` depends on it."""
+        """Return the version of the memory that `expr` depends on."""
         sources = self._sources.get(expr)
         if sources is None:
             sources = self.sources(expr)
@@ -49,5 +49,5 @@ class MemoryVersions:
         return (self._epoch, *[self._stores.get(buffer, 0) for buffer in sources])
 
     def version_of(self, buffer: Buffer) -> Hashable:
-        """State of a buffer."""
+        """Return the version of a buffer."""
         return self._epoch, self._stores.get(buffer, 0)

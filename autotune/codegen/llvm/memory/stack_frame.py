@@ -1,4 +1,4 @@
-"""What a function does first and last: it allocates on its stack and from the heap, and frees."""
+"""Prologue and epilogue of a function: allocations on the stack and the heap."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from autotune.errors import CodegenError
 from autotune.ir import dtypes
 from autotune.ir.expr import Buffer
 
-#: Constant allocations up to this many bytes live on the stack, where they can become registers.
+#: Constant allocations up to this size in bytes are on the stack and can become registers.
 STACK_BYTES = 16 * 1024
-#: All of a function's stack allocations together.
+#: Limit of a function's stack allocations together, in bytes.
 TOTAL_STACK_BYTES = 64 * 1024
 
 
 @dataclass(eq=False, repr=False)
 class StackFrame:
-    """What a function allocates when it is entered and frees when it ends.
+    """The allocations of a function, which it frees at its end.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class StackFrame:
         return f"%line.{number}"
 
     def allocate(self, buffer: Buffer) -> None:
-        """Make room for a buffer, which `Addresses` knows then."""
+        """Allocate a buffer and register it in `Addresses`."""
         size = self._bytes(buffer)
         prefix = symbol(buffer.name)
         fits = size.is_const and size.const <= STACK_BYTES
@@ -89,7 +89,7 @@ class StackFrame:
         return size
 
     def enter(self) -> list[str]:
-        """Lines that allocate from the heap and go on to %body, or to %end where that fails."""
+        """Lines that allocate from the heap and branch to %body, or to %end on failure."""
         if not self._heap:
             return ["  br label %body"]
         self.builder.declare(
@@ -111,5 +111,5 @@ class StackFrame:
         return lines
 
     def leave(self) -> list[str]:
-        """Lines that free what came from the heap."""
+        """Lines that free the heap allocations."""
         return [f"  call void @free(ptr {pointer})" for pointer, _ in self._heap]
