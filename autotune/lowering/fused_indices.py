@@ -2,7 +2,7 @@
 
     S[(x // k)*k + x % k]      ->      S[x]
 
-Constant lengths are joined by `ir.algebra.canonical`; listings keep the others, as TVM v0.8
+Constant lengths are joined by `ir.algebra.simplify_expr`; listings keep the others, as TVM v0.8
 prints them.
 """
 
