@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import InstantiationError, SaveError, UsageError
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import is_raw
-from autotune.lowering.feasibility import target_rules
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.gpu.finalise_kernels import final_form
-from autotune.lowering.gpu.thread_limits import thread_limit_rules
+from autotune.lowering.gpu.thread_limit_errors import thread_limit_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.target_limits import target_rules
 from autotune.runtime.argument_checks import is_contiguous
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from autotune.ir import dtypes
-from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_expr import Canonical
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, SumBounds, binary_bounds
 from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select, Var
 from autotune.ir.ops import const, fold

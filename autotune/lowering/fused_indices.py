@@ -2,7 +2,7 @@
 
     S[(x // k)*k + x % k]      ->      S[x]
 
-`ir.algebra.canonical` joins constant lengths; listings keep the symbolic ones, as TVM v0.8 prints
+`ir.algebra.simplify_expr` joins constant lengths; listings keep the symbolic ones, as TVM v0.8 prints
 them.
 """
 

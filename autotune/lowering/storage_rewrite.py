@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from autotune.ir import dtypes
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, allocated

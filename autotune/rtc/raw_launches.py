@@ -8,7 +8,7 @@ from autotune.errors import UsageError
 from autotune.ir.expr import Const, Expr
 from autotune.ir.stmt import Allocate, For, PrimFunc, Raw
 from autotune.ir.visitor import is_raw, walk
-from autotune.lowering.feasibility import launches
+from autotune.lowering.target_limits import launches
 from autotune.rtc.device_source import device_header
 from autotune.rtc.rtc_function import RTCFunction, get_function
 from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuSource

@@ -12,7 +12,7 @@ from autotune.ir.axes import IterVar
 from autotune.ir.expr import Const, Expr, KnobVar, Var
 from autotune.ir.ops import binary
 from autotune.ir.visitor import walk_expr
-from autotune.lowering.feasibility import Rule
+from autotune.lowering.target_limits import Rule
 from autotune.schedule.schedule import Schedule
 from autotune.te.scan import ScanOp
 from autotune.te.tensor import ComputeOp

@@ -16,8 +16,8 @@ from typing import Any
 
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, error_text
 from autotune.ir.stmt import PrimFunc
-from autotune.lowering.feasibility import target_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.target_limits import target_rules
 from autotune.rtc.raw_kernel import RawKernel
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.random_expressions import assert_sound
 
 from autotune.ir import ops
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Buffer, Const, Expr, KnobVar, Load, SizeVar, Var
 from autotune.ir.printer import expr_text, stmt_text
 from autotune.ir.stmt import Allocate, For, If, LoopKind, Seq, Stmt, Store

@@ -9,9 +9,9 @@ from support.random_expressions import Ranges, assert_sound
 
 from autotune.ir import ops
 from autotune.ir.algebra import canonical, canonical_sums, division_rules, sum_bounds
-from autotune.ir.algebra.canonical import Canonical
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_expr import Canonical
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Expr, KnobVar, SizeVar, Var
 from autotune.ir.printer import expr_text
 

@@ -17,7 +17,7 @@ from support.random_expressions import Array, Generator, Grid, TooLargeError, as
 from autotune.ir import dtypes, ops
 from autotune.ir.algebra.intervals import interval
 from autotune.ir.algebra.polynomials import normal
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.evaluate.interpreter import interpret, scalar_function
 from autotune.ir.expr import Buffer, Expr, KnobVar, Load, Var

@@ -31,7 +31,7 @@ from autotune.ir.algebra.canonical_sums import (
 )
 from autotune.ir.algebra.polynomials import joined as joined_poly
 from autotune.ir.algebra.polynomials import to_expr, to_poly
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.algebra.sum_bounds import binary_bounds, decide_comparison
 from autotune.ir.expr import Const, Expr, Var
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir import dtypes, ops
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, Not, Select, Var
 from support.numpy_operations import NUMPY
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autotune.codegen.c.c_types import C_TYPES, float_text, integer_text
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import (
     COMPARISON,
     BinaryOp,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import to_expr, to_poly
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, SizeVar, Var
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import For, Stmt

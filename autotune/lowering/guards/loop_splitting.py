@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from autotune.ir.algebra.canonical_sums import INF
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, LoopKind, Produce, Seq, Stmt

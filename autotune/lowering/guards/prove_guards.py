@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
 
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, add, scaled
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import BinaryOp, Call, Const, Expr, SizeVar
 from autotune.ir.ops import binary, const, likely
 from autotune.ir.stmt import For, If, Stmt, Store

@@ -12,7 +12,7 @@ from typing import Any
 
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, same_index
 from autotune.ir.expr import Expr, Var
 from autotune.ir.ops import binary

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence, Set
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import add, normal, rejoined, to_poly
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
 from autotune.ir.expr import Const, Expr, SizeVar, Var
 from autotune.ir.ops import binary, cast, const

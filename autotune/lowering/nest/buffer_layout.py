@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from autotune.errors import LoweringError
 from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.algebra.polynomials import Poly, add, joined, to_expr, to_poly
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.axes import IterVar, Range
 from autotune.ir.buffer_names import NameSupply
 from autotune.ir.expr import Buffer, Const, Expr, KnobVar, Load, Read, SizeVar, Var

@@ -21,7 +21,7 @@ from autotune.ir.algebra.polynomials import (
     to_expr,
     to_poly,
 )
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import (
     BinaryOp,
     Call,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir import dtypes
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Stmt, Store, seq

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.polynomials import to_poly
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import For, If, LoopKind, Seq, Stmt, Store

@@ -17,7 +17,7 @@ from autotune import te
 from autotune.errors import IRError
 from autotune.ir import dtypes, ops
 from autotune.ir.algebra.intervals import interval
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import BinaryOp, Buffer, Cast, Const, Expr, Load, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Store

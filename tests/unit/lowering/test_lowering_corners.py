@@ -11,7 +11,7 @@ from support.agreement import assert_computes, assert_gives, lowered, numbers
 from autotune import te
 from autotune.errors import IRError, LoweringError
 from autotune.ir.algebra.polynomials import rejoined, to_poly
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import KnobVar, Var
 from autotune.ir.ops import const

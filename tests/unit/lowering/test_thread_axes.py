@@ -15,10 +15,10 @@ from autotune.errors import InstantiationError, LoweringError, ScheduleError
 from autotune.feature import get_itervar_feature
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.verify import verify
-from autotune.lowering.feasibility import launches, shared_bytes
 from autotune.lowering.finalise import analyse
 from autotune.lowering.gpu.finalise_kernels import finalise_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule
+from autotune.lowering.target_limits import launches, shared_bytes
 
 
 def run(s: Any, tensors: list[Any], *arrays: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, KnobVar
 from autotune.schedule.schedule import Schedule
 from autotune.trace.fingerprint import digest, schedule_lines

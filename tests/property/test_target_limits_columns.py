@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from autotune.ir import dtypes
-from autotune.ir.algebra.simplify import Simplifier
+from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Const, Expr
 from autotune.ir.stmt import Allocate, For
 from autotune.ir.visitor import walk
-from autotune.lowering import feasibility
+from autotune.lowering import target_limits
 from autotune.lowering.gpu.finalise_kernels import DeviceKernel, finalise_kernels, split_kernels
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.storage_rewrite import elements
@@ -98,7 +98,7 @@ def on_plain_numbers(task: Task, index: int) -> dict[str, bool]:
     source = Lenient(KnobTable("plain"), task.space.config(index).values)
     schedule, tensors = task.template.function(Knobs(source, task.target), **task.args)
     holds: dict[str, bool] = {}
-    for condition, message in feasibility.target_rules(
+    for condition, message in target_limits.target_rules(
         lower_schedule(schedule, tensors), task.target
     ):
         assert isinstance(condition, Const), condition
@@ -116,7 +116,7 @@ def some_of(task: Task) -> np.ndarray[Any, np.dtype[np.int64]]:
 def test_rules_on_columns_are_the_rules_on_each_candidate(
     name: str, args: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feasibility, "MAX_UNROLLED", 12)
+    monkeypatch.setattr(target_limits, "MAX_UNROLLED", 12)
     kind = "cuda" if "cuda" in name else "llvm"
     options = {} if kind == "cuda" else {"mcpu": "x86-64-v3"}
     task = Task.from_reference(name, args, SmallTarget(kind, options))
@@ -140,9 +140,9 @@ def test_rules_on_columns_are_the_rules_on_each_candidate(
 def amounts(kernel: For) -> tuple[int, int, int]:
     """Return threads, bytes of shared memory and of a thread's arrays, as the rules count them."""
     found = (
-        feasibility.block_threads(kernel),
-        feasibility.shared_bytes(kernel),
-        feasibility.local_bytes(kernel),
+        target_limits.block_threads(kernel),
+        target_limits.shared_bytes(kernel),
+        target_limits.local_bytes(kernel),
     )
     threads, shared, local = map(number, found)
     return threads, shared, local
@@ -173,6 +173,6 @@ def test_what_the_rules_count_is_what_the_kernels_take(
     task = Task.from_reference(name, args, "cuda -arch=sm_90")
     for index in task.space.sample(max(4, CANDIDATES // 10), np.random.default_rng(6)):
         function = task.function(int(index))
-        counted = [amounts(kernel) for kernel in feasibility.launches(function.body)]
+        counted = [amounts(kernel) for kernel in target_limits.launches(function.body)]
         kernels = split_kernels(finalise_kernels(function))
         assert counted == [taken(kernel) for kernel in kernels], task.space.config(int(index))

@@ -1,6 +1,6 @@
 """Names the axes of a schedule that exceed the limits of blocks or threads.
 
-`feasibility` has the same limits as rules over knobs, by which rejections are counted. The messages
+`target_limits` has the same limits as rules over knobs, by which rejections are counted. The messages
 here are for schedules that are written by hand.
 """
 
@@ -14,7 +14,7 @@ from autotune.ir.expr import Const, Var
 from autotune.ir.ops import const
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Stmt
 from autotune.ir.visitor import child_stmts
-from autotune.lowering.feasibility import Rule, launches
+from autotune.lowering.target_limits import Rule, launches
 from autotune.target import GpuLimits
 
 
