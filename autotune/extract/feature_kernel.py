@@ -75,7 +75,8 @@ def column_kernel(
     }
     lanes = VectorArithmetic(loads, intervals)
     found = list(columns(lanes))
-    found.append(reduce(partial(BinaryOp, "max"), lanes.doubts) if lanes.doubts else 0)
+    doubts = lanes.doubts()
+    found.append(reduce(partial(BinaryOp, "max"), doubts) if doubts else 0)
     given = _buffer("columns", "float32", len(found))
     stores = [Store(given, _place(block, row), _single(one)) for row, one in enumerate(found)]
     body = For(block, const(ROWS // LANES, _INDEX), LoopKind.SERIAL, seq(*stores))

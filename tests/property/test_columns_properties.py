@@ -16,7 +16,7 @@ from autotune.errors import IRError
 from autotune.extract.feature_kernel import PITCH, column_kernel
 from autotune.ir import ops
 from autotune.ir.algebra.intervals import Intervals, interval
-from autotune.ir.evaluate.column_ops import LIMIT
+from autotune.ir.evaluate.column_arithmetic import LIMIT
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.evaluate.interpreter import evaluate
 from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Not, Select

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.errors import IRError
 from autotune.ir import dtypes
-from autotune.ir.evaluate.column_codegen import ColumnSource
+from autotune.ir.evaluate.column_steps import ColumnSteps
 from autotune.ir.evaluate.interpreter import scalar_function
 from autotune.ir.expr import Expr, KnobVar
 from autotune.ir.printer import excerpt
@@ -56,9 +56,8 @@ class ColumnProgram:
         knobs = {k: None for e in self.exprs for k in walk_expr(e) if isinstance(k, KnobVar)}
         self._knobs = tuple(knobs)
         self.knobs = tuple(dict.fromkeys(knob.name for knob in self._knobs))
-        writer = ColumnSource(self._knobs)
-        self.constants = tuple(writer.root(expr) for expr in self.exprs)
-        self._run, self._scratch = writer.compile()
+        self._steps = ColumnSteps(self.exprs, self._knobs)
+        self.constants = self._steps.constants
 
     def __call__(
         self, columns: Mapping[str, Array], out: Sequence[Array] | None = None
@@ -131,7 +130,7 @@ class ColumnProgram:
 
     def _evaluate(self, inputs: list[Array], targets: Sequence[Any], rows: int) -> None:
         size = min(self.chunk, rows)
-        scratch = [np.empty(size, kind) for kind in self._scratch]
+        scratch: list[Array] = [np.empty(size, kind) for kind in self._steps.scratch]
         large = np.zeros(size, np.bool_)
         for start in range(0, rows, self.chunk):
             stop = min(start + self.chunk, rows)
@@ -141,8 +140,13 @@ class ColumnProgram:
             part = [column[start:stop].astype(np.float64, copy=False) for column in inputs]
             outs = [target[start:stop] for target in targets]
             # Rows that an earlier operation made too large may overflow or divide by anything.
+            arrays = [*part, *outs, large, *self._steps.literals, *scratch]
             with np.errstate(all="ignore"):
-                self._run(part, outs, scratch, large)
+                for run, first, second, to in self._steps.steps:
+                    if second is None:
+                        run(arrays[first], out=arrays[to])
+                    else:
+                        run(arrays[first], arrays[second], out=arrays[to])
             if large.any():
                 self._recompute(part, outs, np.flatnonzero(large))
                 large[:] = False

@@ -11,7 +11,7 @@ from autotune.extract.space_features import CHUNK
 from autotune.extract.structure_features import MANY, StructureColumns
 from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest
 from autotune.feature import TaskFeatures, get_flatten_name
-from autotune.ir.evaluate.column_ops import LIMIT
+from autotune.ir.evaluate.column_arithmetic import LIMIT
 from autotune.task.task import Task
 from features import flatten_rows, itervar_rows
 
@@ -104,7 +104,7 @@ def test_compiled_features_are_those_evaluated_on_arrays(
     indices = rng.choice(task.space.feasible_indices(), ROWS + 500)
     expected = source.matrix(indices)
     monkeypatch.setattr("autotune.extract.structure_features.MANY", 2)
-    what = "MAX_OPERATIONS" if limit is None else "LIMIT"
+    what = "MAX_OPERATIONS" if limit is None else "VectorArithmetic.limit"
     monkeypatch.setattr(f"autotune.extract.candidate_vectors.{what}", limit or 100)
     features = TaskFeatures(task)
     filled, fill = [], StructureColumns._fill_from_arrays

@@ -101,15 +101,15 @@ def test_the_chunk_size_does_not_change_results(chunk: int) -> None:
 
 
 def test_common_subexpressions_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autotune.ir.evaluate import column_ops
+    from autotune.ir.evaluate import column_steps
 
     calls = []
 
-    def counted(a: Any, b: Any) -> Any:
+    def counted(a: Any, b: Any, out: Any) -> None:
         calls.append(1)
-        return np.gcd(a.astype(np.int64), b.astype(np.int64))
+        out[...] = np.gcd(a.astype(np.int64), b.astype(np.int64))
 
-    monkeypatch.setitem(column_ops.NAMES, "gcd", counted)
+    monkeypatch.setitem(column_steps.CALLS, "gcd", counted)
     shared = ops.gcd(X, Y)
     ColumnProgram([shared + 1, shared * 2, ops.select(shared > 1, shared, X)])(COLUMNS)
     assert len(calls) == 1
@@ -119,7 +119,7 @@ def test_scratch_memory_is_reused_after_its_last_use() -> None:
     long: Expr = X
     for k in range(100):
         long = ops.binary("max" if k % 2 else "min", long + k, Y * k)
-    assert len(ColumnProgram([long])._scratch) <= 4
+    assert len(ColumnProgram([long])._steps.scratch) <= 4
 
 
 def test_a_division_by_zero_that_is_not_chosen_is_fine_and_silent() -> None:
