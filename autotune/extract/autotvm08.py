@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import Sum, Term, sum_expr
+from autotune.ir.algebra.intervals import ANYTHING, Bounds, binary_bounds
 from autotune.ir.algebra.simplify_expr import Canonical
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, SumBounds, binary_bounds
+from autotune.ir.algebra.sum_bounds import SumBounds
 from autotune.ir.expr import COMPARISON, BinaryOp, Buffer, Call, Const, Expr, Load, Not, Select, Var
 from autotune.ir.ops import const, fold
 from autotune.ir.stmt import For, If, PrimFunc, Seq, Stmt, Store

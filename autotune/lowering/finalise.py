@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autotune.errors import InstantiationError
+from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.algebra.sum_bounds import Bounds
 from autotune.ir.expr import Const, KnobVar, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import StmtRewriter, recursive

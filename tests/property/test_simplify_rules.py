@@ -29,10 +29,10 @@ from autotune.ir.algebra.canonical_sums import (
     sum_expr,
     sum_of,
 )
+from autotune.ir.algebra.intervals import binary_bounds, decide_comparison
 from autotune.ir.algebra.polynomials import joined as joined_poly
 from autotune.ir.algebra.polynomials import to_expr, to_poly
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.algebra.sum_bounds import binary_bounds, decide_comparison
 from autotune.ir.expr import Const, Expr, Var
 
 X = Var("x")

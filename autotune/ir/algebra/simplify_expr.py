@@ -19,7 +19,8 @@ from autotune.ir.algebra.canonical_sums import (
     sum_expr,
     sum_of,
 )
-from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds, SumBounds, decide_comparison
+from autotune.ir.algebra.intervals import ANYTHING, Bounds, decide_comparison
+from autotune.ir.algebra.sum_bounds import SumBounds
 from autotune.ir.expr import (
     COMPARISON,
     BinaryOp,

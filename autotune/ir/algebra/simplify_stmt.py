@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.ir.algebra.canonical_sums import Sum
+from autotune.ir.algebra.intervals import ANYTHING, Bounds
 from autotune.ir.algebra.simplify_expr import Canonical
-from autotune.ir.algebra.sum_bounds import ANYTHING, Bounds
 from autotune.ir.algebra.wraparound import Wrapping
 from autotune.ir.expr import Buffer, Const, Expr, Load, Var
 from autotune.ir.stmt import Allocate, For, If, Seq, Stmt, Store, ThreadReduce

@@ -1,7 +1,6 @@
 """Bounds of integer expressions from the ranges of their variables, through canonical sums.
 
-Unknown bounds are infinite, because variables may have any range, unlike the knobs of `intervals`.
-Known bounds are Python integers, so nothing is rounded.
+Operations have the bounds of `intervals`, but sums are bounded as sums, so that x - x is 0.
 """
 
 from __future__ import annotations
@@ -10,12 +9,15 @@ from collections.abc import Callable
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF, Sum, add
-from autotune.ir.expr import BinaryOp, Call, Cast, Const, Expr, KnobVar, Load, Select, SizeVar, Var
-
-#: An inclusive range of integer values; unknown bounds are infinite.
-Bounds = tuple[float, float]
-
-ANYTHING: Bounds = (-INF, INF)
+from autotune.ir.algebra.intervals import (
+    ANYTHING,
+    Bounds,
+    binary_bounds,
+    floor_divided,
+    operation_bounds,
+    type_bounds,
+)
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, KnobVar, Load, SizeVar, Var
 
 
 class SumBounds:
@@ -64,7 +66,7 @@ class SumBounds:
             if term.upper != INF and not (a >= 0 and b < term.upper):
                 a, b = 0, term.upper - 1
             if term.lower != 1:
-                a, b = _floordiv(a, term.lower), _floordiv(b, term.lower)
+                a, b = floor_divided(a, term.lower), floor_divided(b, term.lower)
             ends = (a * term.scale, b * term.scale)
             low, high = low + min(ends), high + max(ends)
         return low, high
@@ -73,8 +75,6 @@ class SumBounds:
         if dtypes.is_integer(node.dtype) and not dtypes.is_index(node.dtype):
             return self._data_bounds(node)
         match node:
-            case Const():
-                return node.value, node.value
             case KnobVar():
                 return self.ranges.get(node, (node.low, node.high))
             case Var():
@@ -82,12 +82,6 @@ class SumBounds:
                 return self.ranges.get(node, (0, INF) if size else self._otherwise)
             case BinaryOp(op="+" | "-"):
                 return self.sum_bounds(self.form(node))
-            case BinaryOp():
-                bounds = binary_bounds(node.op, self.bounds(node.a), self.bounds(node.b))
-                return self._ceildiv_bounds(node, bounds) if node.op == "//" else bounds
-            case Select():
-                (a, b), (c, d) = self.bounds(node.true), self.bounds(node.false)
-                return min(a, c), max(b, d)
             case Cast() if dtypes.is_integer(node.dtype) and dtypes.is_integer(node.a.dtype):
                 low, high = self.bounds(node.a)
                 fits = dtypes.min_value(node.dtype) <= low and high <= dtypes.max_value(node.dtype)
@@ -97,11 +91,11 @@ class SumBounds:
                 return type_bounds(node.dtype) if wraps else ANYTHING
             case Cast() if node.a.dtype == dtypes.BOOL:
                 return 0, 1
-            case Call(name="gcd"):
-                (a, b), (c, d) = (self.bounds(child) for child in node.children)
-                return int(a > 0 or c > 0), max(b, d)
-            case _:
-                return ANYTHING
+        if dtypes.is_float(node.dtype):
+            return ANYTHING
+        bounds = operation_bounds(node, self.bounds)
+        is_quotient = isinstance(node, BinaryOp) and node.op == "//"
+        return self._ceildiv_bounds(node, bounds) if is_quotient else bounds
 
     def _data_bounds(self, node: Expr) -> Bounds:
         """Return bounds of an integer that wraps: its type's, unless it is only converted."""
@@ -135,47 +129,3 @@ class SumBounds:
     def _leaves_type(self, node: Expr) -> bool:
         """Whether an operand may be of any size: it is loaded, or cast to a smaller type."""
         return isinstance(node, Load) or (isinstance(node, Cast) and self.bounds(node) == ANYTHING)
-
-
-def binary_bounds(op: str, x: Bounds, y: Bounds) -> Bounds:
-    """Return bounds of `x op y` for any values of the operands within theirs."""
-    (a, b), (c, d) = x, y
-    if op == "*":
-        ends = [_times(p, q) for p in x for q in y]
-        return min(ends), max(ends)
-    if op == "min":
-        return min(a, c), min(b, d)
-    if op == "max":
-        return max(a, c), max(b, d)
-    if op == "//" and c >= 1:
-        ends = [_floordiv(p, q) for p in x for q in y]
-        return min(ends), max(ends)
-    if op == "%" and c >= 1:
-        return (a, b) if a >= 0 and b < c else (0, min(d - 1, b) if a >= 0 else d - 1)
-    return ANYTHING
-
-
-def decide_comparison(op: str, low: float, high: float) -> bool | None:
-    """Return the truth of `difference op 0` for low <= difference <= high; None if undecided."""
-    if op == "<":
-        return True if high < 0 else (False if low >= 0 else None)
-    if op == "<=":
-        return True if high <= 0 else (False if low > 0 else None)
-    if low > 0 or high < 0:
-        return op == "!="
-    return op == "==" if low == high == 0 else None
-
-
-def type_bounds(dtype: str) -> Bounds:
-    """Return the smallest and the largest value of an integer type."""
-    return dtypes.min_value(dtype), dtypes.max_value(dtype)
-
-
-def _times(a: float, b: float) -> float:
-    return 0 if a == 0 or b == 0 else a * b
-
-
-def _floordiv(a: float, c: float) -> float:
-    if abs(c) == INF:
-        return 0 if a >= 0 else -1
-    return a if abs(a) == INF else int(a) // int(c)

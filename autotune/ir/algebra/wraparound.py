@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.canonical_sums import INF, Sum, Term, sum_of
+from autotune.ir.algebra.intervals import Bounds, type_bounds
 from autotune.ir.algebra.simplify_expr import Canonical
-from autotune.ir.algebra.sum_bounds import Bounds, SumBounds, type_bounds
+from autotune.ir.algebra.sum_bounds import SumBounds
 from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Load, Var
 from autotune.ir.ops import cast, fold
 
