@@ -6,8 +6,9 @@ nest describes a single schedule or a whole search space.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +114,28 @@ class LoopNest:
     loops: tuple[Loop, ...]
     accesses: tuple[BufferAccess, ...]
 
+    def with_numbers(self, number: Callable[[Any], Any]) -> LoopNest:
+        """Return the nest with what `number` gives for each of its numbers."""
+        loops = (
+            replace(
+                loop,
+                length=number(loop.length),
+                add=number(loop.add),
+                mul=number(loop.mul),
+                div=number(loop.div),
+            )
+            for loop in self.loops
+        )
+        accesses = (
+            replace(
+                access,
+                strides=tuple(map(number, access.strides)),
+                mods=tuple(map(number, access.mods)),
+            )
+            for access in self.accesses
+        )
+        return LoopNest(tuple(loops), tuple(accesses))
+
 
 def candidate(nest: LoopNest, index: int) -> LoopNest:
     """Return the nest of one candidate: every array replaced by its element `index`.
@@ -123,32 +146,7 @@ def candidate(nest: LoopNest, index: int) -> LoopNest:
     def pick(number: Number) -> int | float:
         return as_scalar(number[index] if isinstance(number, np.ndarray) else number)
 
-    loops = tuple(
-        Loop(
-            loop.name,
-            loop.annotation,
-            pick(loop.length),
-            loop.parent,
-            loop.depth,
-            pick(loop.add),
-            pick(loop.mul),
-            pick(loop.div),
-        )
-        for loop in nest.loops
-    )
-    accesses = tuple(
-        BufferAccess(
-            access.buffer,
-            access.number,
-            access.loops,
-            tuple(pick(stride) for stride in access.strides),
-            tuple(pick(mod) for mod in access.mods),
-            access.itemsize,
-            access.is_store,
-        )
-        for access in nest.accesses
-    )
-    return LoopNest(loops, accesses)
+    return nest.with_numbers(pick)
 
 
 def as_scalar(number: int | float | np.generic) -> int | float:

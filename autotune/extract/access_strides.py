@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
-from autotune.ir.algebra.intervals import Intervals
-from autotune.ir.expr import BinaryOp, Const, Expr, Var
-from autotune.ir.ops import binary, const, select
-from autotune.lowering.index_forms import (
+from autotune.extract.index_forms import (
     FALSE,
     TRUE,
     ZERO,
@@ -22,8 +19,11 @@ from autotune.lowering.index_forms import (
     Form,
     Forms,
     Opaque,
-    is_knob_only,
 )
+from autotune.ir.algebra.intervals import Intervals
+from autotune.ir.expr import BinaryOp, Const, Expr, Var
+from autotune.ir.ops import binary, const, select
+from autotune.lowering.nest.regions import is_knob_only
 
 NO_MODULUS = -1
 _NO_MODULUS = const(NO_MODULUS)

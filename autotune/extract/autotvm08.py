@@ -97,11 +97,7 @@ class _FactBounds(SumBounds):
     def _text_bounds(self, node: Expr) -> Bounds:
         if not (isinstance(node, BinaryOp) and node.op in ("+", "-", "*")):
             return self.bounds(node)
-        (a, b), (c, d) = self._text_bounds(node.a), self._text_bounds(node.b)
-        if node.op == "*":
-            found = binary_bounds("*", (a, b), (c, d))
-        else:
-            found = (a + c, b + d) if node.op == "+" else (a - d, b - c)
+        found = binary_bounds(node.op, self._text_bounds(node.a), self._text_bounds(node.b))
         fact = self.facts.get(node)
         return found if fact is None else _both(found, fact)
 

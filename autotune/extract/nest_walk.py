@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 
-from autotune.extract.access_strides import ABSENT, Amount, Analysis, Touch
+from autotune.extract.access_strides import ABSENT, Analysis
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Buffer, Call, Cast, Const, Expr, KnobVar, Load, Select, Var
 from autotune.ir.stmt import For, If, LoopKind, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import child_stmts
-from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest, Number
+from features import VIRTUAL_THREAD, BufferAccess, Loop, LoopNest
 
 _ANNOTATIONS = {
     LoopKind.SERIAL: "SERIAL",
@@ -24,35 +24,12 @@ _LEVELS = {"blockIdx": "BLOCK", "threadIdx": "THREAD"}
 _COUNTED = {"+": "add", "-": "add", "*": "mul", "/": "div", "//": "div", "%": "div"}
 
 
-@dataclass
-class _Row:
-    """A loop, and the arithmetic for which it is the innermost open one."""
+def walked_nest(body: Stmt, analysis: Analysis, names: Mapping[str, str] | None = None) -> LoopNest:
+    """Return the loop nest of a function, with an `Amount` for every length, stride and modulus.
 
-    var: Var
-    annotation: str
-    length: int | Expr
-    parent: int
-    depth: int
-    counts: dict[str, int] = field(default_factory=lambda: {"add": 0, "mul": 0, "div": 0})
-
-
-@dataclass
-class _Access:
-    """A load or store with one touch per loop open around it, outermost first."""
-
-    name: str
-    buffer: Buffer
-    number: int
-    rows: tuple[int, ...]
-    touches: tuple[Touch, ...]
-    is_store: bool
-
-
-class NestWalk:
-    """Walks a function in textual order and collects its loops and accesses.
-
-    Guards, producer marks and allocations do not count. A store is numbered before its value,
-    which is walked left to right, then its index; a load before its index.
+    The function is walked in textual order. Guards, producer marks and allocations do not count. A
+    store is numbered before its value, which is walked left to right, then its index; a load before
+    its index.
 
     Parameters
     ----------
@@ -64,66 +41,29 @@ class NestWalk:
         What accesses to a buffer are called, where that is not its name; those of buffers that
         are called alike are numbered together.
     """
+    walk = _NestWalk(analysis, names or {})
+    walk.visit(body)
+    loops = (replace(loop, **counts) for loop, counts in zip(walk.loops, walk.counts, strict=True))
+    return LoopNest(tuple(loops), tuple(walk.accesses))
 
-    def __init__(
-        self, body: Stmt, analysis: Analysis, names: Mapping[str, str] | None = None
-    ) -> None:
+
+class _NestWalk:
+    def __init__(self, analysis: Analysis, names: Mapping[str, str]) -> None:
+        self.loops: list[Loop] = []
+        self.counts: list[dict[str, int]] = []
+        self.accesses: list[BufferAccess] = []
         self._analysis = analysis
-        self._names = names or {}
-        self._rows: list[_Row] = []
-        self._accesses: list[_Access] = []
+        self._names = names
+        self._vars: list[Var] = []
         self._open: list[int] = []
         self._numbers: dict[str, int] = {}
         self._virtual: set[Var] = set()
         self._held: dict[Expr, tuple[bool, bool]] = {}
-        self._stmt(body)
-
-    def amounts(self) -> list[Amount]:
-        """Return every length, stride and modulus."""
-        found = self.lengths()
-        for touches in self.touches():
-            for touch in touches:
-                found += touch
-        return found
-
-    def lengths(self) -> list[Amount]:
-        """Return the length of every loop."""
-        return [row.length for row in self._rows]
-
-    def touches(self) -> list[tuple[Touch, ...]]:
-        """Return for every access its touch of each loop around it."""
-        return [access.touches for access in self._accesses]
-
-    def nest(self, number: Callable[[Amount], Number]) -> LoopNest:
-        """Return the loop nest, each length, stride and modulus turned into a number."""
-        loops = tuple(
-            Loop(
-                row.var.name,
-                row.annotation,
-                number(row.length),
-                row.parent,
-                row.depth,
-                **row.counts,
-            )
-            for row in self._rows
-        )
-        accesses = tuple(
-            BufferAccess(
-                buffer=access.name,
-                number=access.number,
-                loops=access.rows,
-                strides=tuple(number(touch.stride) for touch in access.touches),
-                mods=tuple(number(touch.mod) for touch in access.touches),
-                itemsize=dtypes.itemsize(access.buffer.dtype),
-                is_store=access.is_store,
-            )
-            for access in self._accesses
-        )
-        return LoopNest(loops, accesses)
 
     # -- statements ------------------------------------------------------------------------
 
-    def _stmt(self, node: Stmt) -> None:
+    def visit(self, node: Stmt) -> None:
+        """Walk a statement."""
         if isinstance(node, For):
             self._loop(node)
         elif isinstance(node, Store):
@@ -133,13 +73,13 @@ class NestWalk:
         elif isinstance(node, If):
             self._condition(node.condition)
             for child in child_stmts(node):
-                self._stmt(child)
+                self.visit(child)
         elif isinstance(node, ThreadReduce):
             for operand in node.operands:
                 self._expr(operand)
         else:
             for child in child_stmts(node):
-                self._stmt(child)
+                self.visit(child)
 
     def _condition(self, condition: Expr) -> None:
         """Walk a condition on data; guards on loops do not count."""
@@ -148,14 +88,17 @@ class NestWalk:
 
     def _loop(self, loop: For) -> None:
         if not self._has_row(loop):
-            self._stmt(loop.body)
+            self.visit(loop.body)
             return
         self._analysis.enter(loop.var, loop.extent)
         parent = self._open[-1] if self._open else -1
         length = self._analysis.length(loop.extent)
-        self._open.append(len(self._rows))
-        self._rows.append(_Row(loop.var, _annotation(loop), length, parent, len(self._open)))
-        self._stmt(loop.body)
+        self._open.append(len(self.loops))
+        depth = len(self._open)
+        self._vars.append(loop.var)
+        self.counts.append({"add": 0, "mul": 0, "div": 0})
+        self.loops.append(Loop(loop.var.name, _annotation(loop), length, parent, depth, 0, 0, 0))
+        self.visit(loop.body)
         self._open.pop()
 
     def _has_row(self, loop: For) -> bool:
@@ -167,7 +110,7 @@ class NestWalk:
             if loop.var in self._virtual:
                 return False
             self._virtual.add(loop.var)
-        return all(self._rows[row].var is not loop.var for row in self._open)
+        return all(self._vars[row] is not loop.var for row in self._open)
 
     # -- expressions -----------------------------------------------------------------------
 
@@ -176,8 +119,18 @@ class NestWalk:
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         found = self._analysis.touches(index)
-        touches = tuple(found.get(self._rows[row].var, ABSENT) for row in self._open)
-        self._accesses.append(_Access(name, buffer, number, tuple(self._open), touches, is_store))
+        touches = [found.get(self._vars[row], ABSENT) for row in self._open]
+        self.accesses.append(
+            BufferAccess(
+                name,
+                number,
+                loops=tuple(self._open),
+                strides=tuple(touch.stride for touch in touches),
+                mods=tuple(touch.mod for touch in touches),
+                itemsize=dtypes.itemsize(buffer.dtype),
+                is_store=is_store,
+            )
+        )
 
     def _reads(self, node: Expr) -> bool:
         """Whether an expression reads memory."""
@@ -211,7 +164,7 @@ class NestWalk:
             return
         if kind == "div" and _is_constant(node.b):
             kind = "mul"
-        self._rows[self._open[-1]].counts[kind] += 1
+        self.counts[self._open[-1]][kind] += 1
 
 
 def _chosen(node: Expr) -> Expr | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from autotune.errors import LoweringError
 from autotune.extract.access_strides import Amount, FormAnalysis, TextAnalysis
-from autotune.extract.nest_walk import NestWalk
+from autotune.extract.nest_walk import walked_nest
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.expr import Expr, KnobVar
@@ -40,7 +40,8 @@ def loop_nest(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) ->
         If a knob has no value.
     """
     values = {knob: const(value, knob.dtype) for knob, value in (knobs or {}).items()}
-    return NestWalk(substitute_stmt(function.body, values), FormAnalysis()).nest(_number)
+    nest = walked_nest(substitute_stmt(function.body, values), FormAnalysis())
+    return nest.with_numbers(_number)
 
 
 def text_nest(function: PrimFunc) -> LoopNest:
@@ -51,7 +52,7 @@ def text_nest(function: PrimFunc) -> LoopNest:
     function : PrimFunc
         As `autotvm08_loops` returns it.
     """
-    return NestWalk(function.body, TextAnalysis(), function.attrs.get("accessed")).nest(_number)
+    return walked_nest(function.body, TextAnalysis(), function.attrs.get("accessed"))
 
 
 def _number(value: Amount) -> Number:
@@ -82,16 +83,18 @@ class LoopNestPlan:
 
     def __init__(self, function: PrimFunc) -> None:
         self.intervals = Intervals()
-        self._walk = NestWalk(function.body, FormAnalysis(self.intervals))
-        self._constants: dict[Expr, Number] = {}
         exprs: dict[Expr, None] = {}
-        for amount in self._walk.amounts():
-            if isinstance(amount, Expr):
-                low, high = self.intervals.bounds(amount)
-                if low == high:
-                    self._constants[amount] = low
-                else:
-                    exprs[amount] = None
+
+        def amount(number: Amount) -> Amount:
+            if not isinstance(number, Expr):
+                return number
+            low, high = self.intervals.bounds(number)
+            if low != high:
+                exprs[number] = None
+            return number if low != high else low
+
+        nest = walked_nest(function.body, FormAnalysis(self.intervals))
+        self._nest = nest.with_numbers(amount)
         self._exprs = tuple(exprs)
         self._program = ColumnProgram(self._exprs)
         self.knobs = self._program.knobs
@@ -102,7 +105,7 @@ class LoopNestPlan:
 
     def symbolic(self, number: Callable[[Expr], Any]) -> LoopNest:
         """Return the loop nest with what `number` gives for an expression wherever they differ."""
-        return self._nest({expr: number(expr) for expr in self._exprs})
+        return self._with({expr: number(expr) for expr in self._exprs})
 
     def nest(
         self,
@@ -130,8 +133,7 @@ class LoopNestPlan:
             scratch.reset()
             n = len(columns[self.knobs[0]])
             out = [scratch.take(n) for _ in self._exprs]
-        return self._nest(dict(zip(self._exprs, self._program(columns, out), strict=True)))
+        return self._with(dict(zip(self._exprs, self._program(columns, out), strict=True)))
 
-    def _nest(self, varying: Mapping[Expr, Number]) -> LoopNest:
-        known = {**self._constants, **varying}
-        return self._walk.nest(lambda a: a if isinstance(a, int) else known[a])
+    def _with(self, varying: Mapping[Expr, Any]) -> LoopNest:
+        return self._nest.with_numbers(lambda a: varying[a] if isinstance(a, Expr) else a)

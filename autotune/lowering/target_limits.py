@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Set
 
 from autotune.errors import LoweringError
 from autotune.ir import dtypes
-from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Expr, Var
 from autotune.ir.ops import binary, const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, ThreadReduce
 from autotune.ir.visitor import accessed, child_stmts, walk
 from autotune.lowering.gpu.virtual_threads import differing
-from autotune.lowering.index_forms import is_knob_only
+from autotune.lowering.nest.regions import is_knob_only
 from autotune.lowering.storage_rewrite import elements
 from autotune.target import GpuLimits, Target
 
@@ -74,7 +74,7 @@ def target_rules(function: PrimFunc, target: Target) -> list[Rule]:
 
 def _may_fail(condition: Expr) -> bool:
     """Whether knobs can make a condition false; False if it depends on sizes of a call."""
-    return is_knob_only(condition) and not interval(condition)[0]
+    return is_knob_only(condition) and not Intervals().bounds(condition)[0]
 
 
 def _at_most(amount: Expr, limit: int, message: str) -> Rule:

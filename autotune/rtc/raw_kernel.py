@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Const, Expr, Var
 from autotune.ir.ops import binary, convert, is_convertible
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Raw, Seq, Stmt, allocated
@@ -185,7 +185,7 @@ def _buffer(tensor: Tensor) -> Buffer:
 def _rules(tags: Sequence[tuple[str, Expr]], shared: Expr) -> list[Rule]:
     least = [(extent, 1, f"{tag} has at least one") for tag, extent in tags]
     least.append((shared, 0, "shared memory is not negative"))
-    return [(binary(">=", x, n), rule) for x, n, rule in least if interval(x)[0] < n]
+    return [(binary(">=", x, n), rule) for x, n, rule in least if Intervals().bounds(x)[0] < n]
 
 
 def _is_size(value: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.axes import IterVar
 from autotune.ir.expr import Const, Expr, KnobVar, Var
 from autotune.ir.ops import binary
@@ -47,4 +47,4 @@ def _may_be_below(size: Expr, least: int) -> bool:
     variables = [node for node in walk_expr(size) if isinstance(node, Var)]
     if isinstance(size, Const) or not all(isinstance(v, KnobVar) for v in variables):
         return False
-    return interval(size)[0] < least
+    return Intervals().bounds(size)[0] < least

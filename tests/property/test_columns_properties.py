@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from autotune.errors import IRError
 from autotune.extract.feature_kernel import PITCH, column_kernel
 from autotune.ir import ops
-from autotune.ir.algebra.intervals import Intervals, interval
+from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_arithmetic import LIMIT
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.evaluate.interpreter import evaluate
@@ -191,7 +191,7 @@ def compiled(
 @given(EXPRESSIONS, st.integers(0, 2**32 - 1))
 def test_scalar_evaluation_and_bounds_agree_with_rows(expr: Expr, seed: int) -> None:
     columns = some_rows(seed, 5)
-    low, high = interval(expr)
+    low, high = Intervals().bounds(expr)
     for i in range(5):
         row = {knob: int(columns[knob.name][i]) for knob in KNOBS}
         expected = by_hand(expr, row)

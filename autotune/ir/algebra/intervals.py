@@ -62,17 +62,6 @@ def operation_bounds(node: Expr, of: Callable[[Expr], Bounds]) -> Bounds:
             return ANYTHING
 
 
-def interval(expr: Expr) -> tuple[int, int]:
-    """Return the smallest and the largest value of `expr` over the ranges of its knobs.
-
-    Raises
-    ------
-    IRError
-        If the expression is not of integers, bools and knobs alone.
-    """
-    return Intervals().bounds(expr)
-
-
 class Intervals:
     """Bounds of many expressions over knobs, each distinct subexpression visited once."""
 
@@ -80,7 +69,13 @@ class Intervals:
         self._memo: dict[Expr, tuple[int, int]] = {}
 
     def bounds(self, node: Expr) -> tuple[int, int]:
-        """Return the bounds of `node`, however deep it is."""
+        """Return the smallest and the largest value of an expression, however deep it is.
+
+        Raises
+        ------
+        IRError
+            If the expression is not of integers, bools and knobs alone.
+        """
         found = self._memo.get(node)
         if found is None:
             for part in post_order(node, self._unknown) if self._unknown(node) else (node,):

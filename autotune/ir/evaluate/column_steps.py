@@ -60,13 +60,14 @@ CALLS: dict[str, Callable[..., object]] = {
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
     "floor": np.floor,
     "gcd": _gcd,
 }
-_LOGIC: dict[str, Callable[..., object]] = {"min": np.logical_and, "max": np.logical_or}
 
 
-class Step(NamedTuple):
+class ArrayCall(NamedTuple):
     """One call, ``run(first, second, out=out)``; `second` is None where there is one operand.
 
     What it takes and gives are positions in a list of arrays.
@@ -115,7 +116,7 @@ class ColumnSteps:
         Constants, of shape ().
     scratch : list of type
         Types of the scratch arrays.
-    steps : list of Step
+    steps : list of ArrayCall
     """
 
     def __init__(self, exprs: Sequence[Expr], knobs: Sequence[KnobVar]) -> None:
@@ -178,7 +179,7 @@ class ColumnSteps:
     def _uncomputed(self, node: Expr) -> Sequence[Expr]:
         return [child for child in node.children if child not in self._computed]
 
-    def _with_scratch(self) -> list[Step]:
+    def _with_scratch(self) -> list[ArrayCall]:
         """Give results scratch arrays, each free again after its last use."""
         last: dict[Expr, int] = {}
         for position, (_, operands, _) in enumerate(self._calls):
@@ -199,15 +200,16 @@ class ColumnSteps:
                     free[kind].append(first_scratch + len(self.scratch))
                     self.scratch.append(kind)
                 places[result] = free[kind].pop()
-            steps.append(Step(run, taken[0], taken[1] if len(taken) > 1 else None, places[result]))
+            second = taken[1] if len(taken) > 1 else None
+            steps.append(ArrayCall(run, taken[0], second, places[result]))
         return steps
 
 
 def _call(node: Expr) -> Callable[..., object]:
     """Return what computes a node from its operands."""
     match node:
-        case BinaryOp() if node.dtype == dtypes.BOOL and node.op in _LOGIC:
-            return _LOGIC[node.op]
+        case BinaryOp(op="min" | "max") if node.dtype == dtypes.BOOL:
+            return CALLS["and" if node.op == "min" else "or"]
         case BinaryOp():
             return CALLS[node.op]
         case Not():

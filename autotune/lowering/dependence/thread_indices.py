@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.ir import dtypes
+from autotune.ir.evaluate.column_steps import CALLS
 from autotune.ir.expr import (
     BinaryOp,
     Broadcast,
@@ -25,12 +26,6 @@ from autotune.ir.expr import (
 from autotune.ir.visitor import walk_expr
 
 Array = npt.NDArray[Any]
-
-_OPERATIONS: dict[str, Any] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum,
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
-    ">=": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
 
 
 class IndexValues:
@@ -68,7 +63,7 @@ class IndexValues:
                 safe = np.where(b == 0, 1, b)
                 return a // safe if op == "//" else a % safe
             case BinaryOp():
-                return np.asarray(_OPERATIONS[node.op](self.value(node.a), self.value(node.b)))
+                return np.asarray(CALLS[node.op](self.value(node.a), self.value(node.b)))
             case Not():
                 return ~self.value(node.a)
             case Select() | Call(name="if_then_else"):

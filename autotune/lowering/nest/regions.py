@@ -56,6 +56,14 @@ def is_loop_free(node: Expr) -> bool:
     )
 
 
+def is_knob_only(node: Expr) -> bool:
+    """Whether an expression is one number once the knobs have values."""
+    return not any(
+        isinstance(n, (Read, Load)) or (isinstance(n, Var) and not isinstance(n, KnobVar))
+        for n in walk_expr(node)
+    )
+
+
 class _AsIndex(Rewriter):
     """Rewrites indices of both widths as `dtypes.INDEX`, the one type of interval analysis.
 

@@ -12,7 +12,7 @@ import pytest
 
 from autotune.errors import IRError
 from autotune.ir import ops
-from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_programs import ColumnProgram
 from autotune.ir.expr import (
     BinaryOp,
@@ -256,7 +256,7 @@ def test_no_rows_give_no_results() -> None:
     ],
 )
 def test_bounds_of_an_expression(expr: Expr, bounds: tuple[int, int]) -> None:
-    assert interval(expr) == bounds
+    assert Intervals().bounds(expr) == bounds
 
 
 @pytest.mark.parametrize("op", ["+", "-", "*", "//", "%", "min", "max", "==", "!=", "<", "<="])
@@ -273,7 +273,8 @@ def test_bounds_hold_on_every_small_domain(op: str) -> None:
     }
     for first in ranges:
         for second in ranges:
-            low, high = interval(BinaryOp(op, KnobVar("a", *first), KnobVar("b", *second)))
+            expr = BinaryOp(op, KnobVar("a", *first), KnobVar("b", *second))
+            low, high = Intervals().bounds(expr)
             inside = [
                 value
                 for (i, j), value in values.items()

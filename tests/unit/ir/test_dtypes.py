@@ -16,7 +16,7 @@ from support.dtype_values import Array, assert_same, converted, edges, pairs
 from autotune import te
 from autotune.errors import IRError
 from autotune.ir import dtypes, ops
-from autotune.ir.algebra.intervals import interval
+from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.evaluate.interpreter import evaluate, interpret
 from autotune.ir.expr import BinaryOp, Buffer, Cast, Const, Expr, Load, Var
@@ -244,10 +244,10 @@ def test_bounds_of_what_wraps_are_those_of_its_type() -> None:
     from autotune.ir.expr import KnobVar
 
     knob = KnobVar("k", 0, 300)
-    assert interval(ops.cast("uint8", knob)) == (0, 255)
-    assert interval(ops.cast("int8", knob)) == (-128, 127)
-    assert interval(ops.cast("int16", knob)) == (0, 300)
-    assert interval(ops.cast("int16", knob) * 200) == (-32768, 32767)
+    assert Intervals().bounds(ops.cast("uint8", knob)) == (0, 255)
+    assert Intervals().bounds(ops.cast("int8", knob)) == (-128, 127)
+    assert Intervals().bounds(ops.cast("int16", knob)) == (0, 300)
+    assert Intervals().bounds(ops.cast("int16", knob) * 200) == (-32768, 32767)
 
 
 # -- casts ------------------------------------------------------------------------------------

@@ -14,10 +14,9 @@ from typing import Final, TypeAlias
 from autotune.ir import dtypes
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.algebra.polynomials import exact_quotient, normal
-from autotune.ir.expr import BinaryOp, Cast, Const, Expr, KnobVar, Load, Select, Var
+from autotune.ir.expr import BinaryOp, Cast, Const, Expr, Select, Var
 from autotune.ir.ops import binary, const, logical_not, select
-from autotune.ir.visitor import walk_expr
-from autotune.lowering.nest.regions import as_index
+from autotune.lowering.nest.regions import as_index, is_knob_only
 
 ZERO: Final = const(0, dtypes.INDEX)
 ONE: Final = const(1, dtypes.INDEX)
@@ -59,14 +58,6 @@ class Form:
 
     scales: Mapping[Atom, Expr]
     base: Expr = ZERO
-
-
-def is_knob_only(node: Expr) -> bool:
-    """Whether an expression is one number once the knobs have values."""
-    return not any(
-        isinstance(n, Load) or (isinstance(n, Var) and not isinstance(n, KnobVar))
-        for n in walk_expr(node)
-    )
 
 
 class Logic:
