@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from autotune.dataset.dataset_columns import feature_field, fixed_columns
 from autotune.dataset.dataset_writer import Exported, NothingToExportError, export
-from autotune.dataset.loop_features import column_names
 from autotune.dataset.schema_file import read_schema
+from autotune.extract.layout_features import column_names
 from autotune.feature import knob_survey
 from autotune.task.task import Task
 from features import FEATURE_LAYOUTS, patterns, versioned

@@ -15,13 +15,14 @@ import numpy as np
 
 from autotune.dataset.data_card import ExportStatistics, card_path, card_text, missing_text
 from autotune.dataset.dataset_columns import Row, feature_field, fixed_columns
-from autotune.dataset.loop_features import LOOP_LAYOUTS, Matrix
 from autotune.dataset.scan_logs import Group, LogIndex, device_of
 from autotune.dataset.schema_file import schema_path, schema_text
 from autotune.dataset.spill_files import GroupFeatureStore
 from autotune.dataset.splits import device_splits, split_of
 from autotune.dataset.task_finder import TaskFinder
 from autotune.errors import UsageError
+from autotune.extract.layout_features import LOOP_LAYOUTS
+from autotune.extract.structure_features import FloatMatrix
 from features import FEATURE_LAYOUTS, KnobLayout, versioned
 from records import Record
 from records.table import Field, Values, as_text, check_table, new_table
@@ -206,7 +207,7 @@ class _Table:
             values += list(np.asfortranarray(matrix).T)
             yield values
 
-    def _rows(self, batch: list[_Entry]) -> tuple[list[Row], Matrix]:
+    def _rows(self, batch: list[_Entry]) -> tuple[list[Row], FloatMatrix]:
         matrix = np.zeros((len(batch), len(self._places)), np.float32)
         found: list[Row | None] = [None] * len(batch)
         numbers = np.array([group.number for _, _, group in batch])

@@ -12,26 +12,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autotune.dataset.loop_features import (
-    BATCHED,
-    CHUNK,
-    LOOP_LAYOUTS,
-    Matrix,
-    ResolvedRecords,
-    StructureFeatures,
-    single_features,
-)
 from autotune.dataset.program_text import ProgramText, program_of
+from autotune.dataset.resolved_records import ResolvedRecords
 from autotune.dataset.scan_logs import Group
 from autotune.dataset.task_finder import TEMPLATE_FAILS, TaskFinder
 from autotune.errors import AutotuneError, UsageError
+from autotune.extract.layout_features import (
+    BATCHED,
+    LOOP_LAYOUTS,
+    StructureFeatures,
+    single_features,
+)
+from autotune.extract.structure_features import FloatMatrix
 from autotune.task.task import Task
 from features import FeatureError
 
 _log = logging.getLogger(__name__)
 
 
-_Single = tuple[tuple[str, ...], Matrix]
+CHUNK = 4096
+"""Candidates evaluated at a time."""
+
+_Single = tuple[tuple[str, ...], FloatMatrix]
 
 
 class RecordBlock(NamedTuple):
@@ -46,7 +48,7 @@ class RecordBlock(NamedTuple):
     programs : list of ProgramText or None
     """
 
-    features: Matrix | None
+    features: FloatMatrix | None
     reasons: list[str | None]
     programs: list[ProgramText | None]
 

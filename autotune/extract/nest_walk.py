@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from autotune.extract.access_strides import ABSENT, Analysis
 from autotune.ir import dtypes
@@ -43,7 +44,10 @@ def walked_nest(body: Stmt, analysis: Analysis, names: Mapping[str, str] | None 
     """
     walk = _NestWalk(analysis, names or {})
     walk.visit(body)
-    loops = (replace(loop, **counts) for loop, counts in zip(walk.loops, walk.counts, strict=True))
+    loops = (
+        replace(loop, add=counts["add"], mul=counts["mul"], div=counts["div"])
+        for loop, counts in zip(walk.loops, walk.counts, strict=True)
+    )
     return LoopNest(tuple(loops), tuple(walk.accesses))
 
 
@@ -92,11 +96,11 @@ class _NestWalk:
             return
         self._analysis.enter(loop.var, loop.extent)
         parent = self._open[-1] if self._open else -1
-        length = self._analysis.length(loop.extent)
+        length: Any = self._analysis.length(loop.extent)
         self._open.append(len(self.loops))
         depth = len(self._open)
         self._vars.append(loop.var)
-        self.counts.append({"add": 0, "mul": 0, "div": 0})
+        self.counts.append(dict.fromkeys(("add", "mul", "div"), 0))
         self.loops.append(Loop(loop.var.name, _annotation(loop), length, parent, depth, 0, 0, 0))
         self.visit(loop.body)
         self._open.pop()
@@ -120,13 +124,15 @@ class _NestWalk:
         self._numbers[name] = number + 1
         found = self._analysis.touches(index)
         touches = [found.get(self._vars[row], ABSENT) for row in self._open]
+        strides: list[Any] = [touch.stride for touch in touches]
+        mods: list[Any] = [touch.mod for touch in touches]
         self.accesses.append(
             BufferAccess(
                 name,
                 number,
                 loops=tuple(self._open),
-                strides=tuple(touch.stride for touch in touches),
-                mods=tuple(touch.mod for touch in touches),
+                strides=tuple(strides),
+                mods=tuple(mods),
                 itemsize=dtypes.itemsize(buffer.dtype),
                 is_store=is_store,
             )

@@ -94,8 +94,9 @@ class SumBounds:
         if dtypes.is_float(node.dtype):
             return ANYTHING
         bounds = operation_bounds(node, self.bounds)
-        is_quotient = isinstance(node, BinaryOp) and node.op == "//"
-        return self._ceildiv_bounds(node, bounds) if is_quotient else bounds
+        if isinstance(node, BinaryOp) and node.op == "//":
+            return self._ceildiv_bounds(node, bounds)
+        return bounds
 
     def _data_bounds(self, node: Expr) -> Bounds:
         """Return bounds of an integer that wraps: its type's, unless it is only converted."""
