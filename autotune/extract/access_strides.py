@@ -24,10 +24,10 @@ from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
 from autotune.ir.ops import binary, const, select
 from autotune.lowering.nest.regions import is_knob_only
+from features import SYMBOLIC
 
 NO_MODULUS = -1
 _NO_MODULUS = const(NO_MODULUS)
-UNKNOWN_LENGTH = -1
 
 
 Amount: TypeAlias = "int | Expr"
@@ -51,7 +51,7 @@ class Analysis(Protocol):
         """Enter a loop."""
 
     def length(self, extent: Expr) -> int | Expr:
-        """Return the number of iterations, `UNKNOWN_LENGTH` where only a call decides it."""
+        """Return the number of iterations, `SYMBOLIC` where only a call decides it."""
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touch of each variable in a flat index."""
@@ -70,8 +70,8 @@ class FormAnalysis:
             self._known.clear()
 
     def length(self, extent: Expr) -> int | Expr:
-        """Return the number of iterations over knobs, `UNKNOWN_LENGTH` if more decides it."""
-        return _amount(extent) if is_knob_only(extent) else UNKNOWN_LENGTH
+        """Return the number of iterations over knobs, `SYMBOLIC` if more decides it."""
+        return _amount(extent) if is_knob_only(extent) else SYMBOLIC
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touches in the normal form of an index."""
@@ -137,7 +137,7 @@ class TextAnalysis:
 
     def length(self, extent: Expr) -> int | Expr:
         """Return a constant extent."""
-        return int(extent.value) if isinstance(extent, Const) else UNKNOWN_LENGTH
+        return int(extent.value) if isinstance(extent, Const) else SYMBOLIC
 
     def touches(self, index: Expr) -> Mapping[Var, Touch]:
         """Return the touches in a simplified index."""

@@ -74,7 +74,9 @@ class StructureFeatures:
         return np.concatenate(parts, axis=1)
 
 
-def single_features(structure: Structure, layouts: Sequence[str]) -> tuple[tuple[str, ...], FloatMatrix]:
+def single_features(
+    structure: Structure, layouts: Sequence[str]
+) -> tuple[tuple[str, ...], FloatMatrix]:
     """Return names and features, float32 (1, width), of a structure without knobs."""
     assert structure.function is not None
     names: list[str] = []
