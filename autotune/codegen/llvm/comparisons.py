@@ -12,6 +12,7 @@ from autotune.codegen.llvm.index.linear_forms import Linear, constant, within
 from autotune.codegen.llvm.llvm_types import llvm_type, vector_of
 from autotune.codegen.llvm.vector_ops import VectorOps, constants
 from autotune.ir import dtypes
+from autotune.ir.algebra.intervals import decide_comparison
 from autotune.ir.expr import BinaryOp, Expr
 from autotune.ir.visitor import walk_expr
 
@@ -49,17 +50,9 @@ class Comparisons:
         return self.builder.define(f"icmp {test} {kind} {left}, {right}")
 
     def _compare_forms(self, op: str, a: Linear, b: Linear) -> str:
-        low, high = (a - b).bounds
-        decided = {
-            "<": (high is not None and high < 0, low is not None and low >= 0),
-            "<=": (high is not None and high <= 0, low is not None and low > 0),
-            ">": (low is not None and low > 0, high is not None and high <= 0),
-            ">=": (low is not None and low >= 0, high is not None and high < 0),
-            "==": (low == high == 0, (low or 0) > 0 or (high or 0) < 0),
-            "!=": ((low or 0) > 0 or (high or 0) < 0, low == high == 0),
-        }[op]
-        if any(decided):
-            return "true" if decided[0] else "false"
+        decided = decide_comparison(op, *(a - b).bounds)
+        if decided is not None:
+            return "true" if decided else "false"
         left, right = self.linear.materialise(a), self.linear.materialise(b)
         return self.builder.define(f"icmp {_SIGNED_TESTS[op]} i64 {left}, {right}")
 

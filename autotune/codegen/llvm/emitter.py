@@ -23,6 +23,8 @@ from autotune.codegen.llvm.module_text import ModuleText
 from autotune.codegen.llvm.parallel_regions import OutlinedLoop, ParallelRegions
 from autotune.codegen.llvm.vector_ops import VectorOps
 from autotune.ir import dtypes
+from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.expr import Buffer, Expr, Load, Var
 
 
@@ -108,16 +110,16 @@ class Emitter:
         self._addresses.pointers[buffer] = ref
         return f"ptr noalias{'' if written else ' readonly'} {ref}"
 
-    def size_parameter(self, var: Var, ref: str, low: int | None, high: int | None) -> str:
+    def size_parameter(self, var: Var, ref: str, bounds: Bounds) -> str:
         """Text of a parameter with the value of a variable, which is in scope then."""
-        self._index.env[var] = self._linear.atom(ref, low, high)
+        self._index.env[var] = self._linear.atom(ref, bounds)
         return f"i64 {ref}"
 
     def align_to_line(self, var: Var, buffer: Buffer) -> None:
         """Set `var` to the number of elements of a parameter before one that begins a line."""
         most = ALIGNMENT // dtypes.itemsize(buffer.dtype) - 1
         ref = self._frame.elements_before_line(buffer)
-        self._index.env[var] = self._linear.atom(ref, 0, most)
+        self._index.env[var] = self._linear.atom(ref, (0, most))
 
     def finish(self, parameters: list[str], linkage: str, write: Callable[[], None]) -> str:
         """Return the text of the function whose statements `write` emits."""
@@ -149,11 +151,10 @@ class Emitter:
             if buffer in self._addresses.aligned:
                 inner._addresses.aligned.add(buffer)
         for var, ref in region.variables.items():
-            parameters.append(inner.size_parameter(var, ref, *self._index.form(var).bounds))
+            parameters.append(inner.size_parameter(var, ref, self._index.form(var).bounds))
         inner._index.env.update(region.constants)
-        high = region.high
-        start = inner._linear.atom("%from", 0, None)
-        stop = inner._linear.atom("%to", None, None if high is None else high + 1)
+        start = inner._linear.atom("%from", (0, INF))
+        stop = inner._linear.atom("%to", (-INF, region.length))
         loop, statements = region.loop, inner.statements
         return inner.finish(
             [*parameters, "i64 %from", "i64 %to"],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from autotune.codegen.llvm.emitter import Emitter
 from autotune.codegen.llvm.llvm_types import symbol
 from autotune.codegen.llvm.module_text import ModuleText
+from autotune.ir.algebra.canonical_sums import INF
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import recursive
 
@@ -68,7 +69,7 @@ def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
         written = buffer in function.outputs
         parameters.append(emitter.array_parameter(buffer, ref, written))
     for number, size in enumerate(function.sizes):
-        parameters.append(emitter.size_parameter(size, f"%{symbol(size.name)}.n{number}", 0, None))
+        parameters.append(emitter.size_parameter(size, f"%{symbol(size.name)}.n{number}", (0, INF)))
     parameters.append("i32 %threads")
     for var, buffer in function.lines.items():
         emitter.align_to_line(var, buffer)

@@ -192,7 +192,7 @@ class StatementEmitter:
         with builder.region(label) as inner:
             # The block before the loop is known only when all hoisted code has been written.
             at = len(inner.lines)
-            self.index.env[var] = self.linear.atom(index, low, None if high is None else high - 1)
+            self.index.env[var] = self.linear.atom(index, (low, high - 1))
             body()
             builder.line(f"{following} = add nuw nsw i64 {index}, 1")
             again = builder.define(f"icmp slt i64 {following}, {upper}")
@@ -203,8 +203,7 @@ class StatementEmitter:
             at,
             f"  {index} = phi i64 [ {lower}, %{outer.label} ], [ {following}, %{inner.label} ]",
         )
-        least = (stop - start).bounds[0]
-        if least is not None and least > 0:
+        if (stop - start).bounds[0] > 0:
             builder.line(f"br label %{label}")
         else:
             runs = builder.define(f"icmp slt i64 {lower}, {upper}")

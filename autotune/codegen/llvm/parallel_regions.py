@@ -28,8 +28,8 @@ class OutlinedLoop:
     name : str
         Symbol of the function.
     loop : For
-    high : int or None
-        Greatest value of the loop's variable, None if unknown.
+    length : float
+        What the number of iterations never exceeds; infinite if unknown.
     buffers : dict of Buffer to str
         Names of the parameters that point to buffers.
     stored : frozenset of Buffer
@@ -42,7 +42,7 @@ class OutlinedLoop:
 
     name: str
     loop: For
-    high: int | None
+    length: float
     buffers: dict[Buffer, str]
     stored: frozenset[Buffer]
     variables: dict[Var, str]
@@ -112,11 +112,10 @@ class ParallelRegions:
         taken = [var for var in variables if not forms[var].is_const]
         names = [symbol(b.name) for b in buffers] + [symbol(v.name) for v in taken]
         names = [f"%{name}.c{i}" for i, name in enumerate(names)]
-        high = extent.bounds[1]
         return OutlinedLoop(
             name=f"{self.name}.parallel{self.count}",
             loop=loop,
-            high=None if high is None else high - 1,
+            length=extent.bounds[1],
             buffers=dict(zip(buffers, names, strict=False)),
             stored=frozenset(s.buffer for s in walk(loop.body) if isinstance(s, Store)),
             variables=dict(zip(taken, names[len(buffers) :], strict=True)),

@@ -7,7 +7,8 @@ is any expression that is not a sum or a product.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Set
+from collections.abc import Callable, Hashable, Mapping, Set
+from typing import TypeVar
 
 from autotune.ir import dtypes
 from autotune.ir.expr import BinaryOp, Const, Expr, Var
@@ -16,6 +17,7 @@ from autotune.ir.visitor import free_vars
 
 Monomial = tuple[Expr, ...]
 Poly = dict[Monomial, int]
+_Term = TypeVar("_Term", bound=Hashable)
 
 
 def to_poly(node: Expr) -> Poly:
@@ -40,8 +42,8 @@ def _is_atom(node: Expr) -> bool:
     )
 
 
-def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
-    """Return a + factor * b."""
+def add(a: Mapping[_Term, int], b: Mapping[_Term, int], factor: int = 1) -> dict[_Term, int]:
+    """Return a + factor * b, polynomials or any other sums of terms with coefficients."""
     total = dict(a)
     for monomial, coefficient in b.items():
         value = total.get(monomial, 0) + factor * coefficient

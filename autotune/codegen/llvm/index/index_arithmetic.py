@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from autotune.codegen.llvm.function_builder import FunctionBuilder
 from autotune.codegen.llvm.index.evaluator import Evaluator
 from autotune.codegen.llvm.index.linear_arithmetic import LinearArithmetic
-from autotune.codegen.llvm.index.linear_forms import Atom, Linear, constant
+from autotune.codegen.llvm.index.linear_forms import Linear, constant
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
+from autotune.ir.algebra.polynomials import add
 from autotune.ir.expr import (
     ARITHMETIC,
     BinaryOp,
@@ -73,15 +74,10 @@ class IndexArithmetic:
         parts, const = self._parts(expr)
         if parts.get(expr) == 1:
             return self._part(expr, lane)
-        terms: dict[Atom, int] = {}
+        total = constant(const)
         for part, coefficient in parts.items():
-            form = self.form(part, lane)
-            const += coefficient * form.const
-            for atom, c in form.terms.items():
-                total = terms.pop(atom, 0) + coefficient * c
-                if total:
-                    terms[atom] = total
-        return Linear(terms, const)
+            total += self.form(part, lane).scaled(coefficient)
+        return total
 
     def _parts(self, expr: Expr) -> tuple[dict[Expr, int], int]:
         """Return ({part: coefficient}, constant) whose sum is an integer expression.
@@ -106,9 +102,9 @@ class IndexArithmetic:
                 (a, x), (b, y) = self._parts(expr.a), self._parts(expr.b)
                 if op != "*":
                     sign = 1 if op == "+" else -1
-                    return _combined(a, 1, b, sign), x + sign * y
+                    return add(a, b, sign), x + sign * y
                 if not a or not b:
-                    return _combined(a, y, b, x), x * y
+                    return add(add({}, a, y), b, x), x * y
         return {expr: 1}, 0
 
     def _part(self, expr: Expr, lane: int) -> Linear:
@@ -167,13 +163,3 @@ class IndexArithmetic:
         excess = excess if test.op == "<" else excess + constant(-1)
         true, false = self.form(expr.true, lane), self.form(expr.false, lane)
         return self.linear.select(excess, true, false)
-
-
-def _combined(a: dict[Expr, int], m: int, b: dict[Expr, int], n: int) -> dict[Expr, int]:
-    """Coefficients of `m` times one sum plus `n` times another."""
-    result = {part: m * c for part, c in a.items() if m}
-    for part, c in b.items():
-        total = result.pop(part, 0) + n * c
-        if total:
-            result[part] = total
-    return result

@@ -5,7 +5,6 @@ An instruction is written once, in the outermost scope that defines all its oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.function_builder import FunctionBuilder
@@ -15,11 +14,12 @@ from autotune.codegen.llvm.index.linear_forms import (
     constant,
     non_negative,
     of_atom,
-    product_bounds,
     within,
 )
 from autotune.errors import CodegenError
 from autotune.ir import dtypes
+from autotune.ir.algebra.canonical_sums import INF
+from autotune.ir.algebra.intervals import ANYTHING, Bounds, binary_bounds, type_bounds
 
 
 @dataclass(eq=False, repr=False)
@@ -28,12 +28,12 @@ class LinearArithmetic:
 
     builder: FunctionBuilder
 
-    def atom(self, ref: str, low: int | None, high: int | None, depth: int = -1) -> Linear:
+    def atom(self, ref: str, bounds: Bounds = ANYTHING, depth: int = -1) -> Linear:
         """Linear form of the 64-bit value `ref` defined in the scope at `depth`."""
-        return of_atom(Atom(ref, low, high, self.builder.scopes[depth].depth))
+        return of_atom(Atom(ref, bounds, self.builder.scopes[depth].depth))
 
     def pure(
-        self, operation: str, operands: tuple[Linear, ...], low: int | None, high: int | None
+        self, operation: str, operands: tuple[Linear, ...], bounds: Bounds = ANYTHING
     ) -> Linear:
         """Return the form of a pure 64-bit operation, written once, as far out as possible.
 
@@ -45,9 +45,7 @@ class LinearArithmetic:
             return found
         depth = max((atom.depth for form in operands for atom in form.terms), default=0)
         refs = [self.materialise(form) for form in operands]
-        result = self.atom(
-            self.builder.define(operation.format(*refs), "x", depth), low, high, depth
-        )
+        result = self.atom(self.builder.define(operation.format(*refs), "x", depth), bounds, depth)
         self.builder.remember(key, result, depth)
         return result
 
@@ -91,8 +89,7 @@ class LinearArithmetic:
         """Linear form of the integer `ref` of type `dtype`."""
         if dtype != "int64":
             ref = self.builder.define(f"sext i{dtypes.bits(dtype)} {ref} to i64", "x")
-        low, high = dtypes.min_value(dtype), dtypes.max_value(dtype)
-        return self.atom(ref, int(low), int(high))
+        return self.atom(ref, type_bounds(dtype))
 
     def narrowed(self, form: Linear, dtype: str) -> str:
         """Operand text of the value of `form` as an integer of type `dtype`, an index type."""
@@ -125,8 +122,8 @@ class LinearArithmetic:
             for y, n in b.terms.items():
                 first, second = sorted((x, y), key=lambda atom: atom.id)
                 one, other = Linear({first: 1}, 0), Linear({second: 1}, 0)
-                low, high = product_bounds(one, other)
-                product = self.pure("mul nsw i64 {0}, {1}", (one, other), low, high)
+                bounds = binary_bounds("*", first.bounds, second.bounds)
+                product = self.pure("mul nsw i64 {0}, {1}", (one, other), bounds)
                 total += product.scaled(m * n)
         return total
 
@@ -134,29 +131,20 @@ class LinearArithmetic:
         """Linear form of the smaller ("min") or larger ("max") of two values."""
         least, most = (a - b).bounds
         smaller, larger = (a, b) if op == "min" else (b, a)
-        if most is not None and most <= 0:
+        if most <= 0:
             return smaller
-        if least is not None and least >= 0:
+        if least >= 0:
             return larger
-        pick = min if op == "min" else max
-        (a_low, a_high), (b_low, b_high) = a.bounds, b.bounds
-        low, high = _meet(pick, a_low, b_low), _meet(pick, a_high, b_high)
-        # Of two values, one bound caps the minimum from above and the maximum from below.
-        if op == "min" and high is None:
-            high = a_high if a_high is not None else b_high
-        if op == "max" and low is None:
-            low = a_low if a_low is not None else b_low
         name = f"llvm.s{op}.i64"
         self.builder.declare(name, f"declare i64 @{name}(i64, i64)")
-        return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), low, high)
+        return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), binary_bounds(op, a.bounds, b.bounds))
 
     def select(self, excess: Linear, true: Linear, false: Linear) -> Linear:
         """Linear form of `true` where `excess` is negative, else of `false`; without a branch."""
-        holds = self.pure("ashr i64 {0}, 63", (excess,), -1, 0)
-        change = self.pure("and i64 {0}, {1}", (true - false, holds), None, None)
+        holds = self.pure("ashr i64 {0}, 63", (excess,), (-1, 0))
+        change = self.pure("and i64 {0}, {1}", (true - false, holds))
         (a, b), (c, d) = true.bounds, false.bounds
-        low, high = _meet(min, a, c), _meet(max, b, d)
-        return self.pure("add nsw i64 {0}, {1}", (false, change), low, high)
+        return self.pure("add nsw i64 {0}, {1}", (false, change), (min(a, c), max(b, d)))
 
     def floor(self, op: str, a: Linear, b: Linear) -> Linear:
         """Linear form of `a // b` or `a % b`, rounded down.
@@ -182,41 +170,34 @@ class LinearArithmetic:
 
     def _divided(self, a: Linear, divisor: int) -> Linear:
         """Floor of `a / divisor` for a positive constant divisor."""
-        low, high = (None if end is None else end // divisor for end in a.bounds)
+        bounds = binary_bounds("//", a.bounds, (divisor, divisor))
         shift = divisor.bit_length() - 1
         if divisor == 1 << shift:
-            return self.pure(f"ashr i64 {{0}}, {shift}", (a,), low, high)
+            return self.pure(f"ashr i64 {{0}}, {shift}", (a,), bounds)
         if non_negative((a,)):
-            return self.pure(f"udiv i64 {{0}}, {divisor}", (a,), low, high)
+            return self.pure(f"udiv i64 {{0}}, {divisor}", (a,), bounds)
         # Towards zero for a >= 0; for a < 0 floor(a / d) = -1 - (-1 - a) / d = ~(~a / d).
-        sign = self.pure("ashr i64 {0}, 63", (a,), -1, 0)
-        positive = self.pure("xor i64 {0}, {1}", (a, sign), 0, None)
-        quotient = self.pure(f"udiv i64 {{0}}, {divisor}", (positive,), 0, None)
-        return self.pure("xor i64 {0}, {1}", (quotient, sign), low, high)
+        sign = self.pure("ashr i64 {0}, 63", (a,), (-1, 0))
+        positive = self.pure("xor i64 {0}, {1}", (a, sign), (0, INF))
+        quotient = self.pure(f"udiv i64 {{0}}, {divisor}", (positive,), (0, INF))
+        return self.pure("xor i64 {0}, {1}", (quotient, sign), bounds)
 
     def _floor_by_variable(self, op: str, a: Linear, b: Linear) -> Linear:
         # A divisor of 0 can only be an empty size, for which no loop runs. The divisor 1 avoids a
         # trap if the division was moved out of such a loop.
         zero = "call i64 @llvm.umax.i64(i64 {0}, i64 1)"
         self.builder.declare("llvm.umax.i64", "declare i64 @llvm.umax.i64(i64, i64)")
-        divisor = self.pure(zero, (b,), 1 if non_negative((b,)) else None, b.bounds[1])
+        divisor = self.pure(zero, (b,), (1 if non_negative((b,)) else -INF, b.bounds[1]))
         if non_negative((a, divisor)):
-            high = a.bounds[1] if op == "//" else None
-            return self.pure(
-                f"u{'div' if op == '//' else 'rem'} i64 {{0}}, {{1}}", (a, divisor), 0, high
-            )
-        towards_zero = self.pure("sdiv i64 {0}, {1}", (a, divisor), None, None)
+            name, high = ("udiv", a.bounds[1]) if op == "//" else ("urem", INF)
+            return self.pure(f"{name} i64 {{0}}, {{1}}", (a, divisor), (0, high))
+        towards_zero = self.pure("sdiv i64 {0}, {1}", (a, divisor))
         rest = a - self.product(towards_zero, divisor)
         # Correct by one where the rest and the divisor differ in sign.
-        signs = self.pure("xor i64 {0}, {1}", (rest, divisor), None, None)
-        differ = self.pure("lshr i64 {0}, 63", (signs,), 0, 1)
+        signs = self.pure("xor i64 {0}, {1}", (rest, divisor))
+        differ = self.pure("lshr i64 {0}, 63", (signs,), (0, 1))
         fix = self.product(
-            differ, self.pure("call i64 @llvm.umin.i64(i64 {0}, i64 1)", (rest,), 0, 1)
+            differ, self.pure("call i64 @llvm.umin.i64(i64 {0}, i64 1)", (rest,), (0, 1))
         )
         self.builder.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
         return towards_zero - fix if op == "//" else rest + self.product(fix, divisor)
-
-
-def _meet(pick: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
-    """Return the smaller or larger of two bounds, None where one is unknown."""
-    return None if a is None or b is None else pick(a, b)

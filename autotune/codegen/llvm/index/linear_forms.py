@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+from autotune.ir.algebra.intervals import Bounds
+from autotune.ir.algebra.polynomials import add
+
 _ids = itertools.count()
 
 
@@ -19,16 +22,16 @@ class Atom:
     ----------
     ref : str
         Its name in the LLVM text.
-    low, high : int or None
-        Bounds of its value, None where unknown.
+    bounds : Bounds
+        Bounds of its value.
     depth : int
         Nesting depth of the scope that defines it.
     """
 
-    __slots__ = ("depth", "high", "id", "low", "ref")
+    __slots__ = ("bounds", "depth", "id", "ref")
 
-    def __init__(self, ref: str, low: int | None, high: int | None, depth: int) -> None:
-        self.ref, self.low, self.high, self.depth = ref, low, high, depth
+    def __init__(self, ref: str, bounds: Bounds, depth: int) -> None:
+        self.ref, self.bounds, self.depth = ref, bounds, depth
         self.id = next(_ids)
 
 
@@ -55,21 +58,10 @@ class Linear:
         return tuple(sorted((atom.id, c) for atom, c in self.terms.items()))
 
     def __add__(self, other: Linear) -> Linear:
-        if not other.terms:
-            return Linear(self.terms, self.const + other.const)
-        if not self.terms:
-            return Linear(other.terms, self.const + other.const)
-        terms = dict(self.terms)
-        for atom, coefficient in other.terms.items():
-            total = terms.get(atom, 0) + coefficient
-            if total:
-                terms[atom] = total
-            else:
-                del terms[atom]
-        return Linear(terms, self.const + other.const)
+        return Linear(add(self.terms, other.terms), self.const + other.const)
 
     def __sub__(self, other: Linear) -> Linear:
-        return self + other.scaled(-1)
+        return Linear(add(self.terms, other.terms, -1), self.const - other.const)
 
     def scaled(self, factor: int) -> Linear:
         """Return `factor` times this form."""
@@ -84,14 +76,13 @@ class Linear:
         return Linear(self.terms, 0) if self.const else self
 
     @property
-    def bounds(self) -> tuple[int | None, int | None]:
-        """Least and greatest possible value, None where unknown."""
-        low: int | None = self.const
-        high: int | None = self.const
+    def bounds(self) -> Bounds:
+        """Least and greatest possible value."""
+        low: float = self.const
+        high = low
         for atom, c in self.terms.items():
-            at_low, at_high = (atom.low, atom.high) if c > 0 else (atom.high, atom.low)
-            low = None if low is None or at_low is None else low + c * at_low
-            high = None if high is None or at_high is None else high + c * at_high
+            ends = c * atom.bounds[0], c * atom.bounds[1]
+            low, high = low + min(ends), high + max(ends)
         return low, high
 
     def split_by(self, divisor: int) -> tuple[Linear, Linear]:
@@ -117,20 +108,9 @@ def of_atom(atom: Atom) -> Linear:
 def within(form: Linear, low: int, high: int) -> bool:
     """Whether `form` is known to lie in [low, high]."""
     least, most = form.bounds
-    return least is not None and most is not None and low <= least and most <= high
+    return low <= least and most <= high
 
 
 def non_negative(forms: Iterable[Linear]) -> bool:
     """Whether all forms are known to be at least 0."""
-    return all(low is not None and low >= 0 for low in (form.bounds[0] for form in forms))
-
-
-def product_bounds(a: Linear, b: Linear) -> tuple[int | None, int | None]:
-    """Bounds of the product of two forms."""
-    (a_low, a_high), (b_low, b_high) = a.bounds, b.bounds
-    if a_low is None or b_low is None:
-        return None, None
-    if a_high is None or b_high is None:
-        return (0, None) if a_low >= 0 and b_low >= 0 else (None, None)
-    corners = [x * y for x in (a_low, a_high) for y in (b_low, b_high)]
-    return min(corners), max(corners)
+    return all(form.bounds[0] >= 0 for form in forms)
