@@ -137,7 +137,8 @@ class LinearArithmetic:
             return larger
         name = f"llvm.s{op}.i64"
         self.builder.declare(name, f"declare i64 @{name}(i64, i64)")
-        return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), binary_bounds(op, a.bounds, b.bounds))
+        bounds = binary_bounds(op, a.bounds, b.bounds)
+        return self.pure(f"call i64 @{name}(i64 {{0}}, i64 {{1}})", (a, b), bounds)
 
     def select(self, excess: Linear, true: Linear, false: Linear) -> Linear:
         """Linear form of `true` where `excess` is negative, else of `false`; without a branch."""
