@@ -1,5 +1,5 @@
 """Algebra of integer expressions: canonical sums, polynomials, bounds, simplification.
 
 In: expressions and the ranges of their variables. Out: simpler expressions, or bounds. Read
-`canonical_sums.py` first, then `intervals.py` and `canonical.py`.
+`canonical_sums.py` first, then `intervals.py` and `simplify_expr.py`.
 """
