@@ -253,7 +253,8 @@ def _final(
     lowered = lower_schedule(schedule, tensors, name, strided=strided)
     if target.gpu is not None:
         rules = [*thread_limit_rules(lowered, target.gpu), *target_rules(lowered, target)]
-        lowered = lowered.with_attrs(requirements=(*lowered.attrs["requirements"], *rules))
+        info = replace(lowered.info, requirements=(*lowered.info.requirements, *rules))
+        lowered = replace(lowered, info=info)
     return final_form(analyse(lowered), target)
 
 

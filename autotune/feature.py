@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import UsageError
-from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.extract.space_features import FloatMatrix, TaskFeatures
-from autotune.extract.to_loop_nest import loop_nest, text_nest
+from autotune.extract.to_loop_nest import autotvm08_nest, loop_nest
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
@@ -81,7 +80,7 @@ def get_itervar_feature(
     if layout_named(layout).initial_stores:
         nest = loop_nest(lower_schedule(schedule, tensors))
     else:
-        nest = text_nest(autotvm08_loops(schedule, tensors))
+        nest = autotvm08_nest(schedule, tensors)
     return itervar_rows(nest, take_log=take_log, layout=layout)
 
 

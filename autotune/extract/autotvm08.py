@@ -36,17 +36,8 @@ def autotvm08_loops(schedule: Schedule, tensors: Sequence[Tensor]) -> PrimFunc:
         Without knobs.
     tensors : sequence of Tensor
         Parameters of the function: inputs, then outputs.
-
-    Returns
-    -------
-    Function
-        Its attribute ``accessed`` says how AutoTVM calls accesses to the results of an operation
-        that has several: as the operation, which numbers them together.
     """
     function = lower_schedule(schedule, tensors, for_autotvm08=True)
-    several = [stage for stage in schedule.stages if len(stage.outputs) > 1]
-    accessed = {tensor.name: stage.op.name for stage in several for tensor in stage.outputs}
-    function = function.with_attrs(accessed=accessed)
     return function.with_body(AutoTVM08().stmt(function.body))
 
 

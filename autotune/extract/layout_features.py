@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.extract.structure_features import FloatMatrix
-from autotune.extract.to_loop_nest import LoopNestPlan, loop_nest, text_nest
+from autotune.extract.to_loop_nest import LoopNestPlan, autotvm08_nest, loop_nest
 from autotune.ir.visitor import is_raw
 from autotune.task.task import Task
 from autotune.trace.structure import Structure
@@ -85,7 +84,7 @@ def single_features(
         if layout in BATCHED or structure.schedule is None:
             nest = loop_nest(structure.function)
         else:
-            nest = text_nest(autotvm08_loops(structure.schedule, structure.tensors))
+            nest = autotvm08_nest(structure.schedule, structure.tensors)
         names += _names(nest, [layout])
         parts.append(_matrix(nest, 1, layout))
     return tuple(names), np.concatenate(parts, axis=1)

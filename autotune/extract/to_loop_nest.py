@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from autotune.errors import LoweringError
 from autotune.extract.access_strides import Amount, FormAnalysis, TextAnalysis
+from autotune.extract.autotvm08 import autotvm08_loops
 from autotune.extract.nest_walk import walked_nest
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.evaluate.column_programs import ColumnProgram
@@ -18,6 +19,8 @@ from autotune.ir.ops import const
 from autotune.ir.printer import excerpt
 from autotune.ir.stmt import PrimFunc
 from autotune.ir.visitor import substitute_stmt, walk_expr
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
 from features import LoopNest, Number, Scratch
 
 
@@ -44,15 +47,33 @@ def loop_nest(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) ->
     return nest.with_numbers(_number)
 
 
-def text_nest(function: PrimFunc) -> LoopNest:
+def autotvm08_nest(schedule: Schedule, tensors: Sequence[Tensor]) -> LoopNest:
+    """Return the loop nest of a concrete schedule that AutoTVM v0.8 reads features from.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Without knobs.
+    tensors : sequence of Tensor
+        Parameters of the function: inputs, then outputs.
+    """
+    # AutoTVM numbers accesses to all results of one operation together, under the operation's name.
+    several = [stage for stage in schedule.stages if len(stage.outputs) > 1]
+    names = {tensor.name: stage.op.name for stage in several for tensor in stage.outputs}
+    return text_nest(autotvm08_loops(schedule, tensors), names)
+
+
+def text_nest(function: PrimFunc, names: Mapping[str, str] | None = None) -> LoopNest:
     """Return the loop nest of a function without knobs, read off its text as it stands.
 
     Parameters
     ----------
     function : PrimFunc
         As `autotvm08_loops` returns it.
+    names : mapping of str to str, optional
+        As of `walked_nest`.
     """
-    return walked_nest(function.body, TextAnalysis(), function.attrs.get("accessed"))
+    return walked_nest(function.body, TextAnalysis(), names)
 
 
 def _number(value: Amount) -> Number:

@@ -6,12 +6,12 @@ Loops start at 0. A function is a body over buffers, which callers pass, and siz
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from autotune.ir.axes import Combiner
 from autotune.ir.expr import Buffer, Expr, SizeVar, Var
+from autotune.ir.function_info import FunctionInfo
 
 
 class LoopKind(StrEnum):
@@ -173,12 +173,16 @@ class Raw(Stmt):
         Names of the macros that are defined before the text.
     values : tuple of Expr
         Values of the macros.
+    given : tuple of int
+        Position of the user's text: the number of lines before it in `text`, and the number of its
+        first line.
     """
 
     name: str
     text: str
     defines: tuple[str, ...]
     values: tuple[Expr, ...]
+    given: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -225,8 +229,8 @@ class PrimFunc:
         What it does.
     sizes : tuple of SizeVar
         Sizes inferred from the arrays' shapes when it is called.
-    attrs : dict
-        Facts for later passes, such as the substituted knob values.
+    info : FunctionInfo
+        Facts and hints for later passes.
     """
 
     name: str
@@ -234,28 +238,11 @@ class PrimFunc:
     outputs: frozenset[Buffer]
     body: Stmt
     sizes: tuple[SizeVar, ...] = ()
-    attrs: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def lines(self) -> dict[SizeVar, Buffer]:
-        """Variables for the alignment of arrays, and these arrays.
-
-        The value of a variable is the number of elements before the first one that begins a cache
-        line. The results of a function do not depend on it.
-        """
-        found: dict[SizeVar, Buffer] = self.attrs.get("lines", {})
-        return found
+    info: FunctionInfo = field(default_factory=FunctionInfo)
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """Return the function with another body (itself if it is the same)."""
-        if body is self.body:
-            return self
-        return PrimFunc(self.name, self.params, self.outputs, body, self.sizes, self.attrs)
-
-    def with_attrs(self, **attrs: Any) -> PrimFunc:
-        """Return the function with further notes."""
-        merged = {**self.attrs, **attrs}
-        return PrimFunc(self.name, self.params, self.outputs, self.body, self.sizes, merged)
+        return self if body is self.body else replace(self, body=body)
 
     def __str__(self) -> str:
         from autotune.ir.printer import stmt_text

@@ -27,6 +27,7 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.intrinsics import INTRINSICS, Intrinsic
 from autotune.ir.ops import const
 from autotune.ir.printer import excerpt
@@ -46,7 +47,7 @@ from autotune.ir.stmt import (
     WarpReduce,
 )
 from autotune.ir.uniformity import is_thread_loop, is_uniform
-from autotune.ir.visitor import child_stmts, stmt_exprs, walk, walk_expr
+from autotune.ir.visitor import child_stmts, free_vars, stmt_exprs, walk, walk_expr
 
 _TAGGED = (LoopKind.THREAD, LoopKind.VTHREAD)
 _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
@@ -57,7 +58,8 @@ def verify(function: PrimFunc, allow_knobs: bool = False) -> PrimFunc:
 
     Every variable is a size or bound by exactly one enclosing loop; every buffer is a parameter or
     allocated around its use, under a name of its own; only outputs are written among parameters;
-    types and lanes agree; no node is left that exists only before lowering.
+    types and lanes agree; no node is left that exists only before lowering; facts and hints are
+    about buffers, sizes and knobs of the function.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ class _Verifier:
     def __init__(self, function: PrimFunc, allow_knobs: bool) -> None:
         self.function = function
         self.allow_knobs = allow_knobs
-        self.bound: set[int] = {id(size) for size in (*function.sizes, *function.lines)}
+        self.bound: set[int] = {id(size) for size in (*function.sizes, *function.info.line_offsets)}
         self.buffers: set[int] = set()
         self.names: set[str] = set()
         self.well_formed: set[int] = set()
@@ -100,6 +102,28 @@ class _Verifier:
             if id(buffer) not in self.buffers:
                 self.fail(f"output {buffer.name!r} is no parameter")
         self.stmt(self.function.body)
+        self.info(self.function.info)
+
+    def info(self, info: FunctionInfo) -> None:
+        """Check facts and hints; the walk over the body has declared all buffers before."""
+        for condition, message in info.requirements:
+            knobs_only = all(isinstance(var, KnobVar) for var in free_vars(condition))
+            if condition.dtype != dtypes.BOOL or not knobs_only:
+                self.fail(f"the requirement `{condition}` ({message}) is no condition on knobs")
+        for extent, _ in info.least_extents:
+            self.integer(extent, "an extent with a least value")
+        for pragmas in info.unroll_pragmas.values():
+            for pragma, value in pragmas.items():
+                self.integer(value, f"the pragma {pragma!r}")
+        numbers = {**info.prefetch_distances, **info.blocks_per_multiprocessor}
+        for name, value in numbers.items():
+            self.integer(value, f"a hint for buffer {name!r}")
+        names = (info.nontemporal, info.scan_states, info.loaded_ahead, info.copied_ahead, numbers)
+        for name in set().union(*names) - self.names:
+            self.fail(f"a fact or hint names buffer {name!r}, which it does not have")
+        for var, buffer in info.line_offsets.items():
+            if id(buffer) not in self.buffers:
+                self.fail(f"{var.name!r} says where {buffer.name!r} lies, which is no parameter")
 
     def declare(self, buffer: Buffer) -> None:
         if buffer.name in self.names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -255,11 +256,11 @@ class Rewriter:
                 if all(new is old for new, old in same):
                     return node
                 return ThreadReduce(combiner, values, results, axes)
-            case Raw(name, text, defines, values):
+            case Raw(values=values):
                 new_values = tuple(map(self.expr, values))
                 if all(new is old for new, old in zip(new_values, values, strict=True)):
                     return node
-                return Raw(name, text, defines, new_values)
+                return replace(node, values=new_values)
             case WarpReduce(combiner, operands, results, index, width):
                 values, place = tuple(map(self.expr, operands)), self.expr(index)
                 both = zip((*values, place), (*operands, index), strict=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from autotune.errors import InstantiationError
 from autotune.ir.algebra.intervals import Bounds
 from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Const, KnobVar, Var
+from autotune.ir.expr import Const, Expr, KnobVar, Var
 from autotune.ir.stmt import For, LoopKind, PrimFunc, Produce, Stmt
 from autotune.ir.visitor import StmtRewriter, recursive
 from autotune.lowering.fused_indices import rejoin
@@ -42,16 +43,19 @@ def analyse(function: PrimFunc, knobs: Mapping[KnobVar, int] | None = None) -> P
     if message:
         raise InstantiationError(message)
     body = simplifier.stmt(function.body)
-    least = tuple((simplifier.expr(e), n) for e, n in function.attrs.get("at_least", ()))
-    named = {knob.name: value for knob, value in values.items()}
-    attrs = {**function.attrs, "knobs": named, "at_least": least}
-    resident = function.attrs.get("blocks_per_multiprocessor", {})
-    attrs["blocks_per_multiprocessor"] = {
-        name: simplifier.expr(blocks) for name, blocks in resident.items()
-    }
-    ahead = function.attrs.get("ahead", {})
-    attrs["ahead"] = {name: simplifier.expr(distance) for name, distance in ahead.items()}
-    return PrimFunc(function.name, function.params, function.outputs, body, function.sizes, attrs)
+    info = function.info
+    known = replace(
+        info,
+        unroll_pragmas={var: _each(simplifier, own) for var, own in info.unroll_pragmas.items()},
+        least_extents=tuple((simplifier.expr(size), n) for size, n in info.least_extents),
+        prefetch_distances=_each(simplifier, info.prefetch_distances),
+        blocks_per_multiprocessor=_each(simplifier, info.blocks_per_multiprocessor),
+    )
+    return replace(function, body=body, info=known)
+
+
+def _each(simplifier: Simplifier, exprs: Mapping[str, Expr]) -> dict[str, Expr]:
+    return {name: simplifier.expr(expr) for name, expr in exprs.items()}
 
 
 def refusal(function: PrimFunc, knobs: Mapping[KnobVar, int]) -> str:
@@ -60,10 +64,10 @@ def refusal(function: PrimFunc, knobs: Mapping[KnobVar, int]) -> str:
 
 
 def _refusal(function: PrimFunc, simplifier: Simplifier) -> str:
-    for condition, message in function.attrs.get("requirements", ()):
+    for condition, message in function.info.requirements:
         verdict = simplifier.expr(condition)
         if isinstance(verdict, Const) and not verdict.value:
-            return str(message)
+            return message
     return ""
 
 
@@ -103,7 +107,7 @@ def finalising(function: PrimFunc) -> Iterator[PrimFunc]:
         for step in (hoist_guards, partition, hoist_guards, shorten):
             yield (result := step(result))
     yield (result := vectorize(replace_with_scalars(result)))
-    if result.lines:
+    if result.info.line_offsets:
         yield hoist_guards(result)
 
 

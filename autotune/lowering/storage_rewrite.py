@@ -43,8 +43,7 @@ def share_storage(function: PrimFunc) -> PrimFunc:
     Temporaries share storage if they have one type and scope, and the last read of one comes before
     the first write of the other. Shared storage is as large as the largest of them.
     """
-    attrs = function.attrs
-    apart = frozenset((*attrs.get("nontemporal", ()), *attrs.get("states", ())))
+    apart = function.info.nontemporal.union(function.info.scan_states)
     return function.with_body(_Regions(apart).region(function.body))
 
 

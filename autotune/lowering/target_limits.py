@@ -66,7 +66,7 @@ def target_rules(function: PrimFunc, target: Target) -> list[Rule]:
             )
         rules = _memory_rules(function, target)
     else:
-        early = frozenset(function.attrs.get("through_registers", ()))
+        early = function.info.loaded_ahead
         rules = [rule for kernel in kernels for rule in _kernel_rules(kernel, gpu, early)]
     rules += _unroll_rules(function.body)
     return [(condition, message) for condition, message in rules if _may_fail(condition)]

@@ -10,6 +10,7 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.ir.algebra.intervals import Intervals
 from autotune.ir.expr import Buffer, Const, Expr, Var
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import binary, convert, is_convertible
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Raw, Seq, Stmt, allocated
 from autotune.te.tensor import Tensor
@@ -106,11 +107,12 @@ class RawKernel:
         sizes = {n: self._expr(n, v) for n, v in self.defines.items() if _is_size(v)}
         main = KernelLaunch(self.name, self.grid, self.block, self.shared_memory)
         nests: list[Stmt] = []
+        values = tuple(sizes.values())
         rules: list[Rule] = []
         for launch in (*self.before, main):
             raw = Raw(launch.name, "", (), ())
             if not nests:
-                raw = Raw(launch.name, self._text(), tuple(sizes), tuple(sizes.values()))
+                raw = Raw(launch.name, self._text(), tuple(sizes), values, self._given())
             nests.append(self._nest(launch, raw, rules))
         body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
         body = allocated([_buffer(tensor) for tensor in self.workspace], body)
@@ -119,7 +121,7 @@ class RawKernel:
             tuple(params),
             frozenset(params[len(self.inputs) :]),
             body,
-            attrs={"requirements": tuple(rules), "given_text": self._given()},
+            info=FunctionInfo(requirements=tuple(rules)),
         )
 
     def _nest(self, launch: KernelLaunch, raw: Raw, rules: list[Rule]) -> Stmt:

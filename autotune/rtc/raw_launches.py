@@ -72,9 +72,8 @@ def raw_launches(function: PrimFunc) -> list[RawLaunch]:
     first = inside[0]
     values = map(_value, first.values)
     macros = "".join(f"#define {n} {v}\n" for n, v in zip(first.defines, values, strict=True))
-    given = function.attrs["given_text"]
     return [
-        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest), given)
+        RawLaunch(raw.name, macros, first.text, _sizes(raw.name, nest), first.given)
         for raw, nest in zip(inside, nests, strict=True)
     ]
 

@@ -109,7 +109,7 @@ class Signature:
             )
             for p in function.params
         )
-        least = tuple((extent_of(e, names), n) for e, n in function.attrs.get("at_least", ()))
+        least = tuple((extent_of(e, names), n) for e, n in function.info.least_extents)
         return cls(function.name, parameters, tuple(names.values()), least)
 
     def to_json(self) -> dict[str, Any]:

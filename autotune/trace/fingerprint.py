@@ -136,12 +136,16 @@ class _Code(_Lines):
         for param in function.params:
             self.lines.append(f"param {self.buffer(param)} {param in function.outputs}")
         self.stmt(function.body)
-        resident = function.attrs.get("blocks_per_multiprocessor", {})
-        self.lines += [f"resident {name} {self.expr(least)}" for name, least in resident.items()]
-        ahead = function.attrs.get("ahead", {})
-        self.lines += [f"ahead {name} {self.expr(distance)}" for name, distance in ahead.items()]
-        for hint in ("nontemporal", "through_registers", "through_copies"):
-            names = set(function.attrs.get(hint, ()))
+        info = function.info
+        for name, least in info.blocks_per_multiprocessor.items():
+            self.lines.append(f"resident {name} {self.expr(least)}")
+        for name, distance in info.prefetch_distances.items():
+            self.lines.append(f"ahead {name} {self.expr(distance)}")
+        for hint, names in (
+            ("nontemporal", info.nontemporal),
+            ("through_registers", info.loaded_ahead),
+            ("through_copies", info.copied_ahead),
+        ):
             hinted = [
                 n for b, n in self._numbers.items() if isinstance(b, Buffer) and b.name in names
             ]

@@ -29,7 +29,7 @@ class Structure:
         Symbols of the knobs that it uses, by column.
     schedule, tensors, function
         The result of the template and its loops, with symbolic knobs; None if it failed. A kernel
-        as text has no schedule. ``function.attrs["requirements"]`` holds the conditions on knobs,
+        as text has no schedule. ``function.info.requirements`` holds the conditions on knobs,
         with messages.
     error : str
         Error of the template; empty if there was none.
@@ -53,10 +53,7 @@ class Structure:
     @property
     def requirements(self) -> tuple[tuple[Expr, str], ...]:
         """Conditions on knobs in addition to the decisions, with messages."""
-        if self.function is None:
-            return ()
-        found: tuple[tuple[Expr, str], ...] = self.function.attrs["requirements"]
-        return found
+        return () if self.function is None else self.function.info.requirements
 
     def instantiate(self, columns: Mapping[str, Any]) -> PrimFunc:
         """Return the analysed function of one configuration.

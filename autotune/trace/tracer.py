@@ -12,6 +12,7 @@ import functools
 import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autotune.errors import AutotuneError, InstantiationError, TracingError, UsageError, error_text
@@ -349,15 +350,8 @@ class Structures:
             cause = error if isinstance(error, Exception) else None
             return failed(source, len(self.known), self._message(error), cause)
         own = source.requirements if isinstance(source, SymbolicValues) else []
-        requirements = distinct([*own, *rules, *lowered.attrs["requirements"]])
-        function = PrimFunc(
-            lowered.name,
-            lowered.params,
-            lowered.outputs,
-            lowered.body,
-            lowered.sizes,
-            {**lowered.attrs, "requirements": requirements},
-        )
+        requirements = distinct([*own, *rules, *lowered.info.requirements])
+        function = replace(lowered, info=replace(lowered.info, requirements=requirements))
         if not isinstance(source, SymbolicValues):
             return Structure(-1, schedule=schedule, tensors=tensors, function=function)
         return Structure(

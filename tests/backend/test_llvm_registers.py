@@ -122,6 +122,6 @@ def test_a_convolution_over_rows_keeps_its_pixels() -> None:
     s[out].unroll(rx)
     s[out].vectorize(xi)
     kernel = built(s, [data, weight, out])
-    assert kernel.function.attrs.get("not_vectorized", ()) == ()
+    assert kernel.function.info.not_vectorized == ()
     assert "masked.load" in kernel.source
     assert_in_registers(kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from support.llvm_kernels import (
 )
 
 from autotune.ir.expr import Const, Expr, Load, SizeVar, Var
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.stmt import (
     Allocate,
     LoopKind,
@@ -198,8 +200,7 @@ def test_packed_matmul_keeps_its_tile_in_registers() -> None:
 @pytest.mark.parametrize("offset", [0, 1])
 def test_streamed_stores_write_the_same(dtype: str, offset: int) -> None:
     function = elementwise(lambda x: x, (dtype,), dtype, VECTORIZED, n=128)
-    function.attrs["nontemporal"] = ["out"]
-    kernel = compiled(function)
+    kernel = compiled(replace(function, info=FunctionInfo(nontemporal=frozenset(["out"]))))
     x, memory = values(dtype, 128), poisoned(dtype, 129)
     out = memory[offset : 128 + offset]
     kernel(x, out)

@@ -73,7 +73,7 @@ def test_results_are_the_same_wherever_arrays_lie(dtype: str, m: int, n: int) ->
         offset %= LINE // x.itemsize
         out = np.full_like(x, 77)
         before = -offset % (LINE // x.itemsize)
-        interpret(function, [x, out], dict.fromkeys(function.lines, before))
+        interpret(function, [x, out], dict.fromkeys(function.info.line_offsets, before))
         np.testing.assert_array_equal(out, want)
         taken, _ = lying(x, (3 * offset) % (LINE // x.itemsize))
         given, memory = lying(np.full_like(x, 77), offset)
@@ -91,15 +91,15 @@ def test_whole_lines_are_written_past_the_caches() -> None:
 
 
 def test_rows_that_begin_anywhere_in_a_line_are_not_moved() -> None:
-    assert final(*_parts(streamed(9, 1024))).lines
-    assert not final(*_parts(streamed(9, 1028))).lines
+    assert final(*_parts(streamed(9, 1024))).info.line_offsets
+    assert not final(*_parts(streamed(9, 1028))).info.line_offsets
 
 
 def test_all_tasks_but_the_first_begin_at_lines_as_well() -> None:
     function = final(*_parts(streamed(2, 1024)))
     first = function.with_body(_FirstTask().stmt(function.body))
     x, out = np.ones((2, 1024), "float32"), np.zeros((2, 1024), "float32")
-    interpret(first, [x, out], dict.fromkeys(function.lines, 12))
+    interpret(first, [x, out], dict.fromkeys(function.info.line_offsets, 12))
     for row in out:
         assert np.flatnonzero(row).tolist() == list(range(12 + 64))
 
@@ -129,7 +129,7 @@ def test_columns_that_mix_in_a_task_stay_in_it() -> None:
     for t in range(1, 5):
         want[t] += np.repeat(want[t - 1, ::64], 64)
     for run in (
-        lambda *a: interpret(function, a, dict.fromkeys(function.lines, 12)),
+        lambda *a: interpret(function, a, dict.fromkeys(function.info.line_offsets, 12)),
         compile_function(function),
     ):
         out = np.full_like(x, 77)
@@ -186,7 +186,7 @@ def test_templates_stream_what_caches_do_not_hold_without_a_record(
     steps: int, streams: bool
 ) -> None:
     task = Task.from_reference("cumsum", {"m": steps, "n": 4096}, "llvm")
-    assert bool(task.final(0).lines) == streams
+    assert bool(task.final(0).info.line_offsets) == streams
 
 
 def two_steps_back(n: int) -> tuple[Any, Any, Callable[[Any], Any]]:

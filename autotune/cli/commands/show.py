@@ -56,7 +56,7 @@ def _code(task: Task, index: int | None, view: str) -> str:
     if view == "ir":
         from autotune.lowering.finalise import listing
 
-        refused = task.final(chosen).attrs.get("not_vectorized", ())
+        refused = task.final(chosen).info.not_vectorized
         notes = [f"// {loop} is not vectorized: {reason}" for loop, reason in refused]
         return "\n".join([str(listing(task.function(chosen))).rstrip(), *notes])
     from autotune.builder import BuiltFunction

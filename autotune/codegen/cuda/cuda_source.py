@@ -112,7 +112,7 @@ class _Body(Statements):
         self.types: set[str] = set()
         self.dynamic_bytes = 0
         self.copying = self.copies = False
-        self.streamed = frozenset(kernel.function.attrs.get("nontemporal", ()))
+        self.streamed = kernel.function.info.nontemporal
 
     # -- the kernel as a whole ---------------------------------------------------------------------
 
@@ -142,9 +142,10 @@ class _Body(Statements):
         if not all(isinstance(extent, Const) for extent in self.kernel.block):
             return ""
         threads = math.prod(int(e.value) for e in self.kernel.block if isinstance(e, Const))
-        given = self.kernel.function.attrs.get("blocks_per_multiprocessor", {})
+        given = self.kernel.function.info.blocks_per_multiprocessor
         outputs = {buffer.name for buffer in self.kernel.function.outputs}
-        least = [int(n.value) for name, n in given.items() if name in outputs and n.value > 0]
+        asked = [n for name, n in given.items() if name in outputs]
+        least = [int(n.value) for n in asked if isinstance(n, Const) and n.value > 0]
         bounds = ", ".join(map(str, [threads, *least[:1]]))
         return f"__launch_bounds__({bounds}) "
 

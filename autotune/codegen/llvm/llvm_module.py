@@ -43,22 +43,17 @@ def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
     elements. Float multiplications and additions may be fused; nothing else is reordered, unless
     `fast_math` is set (see `Target.fast_math`).
 
-    `function.attrs["nontemporal"]` names buffers that are written once, in whole cache lines, and
-    not read soon. Their vectors are stored past the caches: a memory-bound kernel is up to twice as
-    fast, but partial lines are much slower. `function.attrs["ahead"]` gives the prefetch distance
-    of each buffer in elements.
-
     Raises
     ------
     CodegenError
         If the function contains a node without a meaning on a CPU: knobs without a value, thread
         axes, barriers, unknown intrinsics.
     """
-    streamed = frozenset(function.attrs.get("nontemporal", ()))
+    info = function.info
     module = ModuleText(
-        streamed=streamed,
-        ahead=function.attrs.get("ahead", {}),
-        lines={buffer: var for var, buffer in function.lines.items()},
+        streamed=info.nontemporal,
+        ahead=info.prefetch_distances,
+        lines={buffer: var for var, buffer in info.line_offsets.items()},
         fast_math=fast_math,
     )
     entry = f"kernel_{symbol(function.name)}"
@@ -71,7 +66,7 @@ def emit(function: PrimFunc, fast_math: bool = False) -> LLVMSource:
     for number, size in enumerate(function.sizes):
         parameters.append(emitter.size_parameter(size, f"%{symbol(size.name)}.n{number}", (0, INF)))
     parameters.append("i32 %threads")
-    for var, buffer in function.lines.items():
+    for var, buffer in info.line_offsets.items():
         emitter.align_to_line(var, buffer)
     text = emitter.finish(parameters, "", lambda: emitter.statements.stmt(function.body))
     module.functions.append(text)

@@ -72,7 +72,7 @@ def interpret(
             RaceCheckedList(values, buffer.name, block) if buffer in function.outputs else values
             for buffer, values in zip(function.params, flat, strict=True)
         ]
-    run(block, *flat, *(known[var.id] for var in (*function.sizes, *function.lines)))
+    run(block, *flat, *(known[var.id] for var in (*function.sizes, *function.info.line_offsets)))
     for buffer, array, values in zip(function.params, arrays, flat, strict=True):
         if buffer in function.outputs:
             array[...] = np.array(values, dtype=array.dtype).reshape(array.shape)
@@ -129,7 +129,7 @@ def compile_function(function: PrimFunc, races: bool = False) -> Callable[..., N
     With `races`, allocations are checked for data races; the caller wraps the parameters.
     """
     source = FunctionSource(races)
-    arguments = [source.bind(var) for var in (*function.sizes, *function.lines)]
+    arguments = [source.bind(var) for var in (*function.sizes, *function.info.line_offsets)]
     for buffer in function.params:
         source.add_buffer(buffer)
     source.write(lower_warp_reductions(function).body)
@@ -155,7 +155,7 @@ def _bind_sizes(
             if isinstance(dim, SizeVar):
                 known.setdefault(dim, extent)
         known.update(_row_major(buffer, array.shape))
-    for var in function.lines:
+    for var in function.info.line_offsets:
         known.setdefault(var, 0)
     for var in function.sizes:
         if var not in known:
@@ -166,7 +166,7 @@ def _bind_sizes(
             raise IRError(
                 f"array for {buffer.name!r}: expected shape {expected}, not {array.shape}"
             )
-    return {var.id: int(known[var]) for var in (*function.sizes, *function.lines)}
+    return {var.id: int(known[var]) for var in (*function.sizes, *function.info.line_offsets)}
 
 
 def _row_major(buffer: Buffer, shape: tuple[int, ...]) -> dict[Any, int]:

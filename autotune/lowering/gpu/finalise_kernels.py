@@ -161,7 +161,7 @@ def _kernel(function: PrimFunc, name: str, nest: Stmt, buffers: list[Buffer]) ->
         x, y, z = (extents.get(f"{axes}.{axis}", const(1)) for axis in "xyz")
         return x, y, z
 
-    own = PrimFunc(name, params, outputs, nest, own_sizes, function.attrs)
+    own = PrimFunc(name, params, outputs, nest, own_sizes, function.info)
     return DeviceKernel(own, along("blockIdx"), along("threadIdx"))
 
 

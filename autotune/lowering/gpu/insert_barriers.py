@@ -62,7 +62,7 @@ def insert_barriers(function: PrimFunc) -> PrimFunc:
     LoweringError
         If a barrier is needed at a place that only some threads reach.
     """
-    return function.with_body(_Kernels(function.attrs.get("states", {})).stmt(function.body))
+    return function.with_body(_Kernels(function.info.scan_states).stmt(function.body))
 
 
 class _Kernels(StmtRewriter):

@@ -45,8 +45,8 @@ _IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.UNROLL_HINTED)
 def pipeline_loads(function: PrimFunc) -> PrimFunc:
     """Return the function with loads for the next iteration overlapping the present one.
 
-    "through_registers" buffers are stored after the use, the copies to "through_copies" buffers are
-    started before it and arrive after it.
+    Buffers that are loaded ahead are stored after the use; the copies to buffers that are copied
+    ahead are started before it and arrive after it.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def pipeline_loads(function: PrimFunc) -> PrimFunc:
         Nests of loops over blocks and threads; vectors are explicit. Only copies with known extents
         from memory that the function does not write are moved.
     """
-    if not any(function.attrs.get(f"through_{way}") for way in ("registers", "copies")):
+    if not function.info.loaded_ahead and not function.info.copied_ahead:
         return function
     return function.with_body(_Loops(function).stmt(function.body))
 
@@ -64,8 +64,8 @@ class _Loops(StmtRewriter):
 
     def __init__(self, function: PrimFunc) -> None:
         super().__init__()
-        self.copied = set(function.attrs.get("through_copies", ()))
-        self.marked = self.copied.union(function.attrs.get("through_registers", ()))
+        self.copied = function.info.copied_ahead
+        self.marked = function.info.loaded_ahead | self.copied
         self.names = NameSupply.of_buffers(function)
         self.given = set(function.params) - function.outputs
 

@@ -1,7 +1,7 @@
 """Names the axes of a schedule that exceed the limits of blocks or threads.
 
-`target_limits` has the same limits as rules over knobs, by which rejections are counted. The messages
-here are for schedules that are written by hand.
+`target_limits` has the same limits as rules over knobs, by which rejections are counted. The
+messages here are for schedules that are written by hand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Bound:
 
 def thread_limit_rules(function: PrimFunc, gpu: GpuLimits) -> list[Rule]:
     """Return the limits of a GPU that the axes of a function without knobs exceed, as rules."""
-    names: Mapping[Var, tuple[str, str]] = function.attrs.get("bound", {})
+    names = function.info.bound_axes
     kernels = [list(_longest(kernel, names).values()) for kernel in launches(function.body)]
     return [(const(False), message) for axes in kernels for message in _broken(axes, gpu)]
 

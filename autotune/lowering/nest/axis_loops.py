@@ -56,16 +56,16 @@ class AxisLoops:
     ----------
     requirements : list of (Expr, str)
         Conditions on knobs that the loops require, each with an error message.
-    unrolling : dict of Var to mapping of str to Expr
+    unroll_pragmas : dict of Var to mapping of str to Expr
         Pragmas by the variable of the loop.
-    bound : dict of Var to (str, str)
+    bound_axes : dict of Var to (str, str)
         Stage and axis of each loop that opens a thread axis, by its variable.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.requirements: list[tuple[Expr, str]] = []
-        self.unrolling: dict[Var, Mapping[str, Expr]] = {}
-        self.bound: dict[Var, tuple[str, str]] = {}
+        self.unroll_pragmas: dict[Var, Mapping[str, Expr]] = {}
+        self.bound_axes: dict[Var, tuple[str, str]] = {}
         self._bounds = bounds
         self._simplifier = Simplifier(otherwise=(0, INF))  # sizes are not negative
         self._threads: dict[Var, Expr] = {}
@@ -86,7 +86,7 @@ class AxisLoops:
             if thread not in variables:
                 variables[thread] = self._variable(thread)
                 self._extents[variables[thread]] = self._bounds.ranges[leaf].extent
-                self.bound[variables[thread]] = stage.name, leaf.name
+                self.bound_axes[variables[thread]] = stage.name, leaf.name
                 opened.append(leaf)
         return OpenThreads(variables, frozenset(opened))
 
@@ -129,7 +129,7 @@ class AxisLoops:
         self.requirements.append((condition, message))
 
     def loop(self, stage: Stage, leaf: IterVar, body: Stmt, threads: OpenThreads) -> Stmt:
-        """Return the loop over an axis of a stage, or its guard inside a loop of its thread axis."""
+        """Return the loop over an axis of a stage, or its guard if a loop around has its thread."""
         extent = self._bounds.ranges[leaf].extent
         thread = stage.bindings.get(leaf)
         if thread is None:
@@ -154,7 +154,7 @@ class AxisLoops:
 
     def _note_pragmas(self, stage: Stage, leaf: IterVar, var: Var) -> None:
         if leaf in stage.pragmas:
-            self.unrolling[var] = stage.pragmas[leaf]
+            self.unroll_pragmas[var] = stage.pragmas[leaf]
 
     def once_more(self, stage: Stage, leaves: Sequence[IterVar], nest: Stmt) -> Stmt:
         """Return second loops over axes, with new variables."""
@@ -162,8 +162,8 @@ class AxisLoops:
             leaf.var: Var(f"{leaf.name}.init") for leaf in leaves if leaf not in stage.bindings
         }
         for var, other in fresh.items():
-            if var in self.unrolling:
-                self.unrolling[other] = self.unrolling[var]
+            if var in self.unroll_pragmas:
+                self.unroll_pragmas[other] = self.unroll_pragmas[var]
         return _Rename(fresh).stmt(nest) if fresh else nest
 
     def with_threads(self, body: Stmt) -> Stmt:

@@ -17,8 +17,8 @@ from autotune.lowering.nest.axis_guards import guarded, stage_guards
 from autotune.lowering.nest.axis_loops import AxisLoops, OpenThreads, Threads
 from autotune.lowering.nest.bound_inference import Bounds
 from autotune.lowering.nest.buffer_layout import StorageLayout
+from autotune.lowering.nest.collect_info import function_info
 from autotune.lowering.nest.double_buffering import double_buffer
-from autotune.lowering.nest.function_attrs import buffer_attrs
 from autotune.lowering.nest.scan_loops import hoist_allocations
 from autotune.lowering.nest.stage_body import StageBody, reduced
 from autotune.lowering.nest.stage_placement import refuse_rings_of_reductions
@@ -98,13 +98,8 @@ class _Lowering:
         )
         sizes = _sizes(params)
         self.bounds.refuse_sizes_but(set(sizes))
-        attrs = {
-            "requirements": tuple(self.loops.requirements),
-            "unrolling": self.loops.unrolling,
-            "bound": self.loops.bound,
-            **buffer_attrs(self.layout, self.parameters),
-        }
-        return PrimFunc(self.name, params, outputs, body, sizes, attrs)
+        info = function_info(self.loops, self.layout, self.parameters)
+        return PrimFunc(self.name, params, outputs, body, sizes, info)
 
     def _doubled(self) -> dict[Buffer, str]:
         """Return the buffers of double-buffered stages, and the names of the stages."""

@@ -21,7 +21,7 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 
 def interchange_parallel_loops(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with loops over steps inside parallel loops where it is legal."""
-    states: Mapping[str, bool] = function.attrs.get("states", {})
+    states = function.info.scan_states
     return function.with_body(_Scans(states).stmt(function.body)) if states else function
 
 

@@ -35,7 +35,7 @@ def replace_with_scalars(function: PrimFunc) -> PrimFunc:
 
     This is legal if these steps read and write one place of the ring.
     """
-    states = set(function.attrs.get("states", ())) - {buffer.name for buffer in function.params}
+    states = set(function.info.scan_states) - {buffer.name for buffer in function.params}
     if not states:
         return function
     return function.with_body(

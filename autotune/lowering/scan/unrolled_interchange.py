@@ -19,7 +19,7 @@ from autotune.lowering.dependence.dependence_test import DependenceTest
 
 def interchange_steps(function: PrimFunc) -> PrimFunc:
     """Return an analysed function with unrolled steps inside loops over independent columns."""
-    states: Mapping[str, bool] = function.attrs.get("states", {})
+    states = function.info.scan_states
     return function.with_body(_StepInterchange(states).stmt(function.body)) if states else function
 
 

@@ -14,6 +14,7 @@ pointer. Processors store whole lines past the caches; partial lines are many ti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from autotune.ir import dtypes
 from autotune.ir.algebra.simplify_stmt import Simplifier
@@ -36,21 +37,21 @@ def peel_for_alignment(function: PrimFunc) -> PrimFunc:
 
     It is possible if all loops over vectors of the array have a constant number of independent
     elements, all enclosing loops move by whole lines, and they stream no other array.
-    `function.attrs["lines"]` then has a variable for each array: the number of its elements before
-    the first cache line (only the remainder by the elements of a line is used).
+    `info.line_offsets` of the result has a variable for each array: the number of its elements
+    before the first cache line (only the remainder by the elements of a line is used).
     """
-    streamed = frozenset(function.attrs.get("nontemporal", ()))
+    streamed = function.info.nontemporal
     if not streamed:
         return function
-    rows = AlignableLoops(streamed, function.attrs.get("states", {}))
+    rows = AlignableLoops(streamed, function.info.scan_states)
     goals = rows.movable(function.body)
     found = _AlignmentPeeling(goals, rows.tasks(function.body, goals))
     body = found.stmt(function.body)
     if not found.lines:
         return function
     body = _Moved(found.private()).stmt(body)
-    lines = {var: buffer for buffer, var in found.lines.items()}
-    return function.with_body(body).with_attrs(lines=lines)
+    offsets = {var: buffer for buffer, var in found.lines.items()}
+    return replace(function, body=body, info=replace(function.info, line_offsets=offsets))
 
 
 class _AlignmentPeeling(StmtRewriter):

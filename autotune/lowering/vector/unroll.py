@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from autotune.ir.algebra.simplify_stmt import Simplifier
-from autotune.ir.expr import Const, Expr, KnobVar, Var
+from autotune.ir.expr import Const, Expr, Var
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Produce, Seq, Stmt
-from autotune.ir.visitor import free_vars
 
 #: Largest depth of nested loops that are unrolled automatically.
 MAX_DEPTH = 8
@@ -46,33 +44,16 @@ class _Count:
 
 
 def mark_unrolled(function: PrimFunc) -> PrimFunc:
-    """Return an analysed function with the loops marked that its pragmas unroll.
-
-    `function.attrs["unrolling"]` holds the pragmas by loop variable: "auto_unroll_max_step", the
-    most stores of an unrolled loop, and "unroll_explicit", 0 to leave loops to the backend with a
-    hint.
-    """
-    pragmas: Mapping[Var, Mapping[str, Expr]] = function.attrs.get("unrolling", {})
+    """Return an analysed function with the loops marked that its pragmas unroll."""
+    pragmas = function.info.unroll_pragmas
     if not pragmas:
         return function
-    values = function.attrs.get("knobs", {})
-    numbers = {
-        var: {kind: _number(value, values) for kind, value in given.items()}
-        for var, given in pragmas.items()
-    }
-    body, _ = _Unroll(numbers).visit(function.body, _Rule())
+    body, _ = _Unroll(pragmas).visit(function.body, _Rule())
     return function.with_body(body)
 
 
-def _number(value: Expr, knobs: Mapping[str, int]) -> int:
-    own = [knob for knob in free_vars(value) if isinstance(knob, KnobVar)]
-    number = Simplifier({knob: (knobs[knob.name],) * 2 for knob in own}).expr(value)
-    assert isinstance(number, Const)
-    return int(number.value)
-
-
 class _Unroll:
-    def __init__(self, pragmas: Mapping[Var, Mapping[str, int]]) -> None:
+    def __init__(self, pragmas: Mapping[Var, Mapping[str, Expr]]) -> None:
         self.pragmas = pragmas
 
     def visit(self, stmt: Stmt, rule: _Rule) -> tuple[Stmt, _Count]:
@@ -103,9 +84,9 @@ class _Unroll:
     def _loop(self, loop: For, rule: _Rule) -> tuple[Stmt, _Count]:
         given = self.pragmas.get(loop.var, {})
         if "auto_unroll_max_step" in given:
-            rule = replace(rule, max_steps=given["auto_unroll_max_step"])
+            rule = replace(rule, max_steps=_number(given["auto_unroll_max_step"]))
         if "unroll_explicit" in given:
-            rule = replace(rule, explicit=bool(given["unroll_explicit"]))
+            rule = replace(rule, explicit=bool(_number(given["unroll_explicit"])))
         body, count = self.visit(loop.body, rule)
         extent = int(loop.extent.value) if isinstance(loop.extent, Const) else None
         kind = loop.kind
@@ -121,3 +102,8 @@ class _Unroll:
             return True
         few = extent * count.steps <= rule.max_steps
         return kind is LoopKind.SERIAL and few and not count.has_loop and count.depth <= MAX_DEPTH
+
+
+def _number(value: Expr) -> int:
+    assert isinstance(value, Const)
+    return int(value.value)

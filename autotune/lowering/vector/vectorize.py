@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from autotune.ir.algebra.simplify_stmt import Simplifier
 from autotune.ir.expr import Buffer, Const, Expr, Ramp, Var
@@ -40,11 +41,13 @@ logger = logging.getLogger(__name__)
 def vectorize(function: PrimFunc) -> PrimFunc:
     """Return the function with every VECTORIZED loop as vectors, or serial if that is impossible.
 
-    Loops that became serial are in the attribute "not_vectorized", as pairs of name and reason.
+    Loops that became serial are in `info.not_vectorized`, as pairs of name and reason.
     """
-    rewriter = _Vectorize(function.attrs.get("states", {}))
+    rewriter = _Vectorize(function.info.scan_states)
     result = function.with_body(rewriter.stmt(function.body))
-    return result.with_attrs(not_vectorized=tuple(rewriter.refused)) if rewriter.refused else result
+    if not rewriter.refused:
+        return result
+    return replace(result, info=replace(result.info, not_vectorized=tuple(rewriter.refused)))
 
 
 class _Vectorize(Rewriter):

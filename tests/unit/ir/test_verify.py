@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.stmt import (
     Allocate,
     Arrive,
@@ -239,3 +242,42 @@ def test_all_threads_of_a_block_come_to_a_barrier() -> None:
     verify(function(threads(For(k, ops.const(2), LoopKind.SERIAL, Barrier()))))
     refused(threads(If(t < 2, Barrier())), r"come to a barrier: the condition `\(t < 2\)` differs")
     refused(threads(For(k, t, LoopKind.SERIAL, Barrier())), "the extent of loop 'k' differs")
+
+
+def known(**facts: Any) -> PrimFunc:
+    return replace(function(Store(B, ops.const(0), ops.const(0.0))), info=FunctionInfo(**facts))
+
+
+KNOB, OTHER = KnobVar("k", 1, 8), SizeVar("n")
+WRONG: dict[str, dict[str, Any]] = {
+    "a fact or hint names buffer 'Z', which it does not have": {"nontemporal": frozenset("BZ")},
+    "a fact or hint names buffer 'Y', which it does not have": {"scan_states": {"Y": False}},
+    "a fact or hint names buffer 'X', which it does not have": {"copied_ahead": frozenset("X")},
+    "a hint for buffer 'A', `1f`, is float32": {"prefetch_distances": {"A": ops.const(1.0)}},
+    "variable 'n' is used outside any loop": {"blocks_per_multiprocessor": {"B": OTHER}},
+    "the pragma 'unroll_explicit', `True`": {
+        "unroll_pragmas": {Var("i"): {"unroll_explicit": ops.const(True)}}
+    },
+    "an extent with a least value, `1f`": {"least_extents": ((ops.const(1.0), 2),)},
+    "the requirement `k` (odd) is no condition on knobs": {"requirements": ((KNOB, "odd"),)},
+    "the requirement `(n < 4)` (few) is no condition": {"requirements": ((OTHER < 4, "few"),)},
+    "'B.line' says where 'Z' lies, which is no parameter": {
+        "line_offsets": {SizeVar("B.line"): Buffer("Z", "float32", (ops.const(N),))}
+    },
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_fact_of_what_a_function_does_not_have_is_refused(message: str) -> None:
+    with pytest.raises(IRError, match=re.escape(message)):
+        verify(known(**WRONG[message]))
+
+
+def test_facts_of_a_functions_buffers_sizes_and_knobs_are_fine() -> None:
+    facts = known(
+        requirements=((KNOB < 4, "few"),),
+        nontemporal=frozenset("B"),
+        prefetch_distances={"A": ops.const(64)},
+        line_offsets={SizeVar("B.line"): B},
+    )
+    assert verify(facts) is facts

@@ -315,7 +315,7 @@ def test_parallel_loops_go_around_the_steps_and_lanes_stay(sizes: Any) -> None:
     built = autotune.build(sums.s, sums.tensors, "llvm")
     assert order(built.function)[0] == "p"
     assert order(built.function).count("p") == 1
-    assert "not_vectorized" not in built.function.attrs
+    assert not built.function.info.not_vectorized
     x = whole((5, 70))
     got = np.empty_like(x)
     built(x, got)

@@ -13,6 +13,7 @@ from autotune import te
 from autotune.codegen.llvm import emit
 from autotune.ir.evaluate.interpreter import interpret
 from autotune.ir.expr import Buffer, Const, Expr, Load, SizeVar, Var
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import const
 from autotune.ir.stmt import Allocate, For, LoopKind, PrimFunc, Stmt, Store, seq
 from autotune.ir.verify import verify
@@ -52,9 +53,10 @@ def allocated(buffers: Iterable[Buffer], body: Stmt) -> Stmt:
     return body
 
 
-def shared(body: Stmt, **attrs: object) -> PrimFunc:
+def shared(body: Stmt, nontemporal: str = "") -> PrimFunc:
     """Share, check that the result is the same, and return the function."""
-    function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), body, attrs=attrs))
+    info = FunctionInfo(nontemporal=frozenset(nontemporal))
+    function = verify(PrimFunc("f", (IN, OUT), frozenset({OUT}), body, info=info))
     after = verify(share_storage(function))
     data = np.arange(LENGTH, dtype="int32")
     results = [np.zeros(LENGTH, "int32"), np.zeros(LENGTH, "int32")]
@@ -115,7 +117,7 @@ def test_small_arrays_stay_their_own_for_they_become_registers() -> None:
 
 
 def test_streamed_temporaries_stay_their_own() -> None:
-    after = shared(chain(*map(buffer, "ABCD")), nontemporal=("A", "B"))
+    after = shared(chain(*map(buffer, "ABCD")), nontemporal="AB")
     assert [b.name for b in allocations(after)] == ["A", "B", "C", "D"]
 
 

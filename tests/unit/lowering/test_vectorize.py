@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from autotune.ir.expr import (
     SizeVar,
     Var,
 )
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.stmt import Allocate, For, If, LoopKind, PrimFunc, Seq, Stmt, Store, seq
 from autotune.ir.verify import verify
 from autotune.ir.visitor import walk
@@ -305,13 +307,12 @@ def test_a_loop_that_stays_one_is_noted_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     body = vector_loop(lambda v: Store(C, ONE, Load(A, v)))
-    function = PrimFunc("f", (A, B, C), frozenset([C]), body, attrs={"kept": 1})
+    info = FunctionInfo(nontemporal=frozenset("C"))
+    function = PrimFunc("f", (A, B, C), frozenset([C]), body, info=info)
     with caplog.at_level("DEBUG", logger="autotune.lowering.vector.vectorize"):
         after = vectorize(function)
-    assert after.attrs == {
-        "kept": 1,
-        "not_vectorized": (("v", "all iterations write one element of C"),),
-    }
+    reason = "all iterations write one element of C"
+    assert after.info == replace(info, not_vectorized=(("v", reason),))
     assert caplog.messages == ["loop v is not vectorized: all iterations write one element of C"]
 
 

@@ -60,7 +60,7 @@ def test_partial_sums_become_lanes_of_a_vector() -> None:
     s[partial].vectorize(lane)
     s[partial].set_scope("local")
     final = assert_computes(s, [A, B])
-    assert "not_vectorized" not in final.attrs
+    assert not final.info.not_vectorized
     assert "ramp(" in str(final)
 
 

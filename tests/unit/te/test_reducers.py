@@ -82,7 +82,7 @@ def test_argmax_is_the_same_when_rows_are_lanes_of_a_vector() -> None:
     stage.reorder(*stage.op.reduce_axis, i)
     stage.vectorize(i)
     final = assert_computes(s, [A, *outputs])
-    assert "not_vectorized" not in final.attrs
+    assert not final.info.not_vectorized
 
 
 def test_values_that_need_each_other_s_old_values_are_set_aside() -> None:
@@ -105,7 +105,7 @@ def test_values_are_set_aside_in_every_lane_of_a_vector() -> None:
     s[parts[0]].reorder(k, parts[0].op.axis[0])
     s[parts[0]].vectorize(parts[0].op.axis[0])
     final = assert_computes(s, [A, B, *parts])
-    assert "not_vectorized" not in final.attrs
+    assert not final.info.not_vectorized
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -361,7 +361,7 @@ def test_a_scan_is_computed_in_parts_where_columns_do_not_mix(size: tuple[int, i
     built = autotune.build(s, [p["X"], out], "llvm")
     built(x, got)
     np.testing.assert_array_equal(got, want)
-    assert "not_vectorized" not in built.function.attrs
+    assert not built.function.info.not_vectorized
     # On a GPU each thread scans its part in registers.
     s = te.create_schedule(out.op)
     block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")

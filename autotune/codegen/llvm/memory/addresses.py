@@ -85,7 +85,7 @@ class Addresses:
         """Largest known alignment in bytes of an element, at most that of allocations.
 
         Callers' arrays are only known to be aligned to their elements, unless the index counts from
-        a cache line (`PrimFunc.lines`).
+        a cache line (`FunctionInfo.line_offsets`).
         """
         size = dtypes.itemsize(buffer.dtype)
         if buffer not in self.aligned:

@@ -1,16 +1,14 @@
-"""Facts of a function's buffers: hints of stages, states of scans.
-
-Later passes and code generators read them in `PrimFunc.attrs`, by the names of buffers.
-"""
+"""Facts and hints for later passes: pragmas of loops, hints of stages, states of scans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from typing import Any
 
 from autotune.ir.expr import Expr
+from autotune.ir.function_info import FunctionInfo
 from autotune.ir.ops import binary
 from autotune.ir.visitor import reads
+from autotune.lowering.nest.axis_loops import AxisLoops
 from autotune.lowering.nest.bound_inference import is_sized
 from autotune.lowering.nest.buffer_layout import StorageLayout
 from autotune.schedule.stage import Stage
@@ -18,53 +16,45 @@ from autotune.te.scan import ScanOp
 from autotune.te.tensor import PlaceholderOp, Tensor
 
 
-def buffer_attrs(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Any]:
-    """Return the attributes of a function whose loads and stores `layout` has placed.
-
-    Returns
-    -------
-    dict
-        ``nontemporal``: buffers that are stored past the caches.
-        ``at_least``: sizes of scans, and the least number of steps of each. ``states``: arrays with
-        the states of scans, and whether each index into them determines the element of a step.
-        ``blocks_per_multiprocessor``: the requested number, by the buffer that the blocks compute.
-        ``ahead``: prefetch distances of inputs of scans in elements. ``through_registers``,
-        ``through_copies``: buffers that are filled one iteration ahead.
-    """
+def function_info(
+    loops: AxisLoops, layout: StorageLayout, parameters: Set[Tensor]
+) -> FunctionInfo:
+    """Return the facts and hints of a function from its loops and the layout of its buffers."""
     stages = list(layout.bounds.bodies)
 
-    def names(of: Iterator[Stage]) -> tuple[str, ...]:
-        return tuple(layout.buffers[tensor].name for stage in of for tensor in stage.outputs)
+    def names(of: Iterator[Stage]) -> frozenset[str]:
+        return frozenset(layout.buffers[tensor].name for stage in of for tensor in stage.outputs)
 
-    return {
-        "nontemporal": names(s for s in stages if s.has_pragma("nontemporal_store")),
-        "at_least": tuple(
+    return FunctionInfo(
+        requirements=tuple(loops.requirements),
+        bound_axes=loops.bound_axes,
+        unroll_pragmas=loops.unroll_pragmas,
+        least_extents=tuple(
             (op.update[0].extents[0], op.first)
             for op in (stage.op for stage in stages)
             if isinstance(op, ScanOp) and is_sized(op.update[0].extents[0])
         ),
-        "states": {
+        scan_states={
             buffer.name: buffer not in layout.mixed
             for stage in stages
             if isinstance(stage.op, ScanOp)
             for buffer in (*map(layout.buffers.__getitem__, stage.outputs), *layout.rings_of(stage))
         },
-        "blocks_per_multiprocessor": {
+        nontemporal=names(s for s in stages if s.has_pragma("nontemporal_store")),
+        prefetch_distances=_prefetch_distances(layout, parameters),
+        blocks_per_multiprocessor={
             layout.buffers[tensor].name: pragmas["blocks_per_multiprocessor"]
             for stage in stages
             for pragmas in stage.pragmas.values()
             if "blocks_per_multiprocessor" in pragmas
             for tensor in stage.outputs
         },
-        "ahead": _ahead(layout, parameters),
-        **{
-            f"through_{way}": names(s for s in stages if s.buffered_through == way)
-            for way in ("registers", "copies")
-        },
-    }
+        loaded_ahead=names(s for s in stages if s.buffered_through == "registers"),
+        copied_ahead=names(s for s in stages if s.buffered_through == "copies"),
+    )
 
 
-def _ahead(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Expr]:
+def _prefetch_distances(layout: StorageLayout, parameters: Set[Tensor]) -> dict[str, Expr]:
     """Return the prefetch distances of inputs of scans in elements."""
     found: dict[str, Expr] = {}
     for stage, body in layout.bounds.bodies.items():
