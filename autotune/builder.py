@@ -19,7 +19,7 @@ from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.target_limits import target_rules
 from autotune.runtime.argument_checks import is_contiguous
 from autotune.runtime.backends import backend_of
-from autotune.runtime.device import Function
+from autotune.runtime.device import DeviceFunction
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task.task import Task, Workload
@@ -114,14 +114,14 @@ class BuiltFunction:
         """
         self._version(arrays)(*arrays)
 
-    def _version(self, arrays: Sequence[Any]) -> Function:
+    def _version(self, arrays: Sequence[Any]) -> DeviceFunction:
         """Return the code for contiguous arrays, or that for any if there is one and need be."""
         if self._strided is None or all(map(is_contiguous, arrays)):
             return self._compiled
         return self._for_any_strides
 
     @cached_property
-    def _for_any_strides(self) -> Function:
+    def _for_any_strides(self) -> DeviceFunction:
         assert self._strided is not None
         return backend_of(self.target).build_function(self._strided(), self.target)
 

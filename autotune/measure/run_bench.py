@@ -6,7 +6,7 @@ Inputs, right answers and checks stay on the device from one candidate to the ne
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,14 +36,14 @@ from autotune.runtime.device import Binary, Call, Device
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a candidate that ran and was right.
+    """What became of a candidate that ran and was right, or of a round.
 
     Attributes
     ----------
     costs_s : tuple of float
-        Seconds per call, one number per repeat.
+        Seconds per call: one number per repeat, or per kernel of a round.
     max_error : float or None
-        Largest error of any output element; None where there is no reference.
+        Largest error of any output element; None where there is no reference, and of a round.
     raced : bool
         Whether timing stopped early, as it was clearly slower than the incumbent.
     noise : float or None
@@ -53,27 +53,8 @@ class RunResult:
     """
 
     costs_s: tuple[float, ...]
-    max_error: float | None
+    max_error: float | None = None
     raced: bool = False
-    noise: float | None = None
-    clocks: dict[str, int] | None = None
-
-
-@dataclass(frozen=True)
-class RoundTimes:
-    """What kernels took that were timed in turns.
-
-    Attributes
-    ----------
-    costs_s : dict of int to float
-        Seconds per call, by number.
-    noise : float or None
-        How noisy the machine was at that time.
-    clocks : dict or None
-        As of `RunResult`.
-    """
-
-    costs_s: dict[int, float]
     noise: float | None = None
     clocks: dict[str, int] | None = None
 
@@ -312,15 +293,15 @@ class RunBench:
         with self._as_candidate_error():
             return _largest(self._check(self._bound(loaded)))
 
-    def round(self, loaded: Mapping[int, Any], seconds: float, seed: int) -> RoundTimes:
+    def round(self, loaded: Sequence[Any], seconds: float, seed: int) -> RunResult:
         """Time kernels that have been entered in turns.
 
         On a CPU they are called as a program would call them, with its arrays.
 
         Parameters
         ----------
-        loaded : mapping of int to object
-            What `load` returned, by number.
+        loaded : sequence of object
+            What `load` returned of each.
         seconds : float
             How long it may take, about.
         seed : int
@@ -332,16 +313,17 @@ class RunBench:
             self._monitor.sample()
             if device.is_host:
                 arrays, _between = reallocated(arrays, rng)
-                calls: dict[int, Call] = {n: partial(each, *arrays) for n, each in loaded.items()}
-                for call in calls.values():
+                calls: list[Call] = [partial(each, *arrays) for each in loaded]
+                for call in calls:
                     call()
             else:
-                calls = {n: device.bind(each, arrays) for n, each in loaded.items()}
+                calls = [device.bind(each, arrays) for each in loaded]
             costs_s = time_interleaved(
-                calls, seconds, rng, device.loop, self._flush, device.new_kernel
+                dict(enumerate(calls)), seconds, rng, device.loop, self._flush, device.new_kernel
             )
             device.wait()
-        return RoundTimes(costs_s, self._monitor.noise, device.clocks())
+        in_order = tuple(costs_s[number] for number in range(len(calls)))
+        return RunResult(in_order, noise=self._monitor.noise, clocks=device.clocks())
 
     def _bound(self, loaded: Any) -> list[Call]:
         """Return calls of a candidate, on the arrays of each check."""

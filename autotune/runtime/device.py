@@ -46,7 +46,7 @@ class Binary(Protocol):
         """What each kernel takes of the device, as plain data; None if nobody asks for it."""
 
 
-class Function(Protocol):
+class DeviceFunction(Protocol):
     """A function that was built for a user, called with its arrays in order."""
 
     @property
@@ -97,7 +97,7 @@ class Backend(Protocol):
     def read_binary(self, data: bytes) -> Binary:
         """Return the code that `Binary.to_bytes` wrote."""
 
-    def build_function(self, function: PrimFunc, target: Target) -> Function:
+    def build_function(self, function: PrimFunc, target: Target) -> DeviceFunction:
         """Return a function in final form as what users call."""
 
     def empty(

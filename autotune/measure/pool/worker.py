@@ -169,16 +169,7 @@ class Runner:
 
     def _run(self, request: dict[str, Any], payload: bytes) -> Message:
         assert self._bench is not None
-        ran = self._bench.run(self._loaded(payload), request["incumbent_s"])
-        return Message(
-            {
-                "costs_s": ran.costs_s,
-                "max_error": ran.max_error,
-                "raced": ran.raced,
-                "noise": ran.noise,
-                "clocks": ran.clocks,
-            }
-        )
+        return Message(vars(self._bench.run(self._loaded(payload), request["incumbent_s"])))
 
     def _enter(self, request: dict[str, Any], payload: bytes) -> Message:
         assert self._bench is not None
@@ -189,11 +180,8 @@ class Runner:
 
     def _round(self, request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
-        numbers = request["numbers"]
-        kernels = {number: self._entered[number] for number in numbers}
-        done = self._bench.round(kernels, request["seconds"], request["seed"])
-        costs_s = [done.costs_s[number] for number in numbers]
-        return Message({"costs_s": costs_s, "noise": done.noise, "clocks": done.clocks})
+        kernels = [self._entered[number] for number in request["numbers"]]
+        return Message(vars(self._bench.round(kernels, request["seconds"], request["seed"])))
 
     def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None

@@ -18,7 +18,7 @@ from autotune.measure.roofline import Ceiling, measure_ceiling
 from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu.cpu_device import CpuDevice
-from autotune.runtime.cuda.device import cuda_device, event_timing, throughput_kernels
+from autotune.runtime.cuda.device import event_timing, throughput_kernels
 from autotune.runtime.cuda.device.cuda_device import CudaDevice
 from autotune.runtime.cuda.device.event_timing import Stopwatch
 from autotune.runtime.signature import ArrayParameter, Signature
@@ -160,7 +160,11 @@ def test_launching_that_was_disturbed_does_not_count(monkeypatch):
 @pytest.fixture
 def bench_of(monkeypatch, gpu):
     """Return a function that makes a bench whose candidates are functions of the arrays."""
-    monkeypatch.setattr(CudaDevice, "multiply_adds", lambda self, dtype: (lambda: None, 1.0))
+    monkeypatch.setattr(
+        throughput_kernels.ThroughputKernels,
+        "multiply_adds",
+        lambda self, dtype: (lambda: None, 1.0),
+    )
 
     def bind(self, work, arrays):
         def call() -> None:
@@ -330,7 +334,7 @@ def test_cublas_is_timed_where_the_reference_says_that_it_has_the_work(bench_of,
 def test_what_a_gpu_can_do_is_measured_by_kernels_of_ours(gpu, monkeypatch):
     launched = []
     monkeypatch.setattr(
-        cuda_device.cupy_driver, "LoadedKernel",
+        throughput_kernels.cupy_driver, "LoadedKernel",
         lambda cubin, name, number: SimpleNamespace(
             bound=lambda grid, block, shared, stream, values: lambda: (
                 launched.append((name, grid[0], block[0])), fake_cupy.cuda.machine.spend(1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,12 @@ import numpy as np
 from autotune.errors import error_text
 from autotune.ir import dtypes
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.device import throughput_kernels
 from autotune.runtime.cuda.device.event_timing import Stopwatch
+from autotune.runtime.cuda.device.throughput_kernels import ThroughputKernels
 from autotune.runtime.cuda.gpu_program import GpuProgram
 from autotune.runtime.cuda.loaded_program import LoadedProgram
 from autotune.runtime.cuda.nvml import clock_reader
-from autotune.runtime.cuda.nvrtc import compile_cubin
 from autotune.runtime.device import Call, DeviceArray, Host
-from autotune.runtime.object_cache import default_cache
 from autotune.target import Target
 
 _BFLOAT16 = "bfloat16"
@@ -94,9 +92,12 @@ class CudaDevice:
         self.stream = self.xp.cuda.Stream(non_blocking=True)
         self.stream.use()
         self.stopwatch = Stopwatch(self.xp, self.stream, self.facts["l2_bytes"])
-        self.loop = self.stopwatch.seconds
+        watch = self.stopwatch
+        self.loop, self.new_kernel, self.flush = watch.seconds, watch.new_kernel, watch.flush
         self.clocks, problem = clock_reader(used.pci_bus_id)
         self.notes = [problem] if problem else []
+        kernels = ThroughputKernels(self.xp, self.number, self.arch, self.facts, self.stream)
+        self.multiply_adds, self.copies = kernels.multiply_adds, kernels.copies
 
     # -- arrays ----------------------------------------------------------------------------
 
@@ -134,14 +135,6 @@ class CudaDevice:
         """Return launches of all kernels on arrays."""
         return loaded.bind([int(array.data.ptr) for array in arrays], int(self.stream.ptr))
 
-    def kernel(
-        self, text: str, name: str, blocks: int, threads: int, values: Sequence[Any]
-    ) -> Callable[[], None]:
-        """Compile a text; return a launch of one of its kernels."""
-        cubin = compile_cubin(text, self.arch, cache=default_cache())
-        loaded = cupy_driver.LoadedKernel(cubin, name, self.number)
-        return loaded.bound((blocks, 1, 1), (threads, 1, 1), 0, int(self.stream.ptr), values)
-
     def wait(self) -> None:
         """Wait until all that was launched has ended; raises what became of it."""
         self.stopwatch.wait()
@@ -156,24 +149,6 @@ class CudaDevice:
         except RuntimeError:
             return False
         return True
-
-    # -- time, and what it can do at best --------------------------------------------------
-
-    def new_kernel(self) -> None:
-        """Forget how long calls took: others come."""
-        self.stopwatch.new_kernel()
-
-    def flush(self) -> None:
-        """Write twice as much as the cache holds, without waiting for it."""
-        self.stopwatch.flush()
-
-    def multiply_adds(self, dtype: str) -> tuple[Call, float]:
-        """Return a launch that multiplies and adds in registers, about 1 ms, and how often."""
-        return throughput_kernels.multiply_adds(self, dtype)
-
-    def copies(self, touched_bytes: float | None) -> list[tuple[Call, float]]:
-        """Return ways to copy: the driver's, and some kernels."""
-        return throughput_kernels.copies(self, touched_bytes)
 
     def library(
         self, reference: object, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
