@@ -181,7 +181,8 @@ class Runner:
     def _round(self, request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
         kernels = [self._entered[number] for number in request["numbers"]]
-        return Message(vars(self._bench.round(kernels, request["seconds"], request["seed"])))
+        done = self._bench.round(kernels, request["seconds"], request["seed"])
+        return Message({"costs_s": done.costs_s, "noise": done.noise, "clocks": done.clocks})
 
     def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
