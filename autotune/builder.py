@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import InstantiationError, SaveError, UsageError
 from autotune.ir.stmt import PrimFunc
-from autotune.ir.visitor import is_raw
 from autotune.lowering.finalise import analyse, finalise, listing
 from autotune.lowering.gpu.finalise_kernels import final_form
 from autotune.lowering.gpu.thread_limit_errors import thread_limit_rules
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.lowering.target_limits import target_rules
 from autotune.runtime.argument_checks import is_contiguous
+from autotune.runtime.backends import backend_of
+from autotune.runtime.device import DeviceFunction
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task.task import Task, Workload
@@ -30,9 +31,6 @@ from records.formats import load_own
 from search_spaces import Config
 
 if TYPE_CHECKING:
-    from autotune.runtime.cpu.llvm_compiler import CompiledFunction
-    from autotune.runtime.cuda.gpu_function import GPUFunction
-    from autotune.runtime.cuda.gpu_program import GpuSource
     from autotune.tile.binding.bound_program import Program, TensorType
     from autotune.tile.syntax.syntax_tree import Function as TileFunction
 
@@ -86,7 +84,7 @@ class BuiltFunction:
         record: Record | None = None,
         strided: Callable[[], PrimFunc] | None = None,
     ) -> None:
-        self._compiled = _compiled(function, target)
+        self._compiled = backend_of(target).build_function(function, target)
         self._strided = strided
         self.function = function
         self.target = target
@@ -116,16 +114,16 @@ class BuiltFunction:
         """
         self._version(arrays)(*arrays)
 
-    def _version(self, arrays: Sequence[Any]) -> CompiledFunction | GPUFunction:
+    def _version(self, arrays: Sequence[Any]) -> DeviceFunction:
         """Return the code for contiguous arrays, or that for any if there is one and need be."""
         if self._strided is None or all(map(is_contiguous, arrays)):
             return self._compiled
         return self._for_any_strides
 
     @cached_property
-    def _for_any_strides(self) -> CompiledFunction | GPUFunction:
+    def _for_any_strides(self) -> DeviceFunction:
         assert self._strided is not None
-        return _compiled(self._strided(), self.target)
+        return backend_of(self.target).build_function(self._strided(), self.target)
 
     def bind(self, *arrays: Any) -> Callable[[], None]:
         """Check the arrays once and return a call without arguments, for calls in a row.
@@ -152,10 +150,10 @@ class BuiltFunction:
         SaveError
             If a file cannot be written, or it is not known what processor the code needs.
         """
-        from autotune.runtime.cuda.gpu_function import GPUFunction
+        from autotune.runtime.cpu.llvm_compiler import CompiledFunction
         from autotune.runtime.save_library import save
 
-        if isinstance(self._compiled, GPUFunction):
+        if not isinstance(self._compiled, CompiledFunction):
             raise SaveError(
                 f"{self.function.name} is built for a GPU, which is not saved: build it where it "
                 "is used"
@@ -171,25 +169,6 @@ class BuiltFunction:
     def __repr__(self) -> str:
         what = self.function.name if self.workload is None else self.workload.key
         return f"<built {what} for {self.target}>"
-
-
-def _compiled(function: PrimFunc, target: Target) -> CompiledFunction | GPUFunction:
-    # Imported here, so that listings and search spaces need no compiler.
-    if target.on_cpu:
-        from autotune.runtime.cpu.llvm_compiler import compile_function
-
-        return compile_function(function, target)
-    from autotune.runtime.cuda.gpu_function import GPUFunction
-
-    return GPUFunction(gpu_source(function), target)
-
-
-def gpu_source(function: PrimFunc) -> GpuSource:
-    """Return a function in final form for GPUs as text, whatever it was made from."""
-    from autotune.rtc.raw_launches import raw_source
-    from autotune.runtime.cuda.gpu_program import kernel_source
-
-    return (raw_source if is_raw(function) else kernel_source)(function)
 
 
 def build(

@@ -21,7 +21,7 @@ from common import Row, paired, parser, report, row
 
 import autotune
 from autotune.lowering.finalise import analyse, finalise
-from autotune.measure.devices.cpu.cpu_roofline import copies
+from autotune.runtime.cpu.benchmark_kernels import copies
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.object_cache import ObjectCache
 from autotune.target import Target

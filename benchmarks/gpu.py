@@ -113,8 +113,8 @@ def settle() -> None:
 def known_device(on_cpu: bool) -> dict[str, Any] | None:
     """Return what is known of the device; None, having said why in a line, if there is none."""
     from autotune.errors import AutotuneError
-    from autotune.measure.devices.cuda.device_properties import gpu_facts
     from autotune.measure.environment import device, versions
+    from autotune.runtime.cuda.device.device_properties import gpu_facts
     from autotune.runtime.cuda.nvml import driver_release
     from autotune.target import Target
 

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_rows import COPY, SCAN, Kernel
 
 from autotune.builder import BuiltFunction, best_config, build_task
-from autotune.measure.devices.cpu.cpu_roofline import copies as cpu_copies
+from autotune.runtime.cpu.benchmark_kernels import copies as cpu_copies
 from autotune.target import Target
 from autotune.task.task import Task
 from records import RecordStore
@@ -161,22 +161,18 @@ class OnGpu:
     """The first GPU, on a stream of its own; a `Bench`."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        from autotune.measure.devices.cuda.cuda_roofline import Device
-        from autotune.runtime.cuda.nvml import clock_reader
+        from autotune.runtime.cuda.device.cuda_device import CudaDevice
 
         self.target = target_of(facts, on_cpu=False)
-        self._device = Device.take(Target.parse(self.target))
+        self._device = CudaDevice(Target.parse(self.target))
         self._xp = self._device.xp
-        self.clocks, _ = clock_reader(self._xp.cuda.Device(0).pci_bus_id)
+        self.clocks = self._device.clocks
 
     def call_of(self, built: BuiltFunction, given: Sequence[Array]) -> Call:
         """Return launches of a function, whose arrays are copied to the device."""
-        from autotune.runtime.cuda.loaded_program import LoadedProgram
-
         held = [self._xp.asarray(array) for array in given]
         # Without the checks of arrays that a call of the built function begins with.
-        program = LoadedProgram(built._compiled.program, self._device.number)
-        call = program.bind([int(a.data.ptr) for a in held], int(self._device.stream.ptr))
+        call = self._device.bind(self._device.load(built._compiled.program), held)
         return lambda _held=held: call()
 
     def library(self, kernel: Kernel) -> Call:
@@ -190,10 +186,7 @@ class OnGpu:
 
     def copies(self, size: float) -> list[tuple[Call, float]]:
         """Return the driver's copy, and those of some kernels."""
-        from autotune.measure.devices.cuda.cuda_roofline import copies
-
-        ways, moved = copies(self._device, size)
-        return [(way, moved) for way in ways]
+        return self._device.copies(size)
 
     def seconds(self, call: Call, number: int) -> float:
         """Return seconds between two events of the device around so many launches."""

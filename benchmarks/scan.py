@@ -20,7 +20,7 @@ import numpy as np
 from common import Row, paired, parser, report, row
 from cpu import tune, uniform
 
-from autotune.measure.devices.cpu.cpu_roofline import copies
+from autotune.runtime.cpu.benchmark_kernels import copies
 from autotune.target import Target
 
 

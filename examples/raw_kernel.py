@@ -15,8 +15,8 @@ from autotune import rtc, te
 from autotune.builder import build_task
 from autotune.errors import TargetError
 from autotune.ir import dtypes
-from autotune.rtc.raw_launches import RawLaunch
 from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.gpu_source import raw_source
 from autotune.task import Task
 from autotune.template import Knobs, template
 
@@ -94,11 +94,11 @@ def main(n: int = 1 << 24, arch: str = "sm_90") -> None:
     legal = task.tally().feasible
     print(f"{task.workload}: {legal} of {len(task.space)} configurations are legal")
     for index in sorted({task.default_index, *task.space.sample(4, np.random.default_rng(0))}):
-        launch = RawLaunch.of(task.final(int(index)))
-        usage = launch.compiled(arch).usage
+        source = raw_source(task.final(int(index)))
+        usage = source.compiled(arch).cubin.usage("elementwise")
         print(
             f"{task.space.config(int(index)).values}: {usage.registers} registers, "
-            f"{usage.spill_store_bytes} bytes spilled, {launch.sizes.grid[0]} blocks"
+            f"{usage.spill_store_bytes} bytes spilled, {source.launches[0].grid[0]} blocks"
         )
     try:
         cupy_driver.device_count()

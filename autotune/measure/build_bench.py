@@ -9,14 +9,12 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from autotune.builder import gpu_source
 from autotune.errors import UsageError
-from autotune.ir.stmt import PrimFunc
-from autotune.measure.candidate import Built, CandidateError, Code, WorkloadDescription, describe
+from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
 from autotune.measure.checks.unscheduled_program import Computation
 from autotune.measure.result import MeasureErrorNo
-from autotune.runtime.cpu.binary import Binary
-from autotune.runtime.cpu.llvm_compiler import compile_binary
+from autotune.runtime.backends import backend_of
+from autotune.runtime.cpu.cpu_binary import CpuBinary
 from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.task.task import Task, code_hash
 from autotune.trace.user_code import run_isolated
@@ -24,8 +22,6 @@ from search_spaces import KnobValue
 
 LARGEST_UNSCHEDULED = 3 * 10**8
 """Number of operations that the unscheduled program does in about one second."""
-
-_DEVICE = MeasureErrorNo.COMPILE_DEVICE
 
 
 class BuildBench:
@@ -55,13 +51,13 @@ class BuildBench:
         with contextlib.suppress(Exception, SystemExit):
             Computation.by_default(self.task)
 
-    def subject(self) -> tuple[WorkloadDescription, Binary | None]:
+    def subject(self) -> tuple[WorkloadDescription, CpuBinary | None]:
         """Return the description of the workload that a runner needs.
 
         Returns
         -------
-        Subject
-        Binary or None
+        WorkloadDescription
+        CpuBinary or None
             The program without a schedule, which computes the right answers if the template has no
             reference; None if it has, or if that would take too long.
         """
@@ -113,12 +109,9 @@ class BuildBench:
         if digest in self._known and not again:
             return Built(digest, None)
         try:
-            return Built(digest, self._compiled(function))
+            backend = backend_of(self.task.target)
+            return Built(digest, backend.compile_binary(function, self.task.target, self.arch))
         except Exception as error:
-            code = MeasureErrorNo.COMPILE_HOST if self.arch is None else _DEVICE
+            on_cpu = self.task.target.on_cpu
+            code = MeasureErrorNo.COMPILE_HOST if on_cpu else MeasureErrorNo.COMPILE_DEVICE
             raise CandidateError(code, "compile", describe(error)) from error
-
-    def _compiled(self, function: PrimFunc) -> Code:
-        if self.arch is None:
-            return compile_binary(function, self.task.target)
-        return gpu_source(function).compiled(self.arch)

@@ -9,8 +9,7 @@ from typing import Any
 from autotune.errors import AutotuneError, error_text
 from autotune.measure.checks.input_uses import InputUse
 from autotune.measure.result import MeasureErrorNo
-from autotune.runtime.cpu.binary import Binary
-from autotune.runtime.cuda.gpu_program import GpuProgram
+from autotune.runtime.device import Binary
 from autotune.runtime.signature import Signature
 
 _LONGEST_MESSAGE = 500
@@ -106,47 +105,9 @@ class WorkloadDescription:
         )
 
 
-Code = Binary | GpuProgram
-"""What a candidate is compiled to."""
-
-
 @dataclass(frozen=True)
 class Built:
     """A compiled candidate; it has no code if its code hash was measured already."""
 
     code_hash: str
-    binary: Code | None
-
-
-def packed(code: Code | None) -> tuple[dict[str, Any] | None, bytes]:
-    """Return code as JSON data and bytes; None if there is none."""
-    if code is None:
-        return None, b""
-    if isinstance(code, GpuProgram):
-        return {"gpu": True}, code.to_bytes()
-    return code.to_json(), code.object_code
-
-
-def unpacked(data: dict[str, Any] | None, payload: bytes) -> Code | None:
-    """Return the code that `packed` was given."""
-    if data is None:
-        return None
-    return GpuProgram.from_bytes(payload) if "gpu" in data else Binary.from_json(data, payload)
-
-
-def resources(code: Code | None) -> list[dict[str, Any]] | None:
-    """Return what each kernel of a program for GPUs takes, as plain data; None of other code."""
-    if not isinstance(code, GpuProgram):
-        return None
-    return [
-        {
-            "name": launch.symbol,
-            "registers": usage.registers,
-            "spill_store_bytes": usage.spill_store_bytes,
-            "spill_load_bytes": usage.spill_load_bytes,
-            "stack_bytes": usage.stack_bytes,
-            "shared_bytes": usage.shared_bytes + launch.shared_bytes,
-        }
-        for launch in code.launches
-        for usage in [code.cubin.kernels[launch.symbol]]
-    ]
+    binary: Binary | None

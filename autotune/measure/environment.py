@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from pathlib import Path
 from typing import Any
 
 from autotune.errors import TargetError
-from autotune.measure.devices.cuda.device_properties import gpu_facts
-from autotune.system.available_cpus import available_cpus, thread_count
-from autotune.system.host import processor_name
+from autotune.runtime.backends import backend_of
 from autotune.target import Target
 
 _PACKAGES = {
@@ -22,9 +19,6 @@ _PACKAGES = {
     "xgboost": "xgboost",
     "autotune": "kernel-autotune",
 }
-
-_UNKNOWN_CACHE = 32 << 20
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def device(target: Target) -> dict[str, Any]:
@@ -37,26 +31,7 @@ def device(target: Target) -> dict[str, Any]:
         parallel loop uses, "vector_bytes". Or "kind" ("gpu") and what else
         `autotune.runtime.cuda.cupy_driver.facts_of` tells of the GPU, if there is one here.
     """
-    if not target.on_cpu:
-        return {"kind": "gpu", **_gpu(target).get("device", {})}
-    return {
-        "kind": "cpu",
-        "name": processor_name(),
-        "cores": available_cpus(),
-        "threads": thread_count(target.threads),
-        "vector_bytes": target.host.vector_bytes,
-    }
-
-
-def cache_bytes(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
-    """Return the size of the processor's largest cache as Linux tells it, else 32 MiB."""
-    texts = [path.read_text(encoding="ascii").strip() for path in Path(folder).glob("index*/size")]
-    sizes = [
-        int(text[:-1]) * _UNITS[text[-1]]
-        for text in texts
-        if text[:-1].isdecimal() and text[-1] in _UNITS
-    ]
-    return max(sizes, default=_UNKNOWN_CACHE)
+    return {"kind": "cpu" if target.on_cpu else "gpu", **_facts(target, "device")}
 
 
 def versions(target: Target | None = None) -> dict[str, str]:
@@ -70,14 +45,13 @@ def versions(target: Target | None = None) -> dict[str, str]:
             found[name] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    if target is not None and not target.on_cpu:
-        found.update(_gpu(target).get("versions", {}))
-    return found
+    return found if target is None else {**found, **_facts(target, "versions")}
 
 
-def _gpu(target: Target) -> dict[str, Any]:
-    """Return what is known of the GPU; nothing where a measurer of one's own has it elsewhere."""
+def _facts(target: Target, what: str) -> dict[str, Any]:
+    """Return what is known of a device; nothing where a measurer of one's own has it elsewhere."""
     try:
-        return gpu_facts(target)
+        found: dict[str, Any] = backend_of(target).facts(target)[what]
     except TargetError:
         return {}
+    return found

@@ -15,7 +15,6 @@ from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.comparison_rounds import Rounds
-from autotune.measure.devices.cuda.device_properties import gpu_facts
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Message
 from autotune.measure.pool.worker_failures import failure_result
@@ -29,6 +28,7 @@ from autotune.measure.result import (
 from autotune.measure.roofline import Ceiling
 from autotune.measure.scheduler import BuildJob, Scheduler, open_timeout_s
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.backends import backend_of
 from autotune.runtime.object_cache import default_cache
 from autotune.system.available_cpus import thread_count
 from autotune.target import Target
@@ -113,7 +113,7 @@ class LocalMeasurer:
         if builders is not None and builders < 1:
             raise UsageError(f"there must be at least 1 builder, not {builders}")
         target = Target.of(target)
-        arch = None if target.on_cpu else str(gpu_facts(target)["arch"])
+        arch = None if target.on_cpu else str(backend_of(target).facts(target)["arch"])
         self.policy = policy or TimingPolicy()
         self.timeout_s = timeout_s
         self.overlap = arch is not None if overlap is None else overlap

@@ -5,9 +5,20 @@ All figures are measured. Data sheets do not hold for virtual machines or under 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from autotune.ir import dtypes
+from autotune.runtime.device import Call, Device
+
+SECONDS = 0.5
+"""Time for all measurements together; compiling their kernels, the first time, comes on top."""
+
+_ROUNDS = 3
+_LOOP_S = 2e-3
 
 
 @dataclass(frozen=True)
@@ -65,3 +76,69 @@ class Ceiling:
     def from_json(cls, data: Mapping[str, Any]) -> Ceiling:
         """Rebuild from what `to_json` returned."""
         return cls(dict(data["peak_flops"]), data["copy_bytes_s"], data.get("library_s"))
+
+
+def measure_ceiling(
+    device: Device,
+    kinds: Sequence[str] = ("float32", "float64"),
+    touched_bytes: float | None = None,
+    library: Call | None = None,
+    seconds: float = SECONDS,
+) -> Ceiling:
+    """Measure what a device can do, with nothing else going on there.
+
+    Parameters
+    ----------
+    device : Device
+    kinds : sequence of str
+        Element types whose peak is wanted; those that have none are left out.
+    touched_bytes : float, optional
+        Bytes that the work to be judged reads and writes: as many are copied, so that work whose
+        data stay in a cache is held against that cache. None: more than any cache holds.
+    library : callable, optional
+        Starts the vendor's kernel for the same work.
+    seconds : float
+        Time to spend on running.
+    """
+    wide = sorted({dtypes.accumulator(kind) for kind in kinds if dtypes.is_float(kind)})
+    ways = device.copies(touched_bytes)
+    share_s = seconds / (len(wide) + len(ways) + (library is not None))
+    peaks = {}
+    for kind in wide:
+        call, count = device.multiply_adds(kind)
+        call()
+        peaks[kind] = 2.0 * count / fastest(call, share_s, device=device)
+    return Ceiling(
+        {kind: peaks[dtypes.accumulator(kind)] for kind in kinds if dtypes.is_float(kind)},
+        max(count / fastest(call, share_s, device=device) for call, count in ways),
+        None if library is None else fastest(library, share_s, device=device),
+    )
+
+
+def fastest(
+    call: Call,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    device: Device | None = None,
+) -> float:
+    """Return the seconds of the fastest of the calls that fit into a time, of three at least.
+
+    The fastest, since slow calls tell of neighbours and not of the machine. A device with a clock
+    of its own times loops of some calls.
+    """
+    loop = None if device is None else device.loop
+    number = 1
+    if device is not None and loop is not None:
+        device.new_kernel()
+        number = max(1, round(min(_LOOP_S, seconds) / loop(call, 1)))
+    end = clock() + seconds
+    least, rounds = math.inf, 0
+    while rounds < _ROUNDS or clock() < end:
+        begin = clock()
+        if loop is None:
+            call()
+            least = min(least, clock() - begin)
+        else:
+            least = min(least, loop(call, number) / number)
+        rounds += 1
+    return max(least, 1e-9)

@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autotune.rtc.device_source import device_header as device_header
+    from autotune.codegen.cuda.device_source import device_header as device_header
     from autotune.rtc.elementwise import Unary as Unary
     from autotune.rtc.elementwise import unary as unary
     from autotune.rtc.raw_kernel import KernelLaunch as KernelLaunch
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "KernelLaunch": "raw_kernel",
-    "UNARY": "unary_operators",
-    "VECTOR_BYTES": "vector_plan",
-    "RTCFunction": "rtc_function",
-    "RawKernel": "raw_kernel",
-    "Unary": "elementwise",
-    "VectorPlan": "vector_plan",
-    "VectorizedKernel": "vectorized_launcher",
-    "VectorizedKernelRTCLauncher": "vectorized_launcher",
-    "device_header": "device_source",
-    "get_function": "rtc_function",
-    "launch": "rtc_function",
-    "most_lanes": "vector_plan",
-    "plan_vectors": "vector_plan",
-    "unary": "elementwise",
+    "KernelLaunch": "autotune.rtc.raw_kernel",
+    "UNARY": "autotune.rtc.unary_operators",
+    "VECTOR_BYTES": "autotune.rtc.vector_plan",
+    "RTCFunction": "autotune.rtc.rtc_function",
+    "RawKernel": "autotune.rtc.raw_kernel",
+    "Unary": "autotune.rtc.elementwise",
+    "VectorPlan": "autotune.rtc.vector_plan",
+    "VectorizedKernel": "autotune.rtc.vectorized_launcher",
+    "VectorizedKernelRTCLauncher": "autotune.rtc.vectorized_launcher",
+    "device_header": "autotune.codegen.cuda.device_source",
+    "get_function": "autotune.rtc.rtc_function",
+    "launch": "autotune.rtc.rtc_function",
+    "most_lanes": "autotune.rtc.vector_plan",
+    "plan_vectors": "autotune.rtc.vector_plan",
+    "unary": "autotune.rtc.elementwise",
 }
 
 __all__ = list(_HOMES)
@@ -54,7 +54,7 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'autotune.rtc' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"autotune.rtc.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

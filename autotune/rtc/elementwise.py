@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from autotune.codegen.cuda.device_source import IndexType, device_text
 from autotune.errors import ArgumentError, UsageError
 from autotune.ir import dtypes
-from autotune.rtc.device_source import IndexType, device_text
 from autotune.rtc.rtc_function import RTCFunction, get_function, launch
 from autotune.rtc.unary_operators import UnaryOperator, accumulation, find_unary
 from autotune.rtc.vector_plan import VectorPlan, plan_vectors

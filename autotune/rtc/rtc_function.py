@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.codegen.cuda.device_source import IndexType, device_header
 from autotune.errors import TargetError, UsageError
-from autotune.rtc.device_source import IndexType, device_header
 from autotune.rtc.raw_kernel import check_source
 from autotune.runtime.cuda import cupy_driver
-from autotune.runtime.cuda.kernel_arguments import packed_arguments
 from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
+from autotune.runtime.cuda.loaded_program import bind_kernel
 from autotune.runtime.cuda.nvrtc import Cubin, Usage, compile_cubin
 from autotune.runtime.object_cache import default_cache
 from autotune.target import GpuLimits
@@ -207,12 +207,7 @@ def launch(
         If the kernel was compiled without a device.
     """
     loaded = kernel.loaded
-    sizes = kernel.check(grid, block, shared_memory)
+    sizes = LaunchSizes.of(kernel.name, grid, block, shared_memory)
     handle = cupy_driver.stream_handle(stream, loaded.device)
-    loaded.launch(
-        sizes.grid,
-        sizes.block,
-        sizes.shared_bytes,
-        handle,
-        packed_arguments(kernel.name, kernel.usage.parameter_bytes, args, loaded.device, handle),
-    )
+    with cupy_driver.cupy().cuda.Device(loaded.device):
+        bind_kernel(loaded, kernel.name, sizes, args, handle)()

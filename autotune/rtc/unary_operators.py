@@ -1,6 +1,6 @@
 """The element-wise operators of the device header by name, and what they mean in NumPy.
 
-`autotune/rtc/device/operators.cuh` has their code.
+`autotune/codegen/cuda/device/operators.cuh` has their code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How arrays are cut into vectors: as many lanes as their addresses allow, and how many vectors.
 
-`autotune/rtc/device/vectors.cuh` is the other side, which loads and stores them.
+`autotune/codegen/cuda/device/vectors.cuh` is the other side, which loads and stores them.
 """
 
 from __future__ import annotations

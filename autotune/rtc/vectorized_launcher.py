@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.codegen.cuda.device_source import IndexType
 from autotune.errors import ArgumentError, UsageError
-from autotune.rtc.device_source import IndexType
 from autotune.rtc.rtc_function import RTCFunction, get_function, launch
 from autotune.rtc.vector_plan import VectorPlan, plan_vectors
 from autotune.runtime.cuda import cupy_driver

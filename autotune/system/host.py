@@ -9,6 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from pathlib import Path
+
+_UNKNOWN_CACHE = 32 << 20
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def cpuinfo(path: str = "/proc/cpuinfo") -> dict[str, str]:
@@ -57,3 +61,14 @@ def vector_bytes() -> int:
 def memory_bytes() -> int:
     """Size of the memory in bytes, used or not."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def cache_bytes(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
+    """Return the size of the processor's largest cache as Linux tells it, else 32 MiB."""
+    texts = [path.read_text(encoding="ascii").strip() for path in Path(folder).glob("index*/size")]
+    sizes = [
+        int(text[:-1]) * _UNITS[text[-1]]
+        for text in texts
+        if text[:-1].isdecimal() and text[-1] in _UNITS
+    ]
+    return max(sizes, default=_UNKNOWN_CACHE)

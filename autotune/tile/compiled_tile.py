@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from autotune.errors import ArgumentError, UsageError
 from autotune.ir import dtypes
+from autotune.runtime.backends import backend_of
 from autotune.target import Target
 from autotune.tile.binding.bind_function import bind
 from autotune.tile.binding.bound_program import Program, TensorType
@@ -152,14 +151,7 @@ class CompiledTile:
         """Return an array whose elements lie in a row: a copy, if they do not yet."""
         if hasattr(array, "contiguous"):  # torch's
             return array.contiguous()
-        if self.target.on_cpu:
-            if isinstance(array, np.generic | np.ndarray) or hasattr(array, "__array_interface__"):
-                return np.require(array, requirements=["C", "A"])
-        elif not getattr(getattr(array, "flags", None), "c_contiguous", True):
-            from autotune.runtime.cuda import cupy_driver
-
-            return cupy_driver.contiguous(array)
-        return array
+        return backend_of(self.target).contiguous(array)
 
     def _build(self, program: Program, types: tuple[TensorType | int, ...]) -> Any:
         from autotune.builder import build_program, build_tile  # it loads all that tunes and lowers
@@ -169,13 +161,7 @@ class CompiledTile:
         return build_tile(self.function, types, self.target, self._records, self._most_operations)
 
     def _empty(self, of: TensorType, arrays: Sequence[Any]) -> Any:
-        if self.target.on_cpu:
-            return np.empty(of.shape, dtypes.numpy_dtype(of.dtype))
-        from autotune.runtime.cuda import cupy_driver
-        from autotune.runtime.cuda.gpu_arrays import device_of
-
-        device = device_of(arrays[0]) if arrays else 0
-        return cupy_driver.empty(of.shape, dtypes.numpy_dtype(of.dtype), device)
+        return backend_of(self.target).empty(of.shape, dtypes.numpy_dtype(of.dtype), arrays)
 
     def __repr__(self) -> str:
         return f"<compiled Tile function {self.function.name} for {self.target}>"

@@ -11,8 +11,8 @@ from support.cuda_compiler import needs_nvrtc
 from support.host_cuda import needs_host_compiler
 from support.text_on_host import HostError, TextOnHost
 
-from autotune.builder import gpu_source
 from autotune.errors import UsageError
+from autotune.runtime.cuda.gpu_source import gpu_source
 from autotune.task.task import Task
 
 ARCH = "sm_90"

@@ -10,13 +10,13 @@ import pytest
 from support.benches import built, run_bench
 from support.cuda_compiler import needs_nvrtc
 
-from autotune.builder import gpu_source
 from autotune.codegen.cuda.cuda_source import emit
 from autotune.errors import InstantiationError, UsageError
 from autotune.ir.verify import verify
 from autotune.lowering.finalise import listing
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import list_templates
+from autotune.runtime.cuda.gpu_source import gpu_source
 from autotune.task.task import Task
 
 ARCH = "sm_90"

@@ -9,8 +9,8 @@ from support.dtype_values import assert_same, converted, edges
 from support.host_cuda import compile_host, needs_host_compiler
 from support.rtc_variants import NINE, Variant, joined, variants
 
+from autotune.codegen.cuda.device_source import device_header
 from autotune.ir import dtypes
-from autotune.rtc.device_source import device_header
 from autotune.rtc.elementwise import convert, unary
 from autotune.rtc.unary_operators import UNARY, accumulation, real
 from autotune.rtc.vector_plan import most_lanes, plan_vectors

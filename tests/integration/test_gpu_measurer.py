@@ -16,11 +16,11 @@ from autotune.builder import build_task
 from autotune.cli.doctor import software_checks
 from autotune.cli.doctor.probe import probe_libraries
 from autotune.errors import UsageError
-from autotune.measure.devices.cuda import device_properties
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.result import MeasureErrorNo as No
 from autotune.measure.result import MeasureInput
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.cuda.device import device_properties
 from autotune.task.task import Task
 
 pytestmark = [

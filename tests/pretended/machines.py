@@ -158,7 +158,6 @@ def pretend(name: str) -> None:
             {
                 "autotune.system.host": lambda module: _processor(machine, module),
                 "autotune.system.available_cpus": lambda module: _share(machine, module),
-                "autotune.measure.environment": lambda module: _cache(machine, module),
                 "llvmlite.binding": lambda module: _llvm(machine, module),
             }
         ),
@@ -172,15 +171,12 @@ def _processor(machine: Machine, module: Any) -> None:
     flags = fields.get("flags", "").split()
     fields["flags"] = " ".join(flag for flag in flags if not flag.startswith(machine.lacks))
     _tell(module, "cpuinfo", fields)
+    _tell(module, "cache_bytes", machine.cache_bytes)
 
 
 def _share(machine: Machine, module: Any) -> None:
     _tell(module, "available_cpus", machine.cores)
     _tell(module, "quota_cpus", machine.quota)
-
-
-def _cache(machine: Machine, module: Any) -> None:
-    _tell(module, "cache_bytes", machine.cache_bytes)
 
 
 def _llvm(machine: Machine, module: Any) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.devices.cpu.cpu_bench import RunBench
+from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.runtime.cpu.compiled_kernel import Kernel
+from autotune.runtime.cpu.cpu_device import CpuDevice
 from autotune.runtime.cpu.llvm_compiler import LoadedBinary
 from autotune.task.task import Task
 
@@ -44,7 +45,8 @@ def run_bench(task: Task, policy: TimingPolicy, seed: int = 0) -> RunBench:
     """Return a bench on which candidates of a task are run."""
     subject, unscheduled = BuildBench(task).subject()
     program = None if unscheduled is None else LoadedBinary(unscheduled)
-    return RunBench(subject, task.reference, program, policy, seed)
+    device = CpuDevice(task.target)
+    return RunBench(device, subject, task.reference, program, policy, seed)
 
 
 def built(task: Task, values: Mapping[str, Any]) -> Kernel:

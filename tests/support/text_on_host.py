@@ -13,8 +13,8 @@ import numpy as np
 
 from autotune.ir import dtypes
 from autotune.ir.stmt import PrimFunc
-from autotune.rtc.raw_launches import raw_source
 from autotune.runtime.cuda.gpu_program import GpuSource
+from autotune.runtime.cuda.gpu_source import raw_source
 from support.host_cuda import COMPILER, FOLDER
 
 ENDS = {1: "all threads wait", 2: "threads go on for ever", 3: "an access was not aligned"}

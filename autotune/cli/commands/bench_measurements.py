@@ -186,7 +186,7 @@ def _device_text(device: Mapping[str, object]) -> str:
 
 def _cache_bytes(target: Target, device: Mapping[str, Any]) -> float | None:
     """Return the size of the largest cache of what the times are of."""
-    from autotune.measure.environment import cache_bytes
+    from autotune.system.host import cache_bytes
 
     if target.kind == "llvm":
         return float(cache_bytes())

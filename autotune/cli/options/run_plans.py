@@ -92,9 +92,9 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
 def check_target(target: Target) -> None:
     """Raise an error unless candidates for a target can be measured here."""
     if not target.on_cpu:
-        from autotune.measure.devices.cuda.device_properties import gpu_facts
+        from autotune.runtime.backends import backend_of
 
-        gpu_facts(target)
+        backend_of(target).facts(target)
     if target.mcpu != "native":
         from autotune.runtime.cpu import llvm_compiler
 

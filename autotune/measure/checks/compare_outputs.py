@@ -1,32 +1,19 @@
-"""Compares the outputs of a candidate with the right answers, element by element."""
+"""Compares the outputs of a candidate with the right answers, element by element, on the device.
+
+What is copied to the CPU is a number or two for each chunk, and the first wrong element.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.ir import dtypes
-from autotune.measure.checks.check_inputs import Array
-
-_CHUNK = 1 << 16
-
-
-def poison(output: Array, expected: Array) -> None:
-    """Fill `output` with a value that is wrong in every element.
-
-    That is NaN for floats (0 where NaN is expected) and all bits flipped for integers and bools.
-    """
-    if dtypes.is_float(output.dtype.name):
-        output.fill(np.nan)
-        with np.errstate(invalid="ignore"):
-            least = expected.min(initial=0.0)
-        if bool(np.isnan(least)):
-            output[np.isnan(expected)] = 0.0
-    else:
-        np.invert(expected, out=output)
+from autotune.runtime.device import Device, DeviceArray, Host
 
 
 @dataclass(frozen=True)
@@ -58,71 +45,117 @@ class OutputCheck:
 
     Parameters
     ----------
+    device : Device
+        Where the outputs are.
     expected : ndarray
-        The right answer, C-contiguous.
+        The right answer, C-contiguous; it is copied.
     allowed : ndarray or float
         Absolute error that each element may have: floats of the same shape, or one for all.
         Integers and bools must be equal, but where it is infinite.
     """
 
-    def __init__(self, expected: Array, allowed: Array | float = 0.0) -> None:
-        self.expected = expected
-        self.allowed = allowed
-        # Differences of half floats are taken in float32, which is exact enough and faster.
-        dtype = expected.dtype.name
-        kind = np.dtype(np.float32) if dtypes.is_half(dtype) else expected.dtype
-        self._scratch = np.empty(min(_CHUNK, max(expected.size, 1)), dtype=kind)
+    def __init__(self, device: Device, expected: Host, allowed: Host | float = 0.0) -> None:
+        self._device = device
+        self._dtype = expected.dtype.name
+        self._is_float = dtypes.is_float(self._dtype)
+        self._expected = device.keep(expected.view(device.stored_as(self._dtype)))
+        self._allowed = device.keep(np.reshape(allowed, -1))
+        self._flat = self._expected.array.reshape(-1)
+        if self._is_float:
+            kind = device.widened(self._flat[:0], self._dtype).dtype
+            self._scratch = device.xp.empty((min(device.chunk, max(expected.size, 1)),), kind)
 
-    def check(self, actual: Array) -> Verdict:
-        """Compare an output, of the expected array's shape and dtype, C-contiguous."""
-        left, right = actual.reshape(-1), self.expected.reshape(-1)
-        worst, wrong, first = 0.0, 0, None
-        for begin in range(0, left.size, _CHUNK):
-            part = slice(begin, begin + _CHUNK)
-            allowed = self._allowed(part)
-            error = self._quickly(left[part], right[part], allowed)
-            if error is None:
-                error, bad = _closely(left[part], right[part], allowed)
-                if first is None and len(bad):
-                    first = begin + int(bad[0])
-                wrong += len(bad)
-            worst = math.nan if math.isnan(error + worst) else max(worst, error)
+    @property
+    def is_intact(self) -> bool:
+        """Whether the right answer, and what error is allowed, are as they were."""
+        return self._expected.intact and self._allowed.intact
+
+    def poison(self, output: DeviceArray) -> None:
+        """Fill an output with a value that is wrong in every element.
+
+        That is NaN for floats (0 where NaN is expected) and all bits flipped for integers and
+        bools.
+        """
+        if not self._is_float:
+            self._device.xp.invert(self._expected.array, out=output)
+            return
+        nan = np.array([np.nan], dtypes.numpy_dtype(self._dtype))
+        output[...] = nan.view(output.dtype)[0]
+        if self._expects_nan:
+            wrong = output.reshape(-1)
+            for part in self._parts():
+                wrong[part][self._nan(self._flat[part])] = 0
+
+    def check(self, output: DeviceArray) -> Verdict:
+        """Compare an output, of the expected array's shape, C-contiguous."""
+        flat, worst, wrong, first = output.reshape(-1), 0.0, 0, None
+        with np.errstate(all="ignore"):
+            for part in self._parts():
+                a, b, allowed = flat[part], self._flat[part], self._allowed_in(part)
+                error = self._quickly(a, b, allowed)
+                if error is None:
+                    error, bad, place = self._closely(a, b, allowed)
+                    first = part.start + place if first is None and bad else first
+                    wrong += bad
+                worst = math.nan if math.isnan(error + worst) else max(worst, error)
         if first is None:
             return Verdict(worst)
-        where = tuple(int(i) for i in np.unravel_index(first, actual.shape))
-        allowed = np.reshape(self._allowed(slice(first, first + 1)), -1)
-        return Verdict(worst, wrong, where, float(allowed[0]))
+        where = tuple(int(i) for i in np.unravel_index(first, output.shape))
+        return Verdict(worst, wrong, where, float(self._allowed_in(slice(first, first + 1))[0]))
 
-    def _allowed(self, part: slice) -> Array | float:
-        if isinstance(self.allowed, np.ndarray):
-            return self.allowed.reshape(-1)[part]
-        return self.allowed
+    def values_at(self, output: DeviceArray, place: tuple[int, ...]) -> tuple[Any, Any]:
+        """Return one element of an output, and what it should be."""
+        number = int(np.ravel_multi_index(place, output.shape)) if place else 0
+        kind = dtypes.numpy_dtype(self._dtype)
+        found, right = (
+            self._device.download(array[number : number + 1]).view(kind)[0]
+            for array in (output.reshape(-1), self._flat)
+        )
+        return found, right
 
-    def _quickly(self, a: Array, b: Array, allowed: Array | float) -> float | None:
+    def _parts(self) -> list[slice]:
+        chunk = self._device.chunk
+        return [slice(at, at + chunk) for at in range(0, self._flat.size, chunk)]
+
+    @cached_property
+    def _expects_nan(self) -> bool:
+        return any(bool(self._nan(self._flat[part]).any()) for part in self._parts())
+
+    def _nan(self, array: DeviceArray) -> DeviceArray:
+        return self._device.xp.isnan(self._device.widened(array, self._dtype))
+
+    def _allowed_in(self, part: slice) -> DeviceArray:
+        """Return the errors that some elements may have, or one for all."""
+        allowed = self._allowed.array
+        return allowed if allowed.size == 1 else allowed[part]
+
+    def _quickly(self, a: DeviceArray, b: DeviceArray, allowed: DeviceArray) -> float | None:
         """Return the largest error; None if an element may be wrong."""
-        if not dtypes.is_float(a.dtype.name):
-            return 0.0 if np.array_equal(a, b) else None
-        scratch = self._scratch[: a.size]
-        with np.errstate(all="ignore"):
-            np.subtract(a, b, out=scratch, dtype=scratch.dtype)
-            np.abs(scratch, out=scratch)
-            right = bool((scratch <= allowed).all())  # not for NaN
+        if not self._is_float:
+            return None if bool((a != b).any()) else 0.0
+        xp, scratch = self._device.xp, self._scratch[: a.size]
+        a, b = (self._device.widened(array, self._dtype) for array in (a, b))
+        xp.subtract(a, b, out=scratch)
+        xp.abs(scratch, out=scratch)
+        right = bool((scratch <= allowed).all())  # not for NaN
         return float(scratch.max()) if right else None
 
-
-def _closely(a: Array, b: Array, allowed: Array | float) -> tuple[float, npt.NDArray[np.intp]]:
-    """Return the largest error, and where elements have a larger error than allowed."""
-    with np.errstate(all="ignore"):
-        if dtypes.is_integer(a.dtype.name):
-            errors = _distance(a, b).astype(np.float64)
-        else:
-            errors = np.abs(a.astype(np.float64) - b.astype(np.float64))
-        same = (a == b) | ((a != a) & (b != b))  # equal infinities, NaN where NaN is expected
-        errors[same] = 0.0
-        return float(errors.max()), np.flatnonzero(~(errors <= allowed))
-
-
-def _distance(a: Array, b: Array) -> Array:
-    """Absolute differences of integers, exact: those of 64 bits fit into unsigned ones."""
-    high, low = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
-    return high - low
+    def _closely(
+        self, a: DeviceArray, b: DeviceArray, allowed: DeviceArray
+    ) -> tuple[float, int, int]:
+        """Return the largest error, the number of wrong elements, and the first of them."""
+        xp = self._device.xp
+        if self._is_float:
+            a, b = (
+                self._device.widened(array, self._dtype).astype(xp.float64) for array in (a, b)
+            )
+            same = (a == b) | (xp.isnan(a) & xp.isnan(b))
+            errors = xp.abs(a - b)
+        else:  # of 64 bits too: their difference fits into unsigned ones
+            same = a == b
+            high, low = (f(a, b).astype(xp.uint64) for f in (xp.maximum, xp.minimum))
+            errors = (high - low).astype(xp.float64)
+        errors = xp.where(same, 0.0, errors)
+        bad = ~(errors <= allowed)
+        count = int(bad.sum())
+        return float(errors.max()), count, int(bad.astype(xp.uint8).argmax()) if count else 0

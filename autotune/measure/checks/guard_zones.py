@@ -1,65 +1,88 @@
-"""The arrays that candidates run on: guard zones around each, and read-only copies of the inputs.
+"""The arrays that candidates run on: guard zones around each, and copies of the inputs.
 
 A kernel that writes outside of its arrays may still give the right answer on this machine.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import mmap
-import os
+import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from autotune.ir import dtypes
-from autotune.measure.checks.check_inputs import Array
+from autotune.runtime.device import Copy, Device, DeviceArray, Host
 from autotune.runtime.signature import ArrayParameter
 
 ZONE = 1 << 16
 """Bytes of the guard zone before and after each array: many rows of a tile, and quick to
 compare."""
 
-_CHUNK = 1 << 20
-
 
 class Buffers:
     """Inputs and outputs of a workload with guard zones, and the values that the inputs must keep.
 
-    The arrays have the same offset from a cache line as NumPy's own, because users' arrays have it.
+    On a CPU the arrays have the same offset from a cache line as NumPy's own, because users' arrays
+    have it.
 
     Parameters
     ----------
+    device : Device
     parameters : sequence of ArrayParameter
         Inputs and outputs, of known sizes.
 
     Attributes
     ----------
-    arrays : list of ndarray
-        In the order of the parameters.
-    inputs, outputs : list of ndarray
+    arrays : list of array
+        In the order of the parameters, on the device, of types as `Device.stored_as` says.
+    inputs, outputs : list of array
         Those among them.
     """
 
-    def __init__(self, parameters: Sequence[ArrayParameter]) -> None:
-        self._guarded = [_Guarded(parameter) for parameter in parameters]
+    def __init__(self, device: Device, parameters: Sequence[ArrayParameter]) -> None:
+        self._device = device
+        self._pattern = device.keep(zone_pattern())
+        self._guarded = [_Guarded(device, p, self._pattern.array) for p in parameters]
         self.arrays = [guarded.array for guarded in self._guarded]
         self.inputs = [g.array for g in self._guarded if not g.is_output]
         self.outputs = [g.array for g in self._guarded if g.is_output]
-        self._sources: list[Array] = []
+        self._sources: list[Copy] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of inputs and outputs."""
+        return sum(int(array.nbytes) for array in self.arrays)
+
+    def fill(self, inputs: Sequence[Host]) -> None:
+        """Let the inputs hold these values, and keep them."""
+        for array, values in zip(self.inputs, inputs, strict=True):
+            self._device.upload(array, values.view(array.dtype))
+        self.seal()
 
     def seal(self) -> None:
-        """Save the present values of the inputs where no kernel can change them."""
-        self._sources = [sealed(array) for array in self.inputs]
+        """Keep the present values of the inputs where no kernel can change them unseen."""
+        self._sources = [self._device.keep(array) for array in self.inputs]
 
     def restore(self) -> None:
         """Restore the inputs and all guard zones to their values at the time of `seal`."""
         for array, source in zip(self.inputs, self._sources, strict=True):
-            np.copyto(array, source)
+            array[...] = source.array
         for guarded in self._guarded:
             guarded.renew()
+
+    @property
+    def intact(self) -> bool:
+        """Whether what is kept to compare with is as it was, as far as can be told."""
+        return all(copy.intact for copy in [self._pattern, *self._sources])
+
+    def downloaded_inputs(self) -> list[Host]:
+        """Return the inputs on the CPU, of the parameters' types."""
+        return [
+            self._device.download(g.array).view(g.dtype)
+            for g in self._guarded
+            if not g.is_output
+        ]
 
     def find_damage(self) -> str | None:
         """Return a message on memory that was changed and must not be, or None.
@@ -71,98 +94,66 @@ class Buffers:
                 return words
         inputs = [guarded for guarded in self._guarded if not guarded.is_output]
         for guarded, source in zip(inputs, self._sources, strict=True):
-            place = first_difference(_bytes_of(guarded.array), _bytes_of(source))
-            if place is not None:
-                where = np.unravel_index(place // source.itemsize, source.shape)
-                return change_message(guarded.name, where, guarded.array[where], source[where])
+            if (words := guarded.find_change(source.array)) is not None:
+                return words
         return None
 
 
 class _Guarded:
-    """An uninitialised array between two guard zones that hold a pattern."""
+    """An uninitialised array on a device, between two guard zones that hold a pattern."""
 
-    def __init__(self, parameter: ArrayParameter) -> None:
-        self.name = parameter.name
-        self.is_output = parameter.is_output
-        dtype = np.dtype(dtypes.numpy_dtype(parameter.dtype))
-        shape = parameter.fixed or ()
-        count = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        memory = np.empty(ZONE + count + ZONE, np.uint8)
-        self.before, self.after = memory[:ZONE], memory[ZONE + count :]
-        self.array: Array = memory[ZONE : ZONE + count].view(dtype).reshape(shape)
+    def __init__(self, device: Device, parameter: ArrayParameter, pattern: DeviceArray) -> None:
+        self.name, self.is_output = parameter.name, parameter.is_output
+        self.dtype = dtypes.numpy_dtype(parameter.dtype)
+        self._device, self._pattern = device, pattern
+        kind, shape = device.stored_as(parameter.dtype), parameter.fixed or ()
+        count = kind.itemsize * math.prod(shape)
+        memory = device.xp.empty((ZONE + count + ZONE,), device.xp.uint8)
+        self._before, self._after = memory[:ZONE], memory[ZONE + count :]
+        self.array: DeviceArray = memory[ZONE : ZONE + count].view(kind).reshape(shape)
         self.renew()
 
     def renew(self) -> None:
-        self.before[:] = zone_pattern()
-        self.after[:] = zone_pattern()
+        self._before[...] = self._pattern
+        self._after[...] = self._pattern
 
     def find_damage(self) -> str | None:
         """Return a message that says where a guard zone was changed, or None."""
-        return zone_message(self.name, self.before, self.after)
+        zones = (self._before, self._after)
+        if not any(bool((zone != self._pattern).any()) for zone in zones):
+            return None
+        before, after = (self._device.download(zone) != zone_pattern() for zone in zones)
+        if after.any():
+            return f"it wrote outside {self.name}: {_bytes(int(after.argmax()))} past its end"
+        if before.any():
+            place = int(before[::-1].argmax())
+            return f"it wrote outside {self.name}: {_bytes(place + 1)} before its start"
+        return "it wrote into memory that it was not given"  # into the pattern itself
 
+    def find_change(self, source: DeviceArray) -> str | None:
+        """Return a message that says where the array differs from a copy first, or None.
 
-def zone_message(name: str, before: Array, after: Array) -> str | None:
-    """Return a message that says where a guard zone of an array was changed, or None.
-
-    Parameters
-    ----------
-    name : str
-        Of the array.
-    before, after : ndarray
-        Its zones, of bytes.
-    """
-    place = first_difference(after, zone_pattern())
-    if place is not None:
-        return f"it wrote outside {name}: {_bytes(place)} past its end"
-    place = first_difference(before[::-1], zone_pattern()[::-1])
-    if place is not None:
-        return f"it wrote outside {name}: {_bytes(place + 1)} before its start"
-    return None
+        Bits are compared, so that NaN equals itself, and 0 does not equal -0.
+        """
+        bits = getattr(self._device.xp, f"uint{8 * source.itemsize}")
+        now, before = (array.reshape(-1).view(bits) for array in (self.array, source))
+        for begin in range(0, now.size, self._device.chunk):
+            part = slice(begin, begin + self._device.chunk)
+            if bool((now[part] != before[part]).any()):
+                a, b = (self._device.download(array[part]) for array in (now, before))
+                first = int((a != b).argmax())
+                place = ", ".join(map(str, np.unravel_index(begin + first, source.shape)))
+                found, was = (bits.view(self.dtype)[first] for bits in (a, b))
+                return f"it changed its input {self.name}, first at [{place}]: {found}, was {was}"
+        return None
 
 
 @functools.cache
-def zone_pattern() -> Array:
+def zone_pattern() -> Host:
     """Return a pattern of bytes, different at each place, that no kernel writes by chance."""
     pattern = np.random.default_rng(20).integers(0, 256, ZONE, dtype=np.uint8)
     pattern.flags.writeable = False
     return pattern
-
-
-def sealed(array: Array) -> Array:
-    """Return a copy on memory pages of its own, which are read-only.
-
-    A kernel that writes to them is killed by the system, so that the error is seen.
-    """
-    pages = mmap.mmap(-1, max(array.nbytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory = np.frombuffer(pages, np.uint8)
-    copy: Array = memory[: array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    address, size = memory.__array_interface__["data"][0], memory.size
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.PROT_READ):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    copy.flags.writeable = False
-    return copy
-
-
-def _bytes_of(array: Array) -> Array:
-    return array.reshape(-1).view(np.uint8)
-
-
-def first_difference(left: Array, right: Array) -> int | None:
-    """Return the first place where two arrays of bytes differ, or None."""
-    for begin in range(0, left.size, _CHUNK):
-        a, b = left[begin : begin + _CHUNK], right[begin : begin + _CHUNK]
-        if not np.array_equal(a, b):
-            return begin + int(np.flatnonzero(a != b)[0])
-    return None
-
-
-def change_message(name: str, place: Sequence[Any], now: object, before: object) -> str:
-    """Return a message that says where an input was changed first."""
-    where = ", ".join(str(int(i)) for i in place)
-    return f"it changed its input {name}, first at [{where}]: {now}, was {before}"
 
 
 def _bytes(count: int) -> str:

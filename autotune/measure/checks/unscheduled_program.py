@@ -19,7 +19,7 @@ from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
 from autotune.measure.checks.input_uses import InputUse, input_uses
 from autotune.rtc.raw_kernel import RawKernel
-from autotune.runtime.cpu.binary import Binary
+from autotune.runtime.cpu.cpu_binary import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_binary
 from autotune.target import Target
 from autotune.task.task import Task
@@ -126,7 +126,7 @@ class Computation:
             for body in op.body
         )
 
-    def compiled(self, target: Target) -> Binary:
+    def compiled(self, target: Target) -> CpuBinary:
         """Return the program, unscheduled: inputs, then outputs, which it writes."""
         outputs = [t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)]
         schedule = te.create_schedule(outputs)

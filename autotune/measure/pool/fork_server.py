@@ -91,7 +91,10 @@ class ForkServer:
     def run(self) -> None:
         """Serve until the tuning process or the supervisor has ended."""
         from autotune.measure.pool.worker import serve
+        from autotune.runtime.backends import BACKENDS
 
+        for backend in BACKENDS.values():
+            backend.preload()
         gc.collect()
         gc.freeze()  # objects that the collector does not visit stay shared with the workers
         poller = select.poll()

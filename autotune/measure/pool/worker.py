@@ -7,25 +7,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from autotune.errors import AutotuneError
 from autotune.measure.build_bench import BuildBench
-from autotune.measure.candidate import (
-    CandidateError,
-    Code,
-    WorkloadDescription,
-    describe,
-    packed,
-    resources,
-    unpacked,
-)
-from autotune.measure.devices.cpu.cpu_bench import RunBench
+from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Channel, ChannelClosedError, Message
 from autotune.measure.result import MeasureErrorNo
+from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.runtime.cpu.llvm_compiler import LoadedBinary
-from autotune.runtime.cuda.gpu_program import GpuProgram
+from autotune.runtime.backends import backend_of
+from autotune.runtime.device import Binary
 from autotune.system.processes import (
     adopt_orphans,
     die_by_signal,
@@ -36,9 +27,6 @@ from autotune.system.processes import (
 from autotune.target import Target
 from autotune.task.task import Task
 from search_spaces import Config
-
-if TYPE_CHECKING:
-    from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
 
 LOST = os.EX_IOERR
 """Exit code of a worker that has lost its channel."""
@@ -133,7 +121,8 @@ class Builder:
         assert self._bench is not None
         self._bench.add_known(request["known"])
         built = self._bench.build(Config.from_json(request["config"]).values, request["again"])
-        body = {"code_hash": built.code_hash, "kernels": resources(built.binary)}
+        kernels = None if built.binary is None else built.binary.resources
+        body = {"code_hash": built.code_hash, "kernels": kernels}
         return _with_binary(body, built.binary)
 
 
@@ -149,24 +138,30 @@ class Runner:
             "ceiling": self._ceiling,
             "baseline": self._baseline,
         }
-        self._bench: RunBench | GpuRunBench | None = None
+        self._bench: RunBench | None = None
+        self._target = Target("llvm")
         self._entered: dict[int, Any] = {}
 
     def _open(self, request: dict[str, Any], payload: bytes) -> Message:
-        unscheduled = unpacked(request["binary"], payload) if request["check"] else None
         subject = WorkloadDescription.from_json(request["subject"])
-        on_cpu = Target.of(subject.target).on_cpu
-        make: Callable[..., RunBench | GpuRunBench] = RunBench if on_cpu else _gpu_bench
+        self._target = Target.of(subject.target)
+        unscheduled = None
+        if request["check"] and request["binary"] is not None:
+            host = backend_of(self._target.host)
+            code = host.read_binary(payload)
+            unscheduled = host.take_device(self._target.host).load(code)
         task = _task(request)
-        self._bench = make(
+        device = backend_of(self._target).take_device(self._target)
+        self._bench = RunBench(
+            device,
             subject,
             task.reference if request["check"] else None,
-            None if unscheduled is None else _loaded(unscheduled),
+            unscheduled,
             TimingPolicy.from_json(request["policy"]),
             request["seed"],
             task.inputs,
         )
-        if on_cpu:
+        if device.is_host:
             refuse_forks()  # from now on there are only kernels to run
         bench = self._bench
         told = {"reference": bench.reference, "notes": bench.notes, "checks": bench.checks}
@@ -174,35 +169,20 @@ class Runner:
 
     def _run(self, request: dict[str, Any], payload: bytes) -> Message:
         assert self._bench is not None
-        code = unpacked(request["binary"], payload)
-        assert code is not None
-        ran = self._bench.run(_loaded(code), request["incumbent_s"])
-        return Message(
-            {
-                "costs_s": ran.costs_s,
-                "max_error": ran.max_error,
-                "raced": ran.raced,
-                "noise": ran.noise,
-                "clocks": ran.clocks,
-            }
-        )
+        return Message(vars(self._bench.run(self._loaded(payload), request["incumbent_s"])))
 
     def _enter(self, request: dict[str, Any], payload: bytes) -> Message:
         assert self._bench is not None
-        code = unpacked(request["binary"], payload)
-        assert code is not None
-        kernel = _loaded(code)
-        max_error = self._bench.enter(kernel)
-        self._entered[request["number"]] = kernel
+        loaded = self._loaded(payload)
+        max_error = self._bench.enter(loaded)
+        self._entered[request["number"]] = loaded
         return Message({"max_error": max_error})
 
     def _round(self, request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
-        numbers = request["numbers"]
-        kernels = {number: self._entered[number] for number in numbers}
+        kernels = [self._entered[number] for number in request["numbers"]]
         done = self._bench.round(kernels, request["seconds"], request["seed"])
-        costs_s = [done.costs_s[number] for number in numbers]
-        return Message({"costs_s": costs_s, "noise": done.noise, "clocks": done.clocks})
+        return Message({"costs_s": done.costs_s, "noise": done.noise, "clocks": done.clocks})
 
     def _ceiling(self, _request: dict[str, Any], _: bytes) -> Message:
         assert self._bench is not None
@@ -214,25 +194,14 @@ class Runner:
         assert self._bench is not None
         return Message({"baseline": self._bench.baseline()})
 
-
-def _gpu_bench(*args: Any) -> GpuRunBench:
-    """Return a bench on a GPU, which nothing before it may have touched in this process."""
-    from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
-
-    return GpuRunBench(*args)
+    def _loaded(self, payload: bytes) -> Any:
+        """Load a candidate."""
+        assert self._bench is not None
+        return self._bench.load(backend_of(self._target).read_binary(payload))
 
 
-def _with_binary(body: dict[str, Any], code: Code | None) -> Message:
+def _with_binary(body: dict[str, Any], code: Binary | None) -> Message:
     """Return a message that carries machine code, if there is any."""
-    data, payload = packed(code)
-    return Message({**body, "binary": data}, payload)
-
-
-def _loaded(code: Code) -> Any:
-    """Load code for this CPU; CandidateError if it cannot be linked. GPUs' is left as it is."""
-    if isinstance(code, GpuProgram):
-        return code
-    try:
-        return LoadedBinary(code)
-    except AutotuneError as error:
-        raise CandidateError(MeasureErrorNo.COMPILE_HOST, "compile", describe(error)) from error
+    if code is None:
+        return Message({**body, "binary": None})
+    return Message({**body, "binary": {}}, code.to_bytes())

@@ -22,8 +22,8 @@ from autotune.codegen.llvm import LLVMSource, emit
 from autotune.errors import CodegenError, TargetError
 from autotune.ir.stmt import PrimFunc
 from autotune.lowering.gpu.simt_to_loops import simt_on_cpu
-from autotune.runtime.cpu.binary import Binary
 from autotune.runtime.cpu.compiled_kernel import Kernel
+from autotune.runtime.cpu.cpu_binary import CpuBinary
 from autotune.runtime.cpu.named_processors import features_of
 from autotune.runtime.cpu.openmp import SYMBOLS, OpenMP, find_openmp
 from autotune.runtime.cpu.processor_features import (
@@ -71,7 +71,7 @@ class LoadedBinary(Kernel):
 
     Parameters
     ----------
-    binary : Binary
+    binary : CpuBinary
         Compiled for this machine, here or in another process.
 
     Attributes
@@ -85,7 +85,7 @@ class LoadedBinary(Kernel):
         If it calls a function that this process does not have.
     """
 
-    def __init__(self, binary: Binary) -> None:
+    def __init__(self, binary: CpuBinary) -> None:
         self.target = binary.target
         openmp = find_openmp() if binary.uses_threads else None
         threads = thread_count(binary.target.threads) if openmp is not None else 1
@@ -177,7 +177,7 @@ def compile_function(
     )
 
 
-def compile_binary(function: PrimFunc, target: Target) -> Binary:
+def compile_binary(function: PrimFunc, target: Target) -> CpuBinary:
     """Compile a function as `compile_function` does, for another process to load.
 
     Raises
@@ -201,9 +201,9 @@ def _binary(
     target: Target,
     options: Options,
     cache: ObjectCache | None,
-) -> Binary:
+) -> CpuBinary:
     code = object_code(source, target, options, cache)
-    return Binary(signature, target, source.entry, _external(source), source.uses_threads, code)
+    return CpuBinary(signature, target, source.entry, _external(source), source.uses_threads, code)
 
 
 def check_target(target: Target) -> None:
@@ -337,7 +337,7 @@ def object_code(
 _libraries = 0
 
 
-def _load(binary: Binary, openmp: OpenMP | None) -> tuple[Any, int]:
+def _load(binary: CpuBinary, openmp: OpenMP | None) -> tuple[Any, int]:
     """Link an object in an engine of its own; returns what keeps it alive, and the entry point."""
     global _libraries
     with _lock:

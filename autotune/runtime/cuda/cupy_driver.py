@@ -270,19 +270,22 @@ class LoadedKernel:
                     f"{cubin.arch}: {_one_line(error)}"
                 ) from error
 
-    def launch(
+    def bound(
         self,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
         stream: int,
         values: Sequence[ctypes._SimpleCData[Any] | ctypes.Array[Any]],
-    ) -> None:
-        """Launch it; the sizes are those that were checked.
+    ) -> Callable[[], None]:
+        """Return a launch without arguments, for launches in a row; it waits for nothing.
+
+        Its device must be the current one, now and then.
 
         Parameters
         ----------
         grid, block : tuple of int
+            As they were checked.
         shared_bytes : int
             Dynamic shared memory.
         stream : int
@@ -294,21 +297,6 @@ class LoadedKernel:
         ------
         LaunchError
             If the driver refuses the launch, or an earlier kernel failed.
-        """
-        with cupy().cuda.Device(self.device):
-            self.bound(grid, block, shared_bytes, stream, values)()
-
-    def bound(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        stream: int,
-        values: Sequence[ctypes._SimpleCData[Any] | ctypes.Array[Any]],
-    ) -> Callable[[], None]:
-        """Return the launch without arguments, for launches in a row; see `launch`.
-
-        Its device must be the current one, now and then.
         """
         addresses = [ctypes.addressof(value) for value in values]
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)

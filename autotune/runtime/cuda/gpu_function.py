@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from autotune.errors import ArgumentError, TargetError
 from autotune.ir import dtypes
 from autotune.runtime.argument_checks import ArgumentChecker
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_arrays import GpuArray, device_of, gpu_array
-from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuProgram, GpuSource, arch_for
-from autotune.runtime.cuda.kernel_arguments import packed_arguments
-from autotune.runtime.cuda.launch_limits import check_launch
+from autotune.runtime.cuda.gpu_program import GpuProgram, GpuSource, arch_for
+from autotune.runtime.cuda.loaded_program import LoadedProgram, check_arch
 from autotune.runtime.cuda.nvrtc import Cubin
-from autotune.runtime.signature import Signature, extent_value
+from autotune.runtime.signature import Signature
 from autotune.target import Target
 
 
@@ -45,7 +42,7 @@ class GPUFunction:
         self.module = module
         self.target = target
         self._checker = ArgumentChecker(module.signature)
-        self._loaded: dict[int, list[cupy_driver.LoadedKernel]] = {}
+        self._loaded: dict[int, LoadedProgram] = {}
 
     @property
     def signature(self) -> Signature:
@@ -97,9 +94,8 @@ class GPUFunction:
         device = device_of(arrays[0]) if arrays else 0
         stream = cupy_driver.stream_handle(None, device)
         held, sizes = self._checked(arrays, device, stream)
-        held += self._workspace(sizes, device)
-        for kernel, launch in zip(self._on(device), self.module.launches, strict=True):
-            self._launch(kernel, launch, held, sizes, stream)
+        with cupy_driver.cupy().cuda.Device(device):
+            self._on(device).bind([array.address for array in held], stream, sizes)()
 
     def _require_gpu(self) -> None:
         try:
@@ -110,27 +106,6 @@ class GPUFunction:
             raise TargetError(
                 f"{error}; built for 'cuda -on=cpu', it runs on the processor"
             ) from None
-
-    def _launch(
-        self,
-        kernel: cupy_driver.LoadedKernel,
-        launch: GpuLaunch,
-        arrays: Sequence[GpuArray],
-        sizes: Mapping[str, int],
-        stream: int,
-    ) -> None:
-        numbers = launch.at(sizes)
-        if numbers is None:
-            return
-        device = kernel.device
-        where = f"cuda:{device} ({cupy_driver.arch_of(device)})"
-        check_launch(launch.symbol, numbers, kernel.usage, cupy_driver.limits_of(device), where)
-        addresses = (np.uint64(arrays[number].address) for number in launch.arrays)
-        given = [*addresses, *(sizes[name] for name in launch.sizes)]
-        packed = packed_arguments(
-            launch.symbol, kernel.usage.parameter_bytes, given, device, stream
-        )
-        kernel.launch(numbers.grid, numbers.block, numbers.shared_bytes, stream, packed)
 
     def _checked(
         self, arrays: Sequence[Any], device: int, stream: int
@@ -160,39 +135,13 @@ class GPUFunction:
         values = self._checker.values([_as_checked(array) for array in held])
         return held, dict(zip(signature.sizes, values[len(held) :], strict=True))
 
-    def _workspace(self, sizes: Mapping[str, int], device: int) -> list[GpuArray]:
-        """Return new arrays for what kernels hand on; they live as long as kernels need them.
-
-        CuPy gives freed memory to later work of the same stream only.
-        """
-        found = []
-        for parameter in self.module.workspace:
-            shape = tuple(extent_value(extent, sizes) for extent in parameter.shape)
-            itemsize = dtypes.itemsize(parameter.dtype)
-            memory = cupy_driver.empty(
-                (int(np.prod(shape, dtype=np.int64)) * itemsize,), "uint8", device
-            )
-            address = int(memory.data.ptr)
-            found.append(GpuArray(address, shape, parameter.dtype, device, True, memory))
-        return found
-
-    def _on(self, device: int) -> list[cupy_driver.LoadedKernel]:
-        """Return the kernels in the memory of a GPU, loaded there once."""
-        loaded = self._loaded.get(device)
-        if loaded is None:
-            there = cupy_driver.arch_of(device)
-            arch = self.target.options.get("arch", there)
-            if not cupy_driver.runs_on(arch, there):
-                raise TargetError(
-                    f"{self.signature.name} was built for {arch}, and cuda:{device} is {there}: "
-                    f"build it for -arch={there}"
-                )
-            made = self.module.compiled(arch)
-            loaded = self._loaded[device] = [
-                cupy_driver.LoadedKernel(made.cubin, launch.symbol, device)
-                for launch in made.launches
-            ]
-        return loaded
+    def _on(self, device: int) -> LoadedProgram:
+        """Return the kernels in the memory of a GPU, compiled and loaded there once."""
+        if device not in self._loaded:
+            arch = self.target.options.get("arch", cupy_driver.arch_of(device))
+            check_arch(self.signature.name, arch, device)
+            self._loaded[device] = LoadedProgram(self.module.compiled(arch), device)
+        return self._loaded[device]
 
 
 def _as_checked(array: GpuArray) -> Any:

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
 from autotune.errors import TargetError
-from autotune.ir.stmt import PrimFunc
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch, limits_of_arch
 from autotune.runtime.cuda.nvrtc import Cubin, compile_cubin
@@ -22,9 +20,7 @@ from autotune.runtime.signature import (
     Extent,
     Signature,
     checked_extent,
-    extent_of,
     extent_value,
-    size_names,
 )
 from autotune.target import Target
 
@@ -115,6 +111,22 @@ class GpuProgram:
                 if sizes is not None:
                     check_launch(launch.symbol, sizes, usage, limits, self.cubin.arch)
 
+    @property
+    def resources(self) -> list[dict[str, Any]]:
+        """What each kernel takes of the device, as plain data."""
+        return [
+            {
+                "name": launch.symbol,
+                "registers": usage.registers,
+                "spill_store_bytes": usage.spill_store_bytes,
+                "spill_load_bytes": usage.spill_load_bytes,
+                "stack_bytes": usage.stack_bytes,
+                "shared_bytes": usage.shared_bytes + launch.shared_bytes,
+            }
+            for launch in self.launches
+            for usage in [self.cubin.kernels[launch.symbol]]
+        ]
+
     def to_bytes(self) -> bytes:
         """Return all of it: a line of JSON, then the cubin with what is known of it."""
         head = {
@@ -203,43 +215,3 @@ def arch_for(target: Target) -> str:
             f"target {str(target)!r} does not say what to compile for, as -arch=sm_90 would, "
             f"and {error}"
         ) from None
-
-
-def kernel_source(function: PrimFunc) -> GpuSource:
-    """Return a function in final form for GPUs as text; needs no compiler.
-
-    Raises
-    ------
-    CodegenError
-        If the function has no meaning on a GPU.
-    """
-    source = emit(function)
-    names = size_names(function)
-    arrays = [*function.params, *source.workspace]
-    numbers = {buffer: number for number, buffer in enumerate(arrays)}
-    workspace = [
-        ArrayParameter(b.name, b.dtype, tuple(extent_of(e, names) for e in b.shape), True)
-        for b in source.workspace
-    ]
-
-    def launch(kernel: CUDAKernel) -> GpuLaunch:
-        own = kernel.kernel
-        (gx, gy, gz), (bx, by, bz) = (
-            [extent_of(extent, names) for extent in extents] for extents in (own.grid, own.block)
-        )
-        return GpuLaunch(
-            kernel.entry,
-            (gx, gy, gz),
-            (bx, by, bz),
-            kernel.dynamic_shared_bytes,
-            tuple(numbers[buffer] for buffer in own.function.params),
-            tuple(names[size] for size in own.function.sizes),
-        )
-
-    return GpuSource(
-        Signature.of(function),
-        source.text,
-        tuple(map(launch, source.kernels)),
-        tuple(workspace),
-        max(kernel.alignment for kernel in source.kernels),
-    )

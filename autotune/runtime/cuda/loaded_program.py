@@ -2,25 +2,74 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from autotune.errors import TargetError
 from autotune.ir import dtypes
 from autotune.runtime.cuda import cupy_driver
 from autotune.runtime.cuda.gpu_program import GpuProgram
-from autotune.runtime.cuda.launch_limits import check_launch
+from autotune.runtime.cuda.kernel_arguments import packed_arguments
+from autotune.runtime.cuda.launch_limits import LaunchSizes, check_launch
+from autotune.runtime.signature import extent_value
+
+
+def check_arch(name: str, arch: str, device: int) -> None:
+    """Raise TargetError if a GPU does not run the code of an architecture."""
+    there = cupy_driver.arch_of(device)
+    if not cupy_driver.runs_on(arch, there):
+        raise TargetError(
+            f"{name} was built for {arch}, and cuda:{device} is {there}: build it for -arch={there}"
+        )
+
+
+def bind_kernel(
+    kernel: cupy_driver.LoadedKernel,
+    name: str,
+    sizes: LaunchSizes,
+    args: Sequence[Any],
+    stream: int,
+) -> Callable[[], None]:
+    """Return a launch of a kernel, once its sizes and arguments are checked.
+
+    Its GPU must be the current one, now and then.
+
+    Parameters
+    ----------
+    kernel : LoadedKernel
+    name : str
+        For messages.
+    sizes : LaunchSizes
+    args : sequence
+        As of `packed_arguments`.
+    stream : int
+        Handle of the stream.
+
+    Raises
+    ------
+    LaunchError
+        If the device does not allow the launch.
+    ArgumentError
+        If the kernel does not take these arguments.
+    """
+    device = kernel.device
+    where = f"cuda:{device} ({cupy_driver.arch_of(device)})"
+    check_launch(name, sizes, kernel.usage, cupy_driver.limits_of(device), where)
+    values = packed_arguments(name, kernel.usage.parameter_bytes, args, device, stream)
+    return kernel.bound(sizes.grid, sizes.block, sizes.shared_bytes, stream, values)
 
 
 class LoadedProgram:
-    """A compiled function of arrays of fixed sizes, on one GPU.
+    """A compiled function on one GPU.
 
     Parameters
     ----------
     program : GpuProgram
     device : int
-        Number of the GPU, the current one.
+        Number of the GPU.
 
     Raises
     ------
@@ -31,12 +80,7 @@ class LoadedProgram:
     """
 
     def __init__(self, program: GpuProgram, device: int) -> None:
-        there = cupy_driver.arch_of(device)
-        if not cupy_driver.runs_on(program.cubin.arch, there):
-            raise TargetError(
-                f"{program.signature.name} was built for {program.cubin.arch}, and cuda:{device} "
-                f"is {there}: build it for -arch={there}"
-            )
+        check_arch(program.signature.name, program.cubin.arch, device)
         self._program = program
         self._device = device
         self._kernels = [
@@ -44,8 +88,13 @@ class LoadedProgram:
             for launch in program.launches
         ]
 
-    def bind(self, addresses: Sequence[int], stream: int) -> Callable[[], None]:
+    def bind(
+        self, addresses: Sequence[int], stream: int, sizes: Mapping[str, int] | None = None
+    ) -> Callable[[], None]:
         """Return a call that launches all its kernels and waits for none.
+
+        The GPU must be the current one, now and then. Arrays that kernels hand on are made here;
+        CuPy gives freed memory to later work of the same stream only.
 
         Parameters
         ----------
@@ -53,27 +102,30 @@ class LoadedProgram:
             Of its arrays, inputs then outputs.
         stream : int
             Handle of the stream.
+        sizes : mapping of str to int, optional
+            What calls read off the arrays; none for a function of fixed sizes.
 
         Raises
         ------
         LaunchError
             If the device does not allow a launch.
+        ArgumentError
+            If a kernel does not take these arrays and sizes.
         """
-        sizes = [
-            math.prod(p.fixed or ()) * dtypes.itemsize(p.dtype) for p in self._program.workspace
-        ]
-        memory = [cupy_driver.empty((size,), "uint8", self._device) for size in sizes]
+        sizes, device = sizes or {}, self._device
+        memory = []
+        for parameter in self._program.workspace:
+            shape = (extent_value(extent, sizes) for extent in parameter.shape)
+            count = math.prod(shape) * dtypes.itemsize(parameter.dtype)
+            memory.append(cupy_driver.empty((count,), "uint8", device))
         pointers = [*addresses, *(int(array.data.ptr) for array in memory)]
-        limits = cupy_driver.limits_of(self._device)
-        where = f"cuda:{self._device} ({cupy_driver.arch_of(self._device)})"
         calls = []
         for kernel, launch in zip(self._kernels, self._program.launches, strict=True):
-            at = launch.at({})
-            if at is None:
-                continue
-            check_launch(launch.symbol, at, kernel.usage, limits, where)
-            values = [ctypes.c_uint64(pointers[number]) for number in launch.arrays]
-            calls.append(kernel.bound(at.grid, at.block, at.shared_bytes, stream, values))
+            at = launch.at(sizes)
+            if at is not None:
+                given: list[np.generic] = [np.uint64(pointers[n]) for n in launch.arrays]
+                given += [np.int64(sizes[name]) for name in launch.sizes]
+                calls.append(bind_kernel(kernel, launch.symbol, at, given, stream))
         if len(calls) == 1 and not memory:
             return calls[0]
 

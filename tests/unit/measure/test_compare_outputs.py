@@ -7,9 +7,20 @@ import pytest
 from support.random_values import draw
 
 from autotune.ir import dtypes
-from autotune.measure.checks.compare_outputs import OutputCheck, poison
+from autotune.measure.checks import compare_outputs
+from autotune.runtime.cpu.cpu_device import CpuDevice
+from autotune.target import Target
 
 DTYPES = dtypes.ALL
+CPU = CpuDevice(Target("llvm"))
+
+
+def OutputCheck(expected, allowed=0.0):
+    return compare_outputs.OutputCheck(CPU, expected, allowed)
+
+
+def poison(output, expected):
+    OutputCheck(expected).poison(output)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -10,77 +10,85 @@ from support.fake_gpu import cupy as fake_cupy
 from support.random_values import draw
 
 from autotune.ir import dtypes
+from autotune.measure import run_bench as bench_module
 from autotune.measure.candidate import CandidateError, WorkloadDescription
-from autotune.measure.checks.compare_outputs import OutputCheck, poison
-from autotune.measure.devices.cuda import cuda_bench as bench_module
-from autotune.measure.devices.cuda import cuda_roofline as machine_module
-from autotune.measure.devices.cuda import device_comparison as gpu_accuracy
-from autotune.measure.devices.cuda import event_timing
-from autotune.measure.devices.cuda.cuda_bench import GpuRunBench
-from autotune.measure.devices.cuda.device_buffers import DeviceBuffers, on_host, stored_as
-from autotune.measure.devices.cuda.device_comparison import DeviceOutputCheck
-from autotune.measure.devices.cuda.event_timing import Stopwatch
-from autotune.measure.roofline import Ceiling
+from autotune.measure.checks.compare_outputs import OutputCheck
+from autotune.measure.checks.guard_zones import Buffers
+from autotune.measure.roofline import Ceiling, measure_ceiling
+from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.runtime.cuda.gpu_program import GpuProgram
+from autotune.runtime.cpu.cpu_device import CpuDevice
+from autotune.runtime.cuda.device import event_timing, throughput_kernels
+from autotune.runtime.cuda.device.cuda_device import CudaDevice
+from autotune.runtime.cuda.device.event_timing import Stopwatch
 from autotune.runtime.signature import ArrayParameter, Signature
 from autotune.target import Target
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 QUICK = TimingPolicy(repeats=2, min_repeat_ms=0)
+CPU = CpuDevice(Target("llvm"))
 
 
-def on_gpu(values):
-    return fake_cupy.asarray(values.view(stored_as(values.dtype.name)))
+@pytest.fixture
+def gpu(pretend_cupy):
+    """The fake GPU as a device."""
+    pretend_cupy(fake_cupy)
+    yield CudaDevice(Target("cuda"))
+    fake_cupy.cuda.machine.error = None
+
+
+def on_gpu(gpu, values):
+    return fake_cupy.asarray(values.view(gpu.stored_as(values.dtype.name)))
 
 
 # -- accuracy ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "int8", "uint64", "int64", "bool"])
-def test_the_device_judges_as_the_cpu_does(dtype, monkeypatch):
-    monkeypatch.setattr(gpu_accuracy, "CHUNK", 100)
+def test_the_device_judges_as_the_cpu_does(dtype, gpu):
+    gpu.chunk = 100
     rng = np.random.default_rng(3)
     expected = draw((7, 51), dtype, rng)
     allowed = 0.0
     if dtypes.is_float(dtype):
         expected[2, 5:9] = [np.nan, np.inf, -np.inf, 0]
         allowed = rng.random(expected.shape, np.float32)
-    own = OutputCheck(expected.copy(), allowed)
-    other = DeviceOutputCheck(fake_cupy, on_gpu(expected), dtype, allowed)
+    own = OutputCheck(CPU, expected, allowed)
+    other = OutputCheck(gpu, expected, allowed)
     for changed in range(4):
         actual = expected.copy()
         places = rng.choice(actual.size, changed, replace=False)
         actual.reshape(-1)[places] = draw((changed,), dtype, rng)
         if changed == 3 and dtypes.is_float(dtype):
             actual[6, 50], actual[2, 5] = np.nan, 1.0
-        verdict, judged = own.check(actual), other.check(on_gpu(actual))
+        verdict, judged = own.check(actual), other.check(on_gpu(gpu, actual))
         assert (judged.wrong, judged.first) == (verdict.wrong, verdict.first)
         assert judged.allowed == pytest.approx(verdict.allowed)
         assert judged.max_error == pytest.approx(verdict.max_error, nan_ok=True)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "int8", "uint64", "bool"])
-def test_poison_is_wrong_in_every_element(dtype):
+def test_poison_is_wrong_in_every_element(dtype, gpu):
     expected = draw((40,), dtype, np.random.default_rng(1))
     if dtypes.is_float(dtype):
         expected[7] = np.nan
-    comparison = DeviceOutputCheck(fake_cupy, on_gpu(expected), dtype)
-    output = on_gpu(expected)
+    comparison = OutputCheck(gpu, expected)
+    output = on_gpu(gpu, expected)
     comparison.poison(output)
     assert comparison.check(output).wrong == 40
     by_cpu = expected.copy()
-    poison(by_cpu, expected)
-    np.testing.assert_array_equal(on_host(output, dtype).astype("f8"), by_cpu.astype("f8"))
+    OutputCheck(CPU, expected).poison(by_cpu)
+    found = gpu.download(output).view(expected.dtype)
+    np.testing.assert_array_equal(found.astype("f8"), by_cpu.astype("f8"))
 
 
-def test_the_first_wrong_element_is_told_with_its_values():
+def test_the_first_wrong_element_is_told_with_its_values(gpu):
     expected = np.arange(12, dtype="float32").reshape(3, 4)
-    comparison = DeviceOutputCheck(fake_cupy, on_gpu(expected), "float32")
+    comparison = OutputCheck(gpu, expected)
     actual = expected.copy()
     actual[1, 2] = -6
-    verdict = comparison.check(on_gpu(actual))
-    assert comparison.values_at(on_gpu(actual), verdict.first) == (-6.0, 6.0)
+    verdict = comparison.check(on_gpu(gpu, actual))
+    assert comparison.values_at(on_gpu(gpu, actual), verdict.first) == (-6.0, 6.0)
 
 
 # -- timing --------------------------------------------------------------------------------------
@@ -149,48 +157,30 @@ def test_launching_that_was_disturbed_does_not_count(monkeypatch):
 # -- a workload ----------------------------------------------------------------------------------
 
 
-class Python:
-    """Stands for loaded code: Python that is given the arrays."""
+@pytest.fixture
+def bench_of(monkeypatch, gpu):
+    """Return a function that makes a bench whose candidates are functions of the arrays."""
+    monkeypatch.setattr(
+        throughput_kernels.ThroughputKernels,
+        "multiply_adds",
+        lambda self, dtype: (lambda: None, 1.0),
+    )
 
-    def __init__(self, bench, work) -> None:
-        self._bench, self._work = bench, work
-
-    def bind(self, addresses, stream):
-        (buffers,) = (
-            prepared.buffers
-            for prepared in self._bench._prepared
-            if prepared.buffers.addresses == addresses
-        )
-        arrays = [held.array for held in buffers.all]
-
+    def bind(self, work, arrays):
         def call() -> None:
             fake_cupy.cuda.machine.check()
-            self._work(*arrays)
+            work(*arrays)
             fake_cupy.cuda.machine.spend(1e-5)
 
         return call
 
-
-PROGRAM = GpuProgram(Signature("none", ()), None, ())
-
-
-@pytest.fixture
-def bench_of(monkeypatch, pretend_cupy):
-    """Return a function that makes a bench whose candidates are functions of the arrays."""
-    pretend_cupy(fake_cupy)
-    monkeypatch.setattr(bench_module, "reference_kernel", lambda device: lambda: 1e-3)
-    made = []
+    monkeypatch.setattr(CudaDevice, "bind", bind)
 
     def make(subject, reference=None, unscheduled=None, policy=QUICK):
-        bench = GpuRunBench(subject, reference, unscheduled, policy, seed=5)
-        made.append(bench)
-        return bench
+        device = CudaDevice(Target("cuda"))
+        return RunBench(device, subject, reference, unscheduled, policy, seed=5)
 
-    monkeypatch.setattr(
-        bench_module, "LoadedProgram", lambda program, device: Python(made[-1], program.cubin)
-    )
-    yield make
-    fake_cupy.cuda.machine.error = None
+    return make
 
 
 def subject(dtype="float32", shape=(6, 5), **more):
@@ -201,17 +191,13 @@ def subject(dtype="float32", shape=(6, 5), **more):
     return WorkloadDescription(Signature("work", tuple(parameters)), target="cuda", **more)
 
 
-def candidate(work):
-    return GpuProgram(PROGRAM.signature, work, ())
-
-
 def doubled(a, b):
     b[...] = a + a
 
 
 def test_a_candidate_is_checked_and_timed(bench_of):
     bench = bench_of(subject(), lambda a: a * 2)
-    ran = bench.run(candidate(doubled))
+    ran = bench.run(doubled)
     assert bench.reference == "given"
     assert ran.max_error == 0.0
     assert ran.costs_s == pytest.approx((1e-5, 1e-5))
@@ -229,15 +215,15 @@ def test_a_reference_for_numpy_alone_runs_on_the_cpu(bench_of):
     bench = bench_of(subject(), reference)
     assert seen[:2] == [fake_cupy.ndarray, np.ndarray]
     assert fake_cupy.ndarray not in seen[2:]  # but subclasses of NumPy's
-    assert bench.run(candidate(doubled)).max_error == 0.0
+    assert bench.run(doubled).max_error == 0.0
     with pytest.raises(CandidateError, match="does not take arrays of a GPU"):
         bench.baseline()
 
 
 def test_what_checks_take_is_compiled_before_a_candidates_time_begins(bench_of, monkeypatch):
-    closely, seen = DeviceOutputCheck._closely, []
+    closely, seen = OutputCheck._closely, []
     monkeypatch.setattr(
-        DeviceOutputCheck, "_closely", lambda *given: (seen.append(1), closely(*given))[1]
+        OutputCheck, "_closely", lambda *given: (seen.append(1), closely(*given))[1]
     )
     bench = bench_of(subject(), np.negative)
     assert seen
@@ -256,15 +242,15 @@ def test_bfloat16_is_checked_by_its_bits(bench_of):
         b[...] = a ^ np.uint16(0x8000)
 
     bench = bench_of(subject("bfloat16"), lambda a: -a)
-    assert bench.run(candidate(work)).max_error == 0.0
+    assert bench.run(work).max_error == 0.0
     with pytest.raises(CandidateError, match="30 of 30 elements of B are wrong"):
-        bench.run(candidate(lambda a, b: b.__setitem__(..., a)))
+        bench.run(lambda a, b: b.__setitem__(..., a))
 
 
 def test_inputs_are_positive_where_the_answer_would_not_be_finite(bench_of):
     bench = bench_of(subject(), np.sqrt)
-    (a,) = bench._buffers.inputs
-    assert (a.download() > 0).all()
+    (a,) = bench._buffers.downloaded_inputs()
+    assert (a > 0).all()
 
 
 def test_without_a_reference_the_program_without_a_schedule_says_what_is_right(bench_of):
@@ -273,7 +259,7 @@ def test_without_a_reference_the_program_without_a_schedule_says_what_is_right(b
 
     bench = bench_of(subject(), None, unscheduled)
     assert bench.reference == "unscheduled"
-    assert bench.run(candidate(doubled)).max_error == 0.0
+    assert bench.run(doubled).max_error == 0.0
 
 
 def test_an_error_that_the_device_does_not_recover_from_is_fatal(bench_of):
@@ -282,7 +268,7 @@ def test_an_error_that_the_device_does_not_recover_from_is_fatal(bench_of):
 
     bench = bench_of(subject(), lambda a: a * 2)
     with pytest.raises(CandidateError, match="IllegalAddress") as caught:
-        bench.run(candidate(lost))
+        bench.run(lost)
     assert caught.value.fatal
 
 
@@ -292,14 +278,14 @@ def test_a_wild_write_into_what_is_compared_with_costs_the_process(bench_of, wha
 
     def wild(a, b):
         doubled(a, b)
-        target = b if what == "output" else bench._prepared[0]._checks[0]._sealed.array
+        target = b if what == "output" else bench._prepared[0]._checks[0]._expected.array
         target[3, 2] = 9
 
     with pytest.raises(CandidateError, match="1 of 30 elements of B are wrong") as caught:
-        bench.run(candidate(wild))
+        bench.run(wild)
     assert caught.value.fatal is fatal
     if not fatal:
-        assert bench.run(candidate(doubled)).max_error == 0.0
+        assert bench.run(doubled).max_error == 0.0
 
 
 def test_what_a_candidate_did_to_its_inputs_and_zones_is_mended(bench_of):
@@ -310,18 +296,18 @@ def test_what_a_candidate_did_to_its_inputs_and_zones_is_mended(bench_of):
         a[1, 1] = 7
 
     with pytest.raises(CandidateError, match=r"it changed its input A, first at \[1, 1\]: 7.0"):
-        bench.run(candidate(meddling))
-    assert bench.run(candidate(doubled)).max_error == 0.0
+        bench.run(meddling)
+    assert bench.run(doubled).max_error == 0.0
 
 
-def test_zones_before_and_after_arrays_are_watched():
-    buffers = DeviceBuffers(fake_cupy, subject().signature.parameters)
-    buffers.fill(lambda number, held: np.ones((6, 5), "float32"))
+def test_zones_before_and_after_arrays_are_watched(gpu):
+    buffers = Buffers(gpu, subject().signature.parameters)
+    buffers.fill([np.ones((6, 5), "float32")])
     assert buffers.find_damage() is None
-    buffers.all[1]._before[-3] += 1
+    buffers._guarded[1]._before[-3] += 1
     assert buffers.find_damage() == "it wrote outside B: 3 bytes before its start"
     buffers.restore()
-    buffers.all[0]._after[0] += 1
+    buffers._guarded[0]._after[0] += 1
     assert buffers.find_damage() == "it wrote outside A: 0 bytes past its end"
 
 
@@ -345,21 +331,20 @@ def test_cublas_is_timed_where_the_reference_says_that_it_has_the_work(bench_of,
 
 
 @needs_nvrtc
-def test_what_a_gpu_can_do_is_measured_by_kernels_of_ours(bench_of, monkeypatch):
-    device = machine_module.Device.take(Target("cuda"))
+def test_what_a_gpu_can_do_is_measured_by_kernels_of_ours(gpu, monkeypatch):
     launched = []
     monkeypatch.setattr(
-        machine_module.cupy_driver, "LoadedKernel",
+        throughput_kernels.cupy_driver, "LoadedKernel",
         lambda cubin, name, number: SimpleNamespace(
             bound=lambda grid, block, shared, stream, values: lambda: (
                 launched.append((name, grid[0], block[0])), fake_cupy.cuda.machine.spend(1e-4)
             )
         ),
     )  # fmt: skip
-    ceiling = machine_module.measure_ceiling(device, ["float16", "int8"], 1 << 20, seconds=0)
+    ceiling = measure_ceiling(gpu, ["float16", "int8"], 1 << 20, seconds=0)
     assert {name for name, _, _ in launched} == {"multiply_adds", "copy"}
-    blocks = 8 * device.facts["multiprocessors"]
-    operations = 2 * blocks * 256 * machine_module.CHAINS * (1 << 14)
+    blocks = 8 * gpu.facts["multiprocessors"]
+    operations = 2 * blocks * 256 * throughput_kernels.CHAINS * (1 << 14)
     assert ceiling.peak_flops == {"float16": pytest.approx(operations / 1e-4)}
     by_driver_s = 1e-6 + (1 << 20) / 2e12
     assert ceiling.copy_bytes_s == pytest.approx((1 << 20) / by_driver_s)

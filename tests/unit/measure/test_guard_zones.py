@@ -8,13 +8,16 @@ import pytest
 from support.random_values import draw
 
 from autotune.ir import dtypes
-from autotune.measure.checks.guard_zones import ZONE, Buffers, sealed
+from autotune.measure.checks.guard_zones import ZONE, Buffers
+from autotune.runtime.cpu.cpu_device import CpuDevice, SealedCopy
 from autotune.runtime.signature import ArrayParameter
+from autotune.target import Target
 
 
 def buffers(dtype="float32", shape=(3, 5)):
     found = Buffers(
-        [ArrayParameter("A", dtype, shape, False), ArrayParameter("B", dtype, (7,), True)]
+        CpuDevice(Target("llvm")),
+        [ArrayParameter("A", dtype, shape, False), ArrayParameter("B", dtype, (7,), True)],
     )
     for array in found.arrays:
         array[...] = draw(array.shape, dtype, np.random.default_rng(0))
@@ -95,7 +98,7 @@ def test_outputs_may_change():
 @pytest.mark.parametrize("shape", [(3, 5), (), (0, 4)])
 def test_a_sealed_copy_is_equal_and_refuses_to_be_written_to(dtype, shape):
     values = draw(shape, dtype, np.random.default_rng(0))
-    copy = sealed(values)
+    copy = SealedCopy(values).array
     assert copy.dtype == values.dtype
     assert np.array_equal(copy, values)
     assert copy.size == 0 or not np.shares_memory(copy, values)
@@ -104,8 +107,8 @@ def test_a_sealed_copy_is_equal_and_refuses_to_be_written_to(dtype, shape):
 
 def test_who_writes_to_a_sealed_copy_by_its_address_is_killed():
     code = (
-        "import ctypes, numpy as np; from autotune.measure.checks.guard_zones import sealed;"
-        "ctypes.memset(sealed(np.ones(4)).ctypes.data, 0, 1)"
+        "import ctypes, numpy as np; from autotune.runtime.cpu.cpu_device import SealedCopy;"
+        "ctypes.memset(SealedCopy(np.ones(4)).array.ctypes.data, 0, 1)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == -11

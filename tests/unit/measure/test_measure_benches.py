@@ -15,16 +15,17 @@ from autotune.errors import InstantiationError, UsageError
 from autotune.ir.expr import Load
 from autotune.ir.stmt import LoopKind, PrimFunc, Store
 from autotune.measure import build_bench
+from autotune.measure import run_bench as run_bench_module
 from autotune.measure.build_bench import BuildBench
 from autotune.measure.candidate import Built, CandidateError, WorkloadDescription, describe
 from autotune.measure.checks.guard_zones import ZONE
 from autotune.measure.checks.reference import Reference
 from autotune.measure.checks.unscheduled_program import Computation, float_operations
-from autotune.measure.devices.cpu import cpu_bench as run_bench_module
 from autotune.measure.noise_monitor import NOISY
 from autotune.measure.result import MeasureErrorNo
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.runtime.cpu.binary import Binary
+from autotune.runtime.cpu import benchmark_kernels, cpu_backend
+from autotune.runtime.cpu.cpu_binary import CpuBinary
 from autotune.runtime.cpu.llvm_compiler import compile_function
 from autotune.runtime.signature import ArrayParameter
 from autotune.target import Target
@@ -94,7 +95,7 @@ def test_a_known_kernel_is_compiled_only_if_it_is_measured_again(monkeypatch):
     assert bench.build({"step": 4}).code_hash != first.code_hash
     bench.add_known([first.code_hash])
     assert bench.build({"step": 8}, again=True) == first
-    monkeypatch.delattr(build_bench, "compile_binary")
+    monkeypatch.delattr(cpu_backend, "compile_binary")
     assert bench.build({"step": 8}) == Built(first.code_hash, None)
 
 
@@ -119,7 +120,7 @@ def test_a_compiler_that_fails_is_a_compile_error(monkeypatch):
     def refuse(*_args):
         raise RuntimeError("no such\ninstruction")
 
-    monkeypatch.setattr(build_bench, "compile_binary", refuse)
+    monkeypatch.setattr(cpu_backend, "compile_binary", refuse)
     with pytest.raises(CandidateError) as caught:
         BuildBench(increment()).build({"step": 8})
     assert caught.value.code is MeasureErrorNo.COMPILE_HOST
@@ -223,7 +224,7 @@ def test_on_a_noisy_machine_nobody_loses_a_race():
 
 def test_a_policy_that_flushes_empties_the_caches_before_each_repeat(monkeypatch):
     emptied = []
-    monkeypatch.setattr(run_bench_module, "cache_flusher", lambda _: lambda: emptied.append(1))
+    monkeypatch.setattr(benchmark_kernels, "cache_flusher", lambda _: lambda: emptied.append(1))
     bench = run_bench(increment(), TimingPolicy(repeats=3, budget_ms=AMPLE_MS, flush="repeats"))
     bench._monitor = QUIET
     bench.run(built(increment(), {"step": 8}))
@@ -237,7 +238,11 @@ def test_how_noisy_the_machine_is_goes_with_each_result():
 
 def test_the_ceiling_is_that_of_the_workloads_types_and_bytes(monkeypatch):
     asked = []
-    monkeypatch.setattr(run_bench_module, "measure_ceiling", lambda *args: asked.append(args))
+    monkeypatch.setattr(
+        run_bench_module,
+        "measure_ceiling",
+        lambda device, kinds, touched, library: asked.append((device.target, kinds, touched)),
+    )
     run_bench(increment(), QUICK).ceiling()
     run_bench(increment(), TimingPolicy(flush="repeats")).ceiling()
     assert asked == [
@@ -335,8 +340,7 @@ def test_what_runners_and_builders_tell_each_other_survives_the_pipe():
     subject, unscheduled = BuildBench(task).subject()
     assert WorkloadDescription.from_json(json.loads(json.dumps(subject.to_json()))) == subject
     assert unscheduled is not None
-    sent = json.loads(json.dumps(unscheduled.to_json()))
-    assert Binary.from_json(sent, unscheduled.object_code) == unscheduled
+    assert CpuBinary.from_bytes(unscheduled.to_bytes()) == unscheduled
 
 
 def test_the_reduction_length_adds_up_along_a_chain_of_reductions():

@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from autotune.measure.devices.cpu import benchmark_kernels, cpu_roofline
-from autotune.measure.devices.cpu.benchmark_kernels import (
+from autotune.measure.roofline import Ceiling, fastest, measure_ceiling
+from autotune.runtime.cpu import benchmark_kernels
+from autotune.runtime.cpu.benchmark_kernels import (
     CHAINS,
     copy_function,
     copying,
     multiply_add_function,
 )
-from autotune.measure.devices.cpu.cpu_roofline import fastest, measure_ceiling
-from autotune.measure.environment import cache_bytes
-from autotune.measure.roofline import Ceiling
+from autotune.runtime.cpu.cpu_device import CpuDevice
+from autotune.system.host import cache_bytes
 from autotune.target import Target
 
 TARGET = Target("llvm", {"threads": "2"})
@@ -101,13 +101,14 @@ def test_the_caches_are_emptied_by_copying_more_than_they_hold(monkeypatch):
 
 
 def test_a_ceiling_is_measured_for_the_types_that_have_one(monkeypatch):
-    monkeypatch.setattr(cpu_roofline, "_STEPS", 64)
+    monkeypatch.setattr(benchmark_kernels, "STEPS", 64)
+    device = CpuDevice(TARGET)
     kinds = ("int8", "bfloat16", "float16", "float64")
-    found = measure_ceiling(TARGET, kinds, touched_bytes=1e4, seconds=0.0)
+    found = measure_ceiling(device, kinds, touched_bytes=1e4, seconds=0.0)
     assert sorted(found.peak_flops) == ["bfloat16", "float16", "float64"]
     assert found.peak_flops["bfloat16"] == found.peak_flops["float16"] > 0
     assert found.copy_bytes_s > 0
-    assert measure_ceiling(TARGET, ("bool",), 1e4, 0.0).peak_flops == {}
+    assert measure_ceiling(device, ("bool",), 1e4, seconds=0.0).peak_flops == {}
 
 
 def test_the_largest_cache_is_what_the_system_says(tmp_path):

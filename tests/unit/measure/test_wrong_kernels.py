@@ -7,8 +7,8 @@ from support.benches import Fake, Quiet, run_bench
 from support.wrong_kernels import Workload, cases, workloads
 
 from autotune.measure.candidate import CandidateError
-from autotune.measure.devices.cpu.cpu_bench import RunBench
 from autotune.measure.result import MeasureErrorNo
+from autotune.measure.run_bench import RunBench
 from autotune.measure.timing_policy import TimingPolicy
 
 ONCE = TimingPolicy(repeats=1, min_repeat_ms=0)

@@ -10,6 +10,7 @@ from support.host_cuda import compile_host, needs_host_compiler
 
 from autotune import rtc, te
 from autotune.builder import best_config, build, build_task
+from autotune.codegen.cuda.device_source import device_header
 from autotune.errors import (
     CompileError,
     InstantiationError,
@@ -21,9 +22,8 @@ from autotune.feature import TaskFeatures
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import find_template
-from autotune.rtc.device_source import device_header
-from autotune.rtc.raw_launches import RawLaunch, raw_source
 from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.gpu_source import RawLaunch, raw_source
 from autotune.task.task import Task, code_hash
 from autotune.template import Knobs, template
 from autotune.tuner.factory import make_tuner
@@ -225,7 +225,8 @@ class Compiling:
     def measure(self, inputs, still_wanted=None):
         for candidate in inputs:
             final = self.task.final(candidate.config.index)
-            self.registers.append(RawLaunch.of(final).compiled("sm_90").usage.registers)
+            cubin = raw_source(final).compiled("sm_90").cubin
+            self.registers.append(cubin.usage("elementwise").registers)
             values = candidate.config.values
             cost_s = 8 / values["lanes"] + 1024 / values["threads"]
             yield candidate, MeasureResult(costs_s=(cost_s,), code_hash=code_hash(final))
@@ -265,9 +266,8 @@ def test_errors_count_the_lines_of_the_text_that_the_template_gave(fixed):
         defines={"N": 64, "THREADS": 64, **fixed},
     )
     lowered = kernel.lowered("copy")
-    for compiled in (RawLaunch.of(lowered).compiled, raw_source(lowered).compiled):
-        with pytest.raises(CompileError, match=r": text\(6\): error: identifier \"missing\""):
-            compiled("sm_90")
+    with pytest.raises(CompileError, match=r": text\(6\): error: identifier \"missing\""):
+        raw_source(lowered).compiled("sm_90")
 
 
 @needs_nvrtc

@@ -11,7 +11,7 @@ import autotune
 from autotune import te
 from autotune.errors import InstantiationError, LoweringError
 from autotune.ir.printer import stmt_text
-from autotune.runtime.cuda.gpu_program import kernel_source
+from autotune.runtime.cuda.gpu_source import kernel_source
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.task.task import Task

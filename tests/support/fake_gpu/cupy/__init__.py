@@ -131,5 +131,5 @@ def cumsum(array, out):
     machine.spend(3e-5)
 
 
-abs, invert = np.abs, np.invert
+abs, invert, subtract = np.abs, np.invert, np.subtract
 isfinite, isnan, maximum, minimum = np.isfinite, np.isnan, np.maximum, np.minimum

@@ -1,8 +1,9 @@
-"""Kernels that the measurer runs for itself: to know its machine, and to empty the caches."""
+"""Kernels that tell what the processor can do at best and how noisy it is, and empty its caches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,19 @@ from autotune import te
 from autotune.ir import dtypes
 from autotune.lowering.finalise import analyse, finalise
 from autotune.lowering.nest.lower_schedule import lower_schedule
-from autotune.measure.environment import cache_bytes
 from autotune.runtime.cpu.llvm_compiler import CompiledFunction, compile_function
 from autotune.system.available_cpus import thread_count
+from autotune.system.host import cache_bytes
 from autotune.target import Target
 
 CHAINS = 12
 """Multiply-adds that do not wait for each other: two units of up to five cycles need ten."""
 
+STEPS = 1 << 19
+"""Multiply-adds in a row; they last about 2 ms, in which waking threads does not show."""
+
 _VECTORS = 4
-_REFERENCE_STEPS = 1 << 19
+_LARGEST_COPY = 1 << 28
 
 
 def multiply_adds(target: Target, dtype: str, steps: int) -> tuple[Callable[[], None], int]:
@@ -40,12 +44,6 @@ def multiply_adds(target: Target, dtype: str, steps: int) -> tuple[Callable[[], 
     kind = dtypes.numpy_dtype(dtype)
     results = np.empty((threads, chains, lanes), kind)
     return kernel.bind(np.ones((chains, lanes), kind), results), steps * results.size
-
-
-def reference_kernel(target: Target) -> Callable[[], None]:
-    """Return a call that takes about 2 ms, with all threads, and always does the same."""
-    call, _ = multiply_adds(target, "float32", _REFERENCE_STEPS)
-    return call
 
 
 def cache_flusher(target: Target) -> Callable[[], None]:
@@ -80,6 +78,34 @@ def multiply_add_function(target: Target, dtype: str, steps: int) -> CompiledFun
     s[registers].unroll(chain)
     s[registers].vectorize(lane)
     return _compiled(s, [operands, results], "multiply_adds", target)
+
+
+def copies(
+    target: Target, touched_bytes: float | None
+) -> list[tuple[Callable[[], object], float]]:
+    """Return ways to copy: with one thread, with all of them, and that past the caches.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind "llvm".
+    touched_bytes : float, optional
+        Bytes to read and write, together; None: more than any cache holds.
+
+    Returns
+    -------
+    list of (callable, float)
+        Each a call, and the bytes that it reads and writes.
+    """
+    wanted = 4.0 * cache_bytes() if touched_bytes is None else touched_bytes
+    wanted = min(wanted, _LARGEST_COPY)
+    plain, moved = copying(target, wanted)
+    source = np.ones(round(moved / 2), np.int8)
+    return [
+        (partial(np.copyto, np.zeros_like(source), source), moved),
+        (plain, moved),
+        copying(target, wanted, stream=True),
+    ]
 
 
 def copying(

@@ -1,17 +1,16 @@
-"""Machine code that one process compiles and another loads, with everything needed to call it."""
+"""Machine code for the processor, with everything needed to call it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
-from typing import Any
 
 from autotune.runtime.signature import Signature
 from autotune.target import Target
 
 
 @dataclass(frozen=True)
-class Binary:
+class CpuBinary:
     """An object file and what is needed to load and call it: plain data, made without arrays.
 
     Attributes
@@ -37,24 +36,29 @@ class Binary:
     uses_threads: bool
     object_code: bytes
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the object code as JSON data."""
-        return {
+    resources = None
+
+    def to_bytes(self) -> bytes:
+        """Return all of it: a line of JSON, then the object code."""
+        head = {
             "signature": self.signature.to_json(),
             "target": str(self.target),
             "entry": self.entry,
             "external": self.external,
             "uses_threads": self.uses_threads,
         }
+        return json.dumps(head).encode() + b"\n" + self.object_code
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], object_code: bytes) -> Binary:
-        """Put together what `to_json` returned and the object code."""
+    def from_bytes(cls, data: bytes) -> CpuBinary:
+        """Rebuild what `to_bytes` returned."""
+        line, _, object_code = data.partition(b"\n")
+        head = json.loads(line)
         return cls(
-            Signature.from_json(data["signature"]),
-            Target.parse(data["target"]),
-            data["entry"],
-            tuple(data["external"]),
-            data["uses_threads"],
+            Signature.from_json(head["signature"]),
+            Target.parse(head["target"]),
+            head["entry"],
+            tuple(head["external"]),
+            head["uses_threads"],
             object_code,
         )

@@ -1,19 +1,67 @@
-"""One configuration of a kernel as text: what is compiled, and how it is launched."""
+"""Functions in final form as CUDA C++, with how their kernels are launched.
+
+Most are written by `codegen.cuda`; templates may return kernels as text.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from autotune.codegen.cuda.cuda_source import CUDAKernel, emit
+from autotune.codegen.cuda.device_source import device_header
 from autotune.errors import UsageError
 from autotune.ir.expr import Const, Expr
 from autotune.ir.stmt import Allocate, For, PrimFunc, Raw
 from autotune.ir.visitor import is_raw, walk
 from autotune.lowering.target_limits import launches
-from autotune.rtc.device_source import device_header
-from autotune.rtc.rtc_function import RTCFunction, get_function
 from autotune.runtime.cuda.gpu_program import GpuLaunch, GpuSource
 from autotune.runtime.cuda.launch_limits import LaunchSizes
-from autotune.runtime.signature import ArrayParameter, Signature
+from autotune.runtime.signature import ArrayParameter, Signature, extent_of, size_names
+
+
+def gpu_source(function: PrimFunc) -> GpuSource:
+    """Return a function in final form for GPUs as text, whatever it was made from."""
+    return (raw_source if is_raw(function) else kernel_source)(function)
+
+
+def kernel_source(function: PrimFunc) -> GpuSource:
+    """Return a function in final form for GPUs as text; needs no compiler.
+
+    Raises
+    ------
+    CodegenError
+        If the function has no meaning on a GPU.
+    """
+    source = emit(function)
+    names = size_names(function)
+    arrays = [*function.params, *source.workspace]
+    numbers = {buffer: number for number, buffer in enumerate(arrays)}
+    workspace = [
+        ArrayParameter(b.name, b.dtype, tuple(extent_of(e, names) for e in b.shape), True)
+        for b in source.workspace
+    ]
+
+    def launch(kernel: CUDAKernel) -> GpuLaunch:
+        own = kernel.kernel
+        (gx, gy, gz), (bx, by, bz) = (
+            [extent_of(extent, names) for extent in extents] for extents in (own.grid, own.block)
+        )
+        return GpuLaunch(
+            kernel.entry,
+            (gx, gy, gz),
+            (bx, by, bz),
+            kernel.dynamic_shared_bytes,
+            tuple(numbers[buffer] for buffer in own.function.params),
+            tuple(names[size] for size in own.function.sizes),
+        )
+
+    return GpuSource(
+        Signature.of(function),
+        source.text,
+        tuple(map(launch, source.kernels)),
+        tuple(workspace),
+        max(kernel.alignment for kernel in source.kernels),
+    )
 
 
 @dataclass(frozen=True)
@@ -49,18 +97,6 @@ class RawLaunch:
     def of(cls, function: PrimFunc) -> RawLaunch:
         """Return the last launch of an analysed function of kernels as text."""
         return raw_launches(function)[-1]
-
-    def compiled(self, device: int | str) -> RTCFunction:
-        """Return the compiled kernel, whose launch is checked.
-
-        Raises
-        ------
-        CompileError, LaunchError, TargetError
-            If the compiler refuses it, or the device the launch; or either is missing.
-        """
-        made = get_function(self.macros, self.name, self.numbered, device)
-        made.check(self.sizes.grid, self.sizes.block, self.sizes.shared_bytes)
-        return made
 
 
 def raw_launches(function: PrimFunc) -> list[RawLaunch]:

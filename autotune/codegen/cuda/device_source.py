@@ -17,7 +17,7 @@ _PARTS = ("types.cuh", "operators.cuh", "vectors.cuh")
 @functools.cache
 def device_text(name: str) -> str:
     """Return the text of a file of device code."""
-    return files("autotune.rtc").joinpath("device", name).read_text(encoding="utf-8")
+    return files("autotune.codegen.cuda").joinpath("device", name).read_text(encoding="utf-8")
 
 
 @functools.cache

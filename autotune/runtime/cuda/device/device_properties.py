@@ -1,6 +1,6 @@
 """What is known of a GPU, as a child process finds it out.
 
-The child is ``python -m autotune.measure.devices.cuda.device_properties TARGET``.
+The child is ``python -m autotune.runtime.cuda.device.device_properties TARGET``.
 The tuning process itself never touches a device: whoever has, may not fork workers that use it,
 holds some of its memory, and lives or dies with it.
 """
@@ -53,7 +53,7 @@ def gpu_facts(target: Target) -> dict[str, Any]:
 @functools.cache
 def _asked(target: str) -> dict[str, Any]:
     """Return what the child says; its end, if it says nothing."""
-    words = [sys.executable, "-P", "-m", "autotune.measure.devices.cuda.device_properties", target]
+    words = [sys.executable, "-P", "-m", "autotune.runtime.cuda.device.device_properties", target]
     try:
         done = subprocess.run(
             words,

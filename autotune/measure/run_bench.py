@@ -1,0 +1,398 @@
+"""One workload inside a runner: checks and times its candidates, whose machine code it is given.
+
+Inputs, right answers and checks stay on the device from one candidate to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import AutotuneError, CodegenError, UsageError, error_text
+from autotune.measure.candidate import CandidateError, WorkloadDescription, describe
+from autotune.measure.checks.check_cases import AnswerCheck, Given
+from autotune.measure.checks.compare_outputs import OutputCheck
+from autotune.measure.checks.guard_zones import Buffers
+from autotune.measure.checks.prepare_checks import prepare
+from autotune.measure.checks.reference_on_device import ReferenceOnDevice
+from autotune.measure.interleaved_timing import reallocated, time_interleaved
+from autotune.measure.noise_monitor import NoiseMonitor
+from autotune.measure.result import MeasureErrorNo
+from autotune.measure.roofline import Ceiling, measure_ceiling
+from autotune.measure.timing import (
+    TimedRepeats,
+    lower_quartile_loop,
+    retry_if_disturbed,
+    time_kernel,
+)
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.runtime.device import Binary, Call, Device
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What became of a candidate that ran and was right, or of a round.
+
+    Attributes
+    ----------
+    costs_s : tuple of float
+        Seconds per call: one number per repeat, or per kernel of a round.
+    max_error : float or None
+        Largest error of any output element; None where there is no reference, and of a round.
+    raced : bool
+        Whether timing stopped early, as it was clearly slower than the incumbent.
+    noise : float or None
+        How noisy the machine was at that time.
+    clocks : dict or None
+        A GPU's clocks in MHz, "sm_mhz" and "memory_mhz", when it was timed; None if not known.
+    """
+
+    costs_s: tuple[float, ...]
+    max_error: float | None = None
+    raced: bool = False
+    noise: float | None = None
+    clocks: dict[str, int] | None = None
+
+
+class _PreparedCheck:
+    """A check, with the arrays on the device to run candidates on.
+
+    Attributes
+    ----------
+    buffers : Buffers
+    """
+
+    def __init__(self, device: Device, subject: WorkloadDescription, check: AnswerCheck) -> None:
+        self._check_name = check.what
+        self._device = device
+        self.buffers = Buffers(device, subject.signature.parameters)
+        self.buffers.fill(check.inputs)
+        self._names = [p.name for p in subject.signature.parameters if p.is_output]
+        self._checks = [
+            OutputCheck(device, right, allowed.errors)
+            for right, allowed in zip(check.expected, check.allowed, strict=True)
+        ]
+
+    @property
+    def intact(self) -> bool:
+        """Whether what is kept to compare with is as it was."""
+        return self.buffers.intact and all(check.is_intact for check in self._checks)
+
+    def warm_up(self) -> None:
+        """Do all that checks may take: a library may compile it at the first time."""
+        for output, check in zip(self.buffers.outputs, self._checks, strict=False):
+            check.poison(output)
+            check.check(output)
+        self.buffers.find_damage()
+        self.buffers.restore()
+
+    def check(self, call: Call) -> float | None:
+        """Run once, on poisoned outputs if their right values are known; return the error."""
+        for output, check in zip(self.buffers.outputs, self._checks, strict=False):
+            check.poison(output)
+        self._device.wait()
+        call()
+        self._device.wait()
+        return self.compare_outputs()
+
+    def compare_outputs(self) -> float | None:
+        """Return the largest error of the outputs as they are now, None if unchecked.
+
+        Raises
+        ------
+        CandidateError
+            If one is wrong, or something was written to that is no output.
+        """
+        code = MeasureErrorNo.WRONG_ANSWER
+        damage = self.buffers.find_damage()
+        if damage is not None:
+            raise CandidateError(code, "check", damage)
+        worst = None
+        for output, check, name in zip(
+            self.buffers.outputs, self._checks, self._names, strict=False
+        ):
+            verdict = check.check(output)
+            if verdict.wrong:
+                place = verdict.first or ()
+                found, right = check.values_at(output, place)
+                words = (
+                    f"{verdict.wrong} of {output.size} elements of {name} are wrong at "
+                    f"{self._check_name}, largest error {verdict.max_error:.3g}; first at "
+                    f"[{', '.join(map(str, place))}]: {found} instead of {right} "
+                    f"(may be off by {verdict.allowed:.2g})"
+                )
+                raise CandidateError(code, "check", words, verdict.max_error)
+            worst = max(worst or 0.0, verdict.max_error)
+        return worst
+
+
+class RunBench:
+    """Runs candidates of one workload on the device that this process owns.
+
+    Parameters
+    ----------
+    device : Device
+    subject : WorkloadDescription
+        What is known of the workload.
+    reference : callable or None
+        Function of the input arrays that returns the right answer: arrays of the device's library,
+        or NumPy's.
+    unscheduled : callable or None
+        The program without a schedule, for the CPU; computes the right answers if there is no
+        reference.
+    policy : TimingPolicy
+    seed : int
+        Seed of the inputs.
+    given : callable, optional
+        Draws realistic inputs, if the template does so itself.
+
+    Attributes
+    ----------
+    reference : str
+        What answers are checked with: "given" by the template, "unscheduled" program, or "none".
+    notes : list of str
+        What could not be had here, a line each.
+    checks : list of str
+        How precise answers must be, a line each.
+
+    Raises
+    ------
+    UsageError
+        If the template's reference fails or does not fit its outputs, or the device has too little
+        memory.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        subject: WorkloadDescription,
+        reference: Callable[..., Any] | None,
+        unscheduled: Callable[..., Any] | None,
+        policy: TimingPolicy,
+        seed: int,
+        given: Given | None = None,
+    ) -> None:
+        self.policy = policy
+        self._function = reference
+        self._reference = None if reference is None else ReferenceOnDevice(device, reference)
+        self._subject = subject
+        self._device = device
+        self._monitor = _noise_monitor(device)
+        self.notes = device.notes
+        try:
+            prepared = prepare(subject, self._reference, unscheduled, given, seed)
+            self.reference, self.checks = prepared.reference, prepared.words
+            self._prepared = [_PreparedCheck(device, subject, check) for check in prepared.checks]
+            self._buffers = self._prepared[-1].buffers
+            if not device.is_host:
+                for each in self._prepared:
+                    each.warm_up()
+            device.wait()
+        except MemoryError as error:  # CuPy's is of this type
+            raise UsageError(self._too_large(error)) from error
+
+    def _too_large(self, error: MemoryError) -> str:
+        parameters = self._subject.signature.parameters
+        kinds = [self._device.stored_as(p.dtype) for p in parameters]
+        sizes = [
+            kind.itemsize * float(np.prod(p.fixed or ()))
+            for kind, p in zip(kinds, parameters, strict=True)
+        ]
+        return (
+            f"{self._device.name} has too little memory: the arrays of "
+            f"{self._subject.signature.name} take {sum(sizes) / 2**30:.3g} GiB, some six "
+            f"times that with what they are checked with, of "
+            f"{self._device.memory_bytes / 2**30:.3g} GiB: {' '.join(error_text(error).split())}"
+        )
+
+    # -- the machine -----------------------------------------------------------------------
+
+    def ceiling(self) -> Ceiling:
+        """Measure what the device can do at best for work of this kind and size."""
+        buffers = self._buffers
+        kinds = sorted({parameter.dtype for parameter in self._subject.signature.parameters})
+        touched = float(buffers.nbytes) if self.policy.flush == "off" else None
+        library = self._device.library(self._function, buffers.inputs, buffers.outputs)
+        return measure_ceiling(self._device, kinds, touched, library)
+
+    def baseline(self) -> tuple[float, ...] | None:
+        """Time the reference itself, as candidates are timed; None if there is none.
+
+        Returns
+        -------
+        tuple of float
+            Seconds per call, one number per repeat.
+
+        Raises
+        ------
+        CandidateError
+            If it is for NumPy's arrays alone, and candidates run elsewhere.
+        """
+        buffers, reference = self._buffers, self._reference
+        if reference is None:
+            return None
+        if not self._device.is_host and reference.on_device(*buffers.downloaded_inputs()) is None:
+            words = "the reference does not take arrays of a GPU"
+            raise CandidateError(MeasureErrorNo.RUNTIME_DEVICE, "run", words)
+        call = reference.timed_call(buffers.inputs, buffers.outputs)
+        with np.errstate(all="ignore"):
+            call()
+            return self._time(call, None).costs_s
+
+    # -- candidates ------------------------------------------------------------------------
+
+    def load(self, binary: Binary) -> Any:
+        """Load a candidate that was compiled for this kind of device.
+
+        Raises
+        ------
+        CandidateError
+            If it cannot be linked, or the driver refuses it.
+        """
+        with self._as_candidate_error():
+            return self._device.load(binary)
+
+    def run(self, loaded: Any, incumbent_s: float | None = None) -> RunResult:
+        """Check and time a candidate.
+
+        Parameters
+        ----------
+        loaded : object
+            What `load` returned.
+        incumbent_s : float, optional
+            Seconds that the fastest candidate so far takes.
+
+        Raises
+        ------
+        CandidateError
+            If it fails, computes something wrong, or writes where it may not; fatal if nothing can
+            be run after it in this process.
+        """
+        with self._as_candidate_error():
+            self._monitor.sample()
+            calls = self._bound(loaded)
+            errors = self._check(calls)
+            timed = self._time(calls[-1], incumbent_s)
+            clocks = self._device.clocks()
+            errors.append(self._prepared[-1].compare_outputs())
+        return RunResult(timed.costs_s, _largest(errors), timed.raced, self._monitor.noise, clocks)
+
+    def enter(self, loaded: Any) -> float | None:
+        """Check a kernel that is to be timed beside others; return its largest error.
+
+        Raises
+        ------
+        CandidateError
+            As `run`.
+        """
+        with self._as_candidate_error():
+            return _largest(self._check(self._bound(loaded)))
+
+    def round(self, loaded: Sequence[Any], seconds: float, seed: int) -> RunResult:
+        """Time kernels that have been entered in turns.
+
+        On a CPU they are called as a program would call them, with its arrays.
+
+        Parameters
+        ----------
+        loaded : sequence of object
+            What `load` returned of each.
+        seconds : float
+            How long it may take, about.
+        seed : int
+            Of the order and the places of the arrays.
+        """
+        device, arrays = self._device, self._buffers.arrays
+        rng = np.random.default_rng(seed)
+        with self._as_candidate_error():
+            self._monitor.sample()
+            if device.is_host:
+                arrays, _between = reallocated(arrays, rng)
+                calls: list[Call] = [partial(each, *arrays) for each in loaded]
+                for call in calls:
+                    call()
+            else:
+                calls = [device.bind(each, arrays) for each in loaded]
+            costs_s = time_interleaved(
+                dict(enumerate(calls)), seconds, rng, device.loop, self._flush, device.new_kernel
+            )
+            device.wait()
+        in_order = tuple(costs_s[number] for number in range(len(calls)))
+        return RunResult(in_order, noise=self._monitor.noise, clocks=device.clocks())
+
+    def _bound(self, loaded: Any) -> list[Call]:
+        """Return calls of a candidate, on the arrays of each check."""
+        return [self._device.bind(loaded, each.buffers.arrays) for each in self._prepared]
+
+    def _check(self, calls: Iterable[Call]) -> list[float | None]:
+        return [each.check(call) for each, call in zip(self._prepared, calls, strict=True)]
+
+    @contextlib.contextmanager
+    def _as_candidate_error(self) -> Iterator[None]:
+        """Make an error that of the candidate; fatal if nothing can be run after it."""
+        try:
+            yield
+        except CandidateError as error:
+            error.fatal = not self._recovered()
+            raise
+        except (Exception, SystemExit) as error:
+            code, stage = MeasureErrorNo.RUNTIME_DEVICE, "run"
+            if isinstance(error, CodegenError):
+                code, stage = MeasureErrorNo.COMPILE_HOST, "compile"
+            words = describe(error)
+            raise CandidateError(code, stage, words, fatal=not self._recovered()) from error
+
+    def _recovered(self) -> bool:
+        """Make the arrays what they were; False if the device is lost, or what is compared with."""
+        try:
+            if not self._device.usable:
+                return False
+            for prepared in self._prepared:
+                prepared.buffers.restore()
+            return all(prepared.intact for prepared in self._prepared)
+        except (RuntimeError, MemoryError, AutotuneError):
+            return False
+
+    @property
+    def _flush(self) -> Call | None:
+        return self._device.flush if self.policy.flush == "repeats" else None
+
+    def _time(self, call: Call, incumbent_s: float | None) -> TimedRepeats:
+        device = self._device
+
+        def timed(noisy: bool) -> TimedRepeats:
+            # Where all repeats are disturbed, those that a race would save are needed.
+            policy = replace(self.policy, race=0.0) if noisy else self.policy
+            loop = device.loop or (lower_quartile_loop if noisy else None)
+            device.new_kernel()
+            found = time_kernel(call, policy, incumbent_s, self._flush, loop=loop)
+            device.wait()
+            return found
+
+        if device.is_host:
+            return retry_if_disturbed(timed, self._monitor, incumbent_s)
+        return timed(self._monitor.noisy)
+
+
+def _noise_monitor(device: Device) -> NoiseMonitor:
+    """Return what tells how noisy a device is, by a kernel that takes a moment."""
+    call, _ = device.multiply_adds("float32")
+    loop = device.loop
+    if loop is None:
+        return NoiseMonitor(call)
+
+    def timed() -> float:
+        device.new_kernel()
+        return loop(call, 1)
+
+    return NoiseMonitor(timed, timed=timed)
+
+
+def _largest(errors: Iterable[float | None]) -> float | None:
+    """Return the largest of some errors; None if none is known."""
+    return max((error for error in errors if error is not None), default=None)

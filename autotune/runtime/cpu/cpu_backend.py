@@ -1,0 +1,78 @@
+"""The processor as a kind of device; see `autotune.runtime.device.Backend`.
+
+What it needs is imported when it is used: LLVM is not, where nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.ir.stmt import PrimFunc
+from autotune.runtime.cpu.cpu_binary import CpuBinary
+from autotune.system.available_cpus import available_cpus, thread_count
+from autotune.system.host import processor_name
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.runtime.cpu.cpu_device import CpuDevice
+    from autotune.runtime.cpu.llvm_compiler import CompiledFunction
+
+
+def preload() -> None:
+    """Import what the other functions import when they are called."""
+    from autotune.runtime.cpu import cpu_device
+
+    _ = cpu_device
+
+
+def facts(target: Target) -> dict[str, Any]:
+    """Describe the processor and what of it a target uses; nothing is asked for versions."""
+    device = {
+        "kind": "cpu",
+        "name": processor_name(),
+        "cores": available_cpus(),
+        "threads": thread_count(target.threads),
+        "vector_bytes": target.host.vector_bytes,
+    }
+    return {"device": device, "arch": None, "versions": {}}
+
+
+def compile_binary(function: PrimFunc, target: Target, _arch: str | None = None) -> CpuBinary:
+    """Compile a function in final form with LLVM."""
+    from autotune.runtime.cpu.llvm_compiler import compile_binary
+
+    return compile_binary(function, target)
+
+
+def read_binary(data: bytes) -> CpuBinary:
+    """Return what `CpuBinary.to_bytes` wrote."""
+    return CpuBinary.from_bytes(data)
+
+
+def build_function(function: PrimFunc, target: Target) -> CompiledFunction:
+    """Compile a function in final form, to be called with NumPy's arrays."""
+    from autotune.runtime.cpu.llvm_compiler import compile_function
+
+    return compile_function(function, target)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], _beside: Sequence[Any]) -> Any:
+    """Return a new array of NumPy."""
+    return np.empty(shape, dtype)
+
+
+def contiguous(array: Any) -> Any:
+    """Return an array of the CPU aligned and C-contiguous: a copy, if it is not yet."""
+    if isinstance(array, np.generic | np.ndarray) or hasattr(array, "__array_interface__"):
+        return np.require(array, requirements=["C", "A"])
+    return array
+
+
+def take_device(target: Target) -> CpuDevice:
+    """Return the processor."""
+    from autotune.runtime.cpu.cpu_device import CpuDevice
+
+    return CpuDevice(target)

@@ -1,0 +1,73 @@
+"""NVIDIA GPUs as a kind of device; see `autotune.runtime.device.Backend`.
+
+To compile needs NVRTC, and neither a driver nor a GPU. What writes code and what
+runs it is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.ir.stmt import PrimFunc
+from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.device.device_properties import gpu_facts
+from autotune.runtime.cuda.gpu_arrays import device_of
+from autotune.runtime.cuda.gpu_function import GPUFunction
+from autotune.runtime.cuda.gpu_program import GpuProgram, arch_for
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.runtime.cuda.device.cuda_device import CudaDevice
+
+
+def preload() -> None:
+    """Import what the other functions import when they are called."""
+    from autotune.runtime.cuda import gpu_source
+    from autotune.runtime.cuda.device import cuda_device
+
+    _ = gpu_source, cuda_device
+
+
+def facts(target: Target) -> dict[str, Any]:
+    """Describe the GPU that a target names, as a child process finds it out; asked once."""
+    return gpu_facts(target)
+
+
+def compile_binary(function: PrimFunc, target: Target, arch: str | None = None) -> GpuProgram:
+    """Compile a function in final form with NVRTC, by default for what the target names."""
+    from autotune.runtime.cuda.gpu_source import gpu_source
+
+    return gpu_source(function).compiled(arch or arch_for(target))
+
+
+def read_binary(data: bytes) -> GpuProgram:
+    """Return what `GpuProgram.to_bytes` wrote."""
+    return GpuProgram.from_bytes(data)
+
+
+def build_function(function: PrimFunc, target: Target) -> GPUFunction:
+    """Return a function in final form, to be called with arrays in a GPU's memory."""
+    from autotune.runtime.cuda.gpu_source import gpu_source
+
+    return GPUFunction(gpu_source(function), target)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], beside: Sequence[Any]) -> Any:
+    """Return a new array of CuPy on the GPU of other arrays, without any on the first."""
+    return cupy_driver.empty(shape, dtype, device_of(beside[0]) if beside else 0)
+
+
+def contiguous(array: Any) -> Any:
+    """Return an array C-contiguous: a copy by CuPy, if it says that it is not yet."""
+    is_so = getattr(getattr(array, "flags", None), "c_contiguous", True)
+    return array if is_so else cupy_driver.contiguous(array)
+
+
+def take_device(target: Target) -> CudaDevice:
+    """Make a GPU this process's own: with a context, and a stream that none shares."""
+    from autotune.runtime.cuda.device.cuda_device import CudaDevice
+
+    return CudaDevice(target)

@@ -1,0 +1,173 @@
+"""An NVIDIA GPU as a device: CuPy's arrays on a stream of its own, whose events tell the time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import error_text
+from autotune.ir import dtypes
+from autotune.runtime.cuda import cupy_driver
+from autotune.runtime.cuda.device.event_timing import Stopwatch
+from autotune.runtime.cuda.device.throughput_kernels import ThroughputKernels
+from autotune.runtime.cuda.gpu_program import GpuProgram
+from autotune.runtime.cuda.loaded_program import LoadedProgram
+from autotune.runtime.cuda.nvml import clock_reader
+from autotune.runtime.device import Call, DeviceArray, Host
+from autotune.target import Target
+
+_BFLOAT16 = "bfloat16"
+_OF_CUBLAS = frozenset({"float16", "float32", "float64"})
+
+
+class ChecksummedCopy:
+    """A copy of an array on the GPU, and a sum that tells if somebody has changed it.
+
+    No page of a GPU can be sealed.
+
+    Attributes
+    ----------
+    array : array
+    """
+
+    def __init__(self, xp: Any, array: DeviceArray) -> None:
+        self._xp = xp
+        words = xp.zeros((-(-array.nbytes // 8),), xp.uint64)
+        self.array: DeviceArray = words.view(xp.uint8)[: array.nbytes].view(array.dtype)
+        self.array = self.array.reshape(array.shape)
+        self.array[...] = array
+        self._words = words
+        self._sum = self._summed()
+
+    @property
+    def intact(self) -> bool:
+        """Whether it holds what it did, as far as its sum tells."""
+        return self._summed() == self._sum
+
+    def _summed(self) -> int:
+        return int(self._words.sum(dtype=self._xp.uint64))
+
+
+class CudaDevice:
+    """A GPU with a context in this process; see `autotune.runtime.device.Device`.
+
+    Parameters
+    ----------
+    target : Target
+        Of kind "cuda", without -on=cpu.
+
+    Attributes
+    ----------
+    number : int
+    arch : str
+        What kernels are compiled for.
+    facts : dict
+        As of `autotune.runtime.cuda.cupy_driver.facts_of`.
+    stream : object
+        CuPy's, the current one, which nobody shares.
+    stopwatch : Stopwatch
+
+    Raises
+    ------
+    TargetError
+        If the GPU cannot be used.
+    """
+
+    is_host = False
+
+    def __init__(self, target: Target) -> None:
+        os.environ["CUPY_TF32"] = "0"  # float32 products are of float32
+        self.target = target
+        self.number = target.device
+        self.facts, self.xp = cupy_driver.facts_of(self.number), cupy_driver.cupy()
+        self.arch = target.options.get("arch", self.facts["arch"])
+        self.name = f"cuda:{self.number} ({self.facts['name']})"
+        self.memory_bytes: int = self.facts["memory_bytes"]
+        self.chunk = 1 << 22  # what comparing takes of memory is some times that
+        used = self.xp.cuda.Device(self.number)
+        used.use()
+        self.stream = self.xp.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        self.stopwatch = Stopwatch(self.xp, self.stream, self.facts["l2_bytes"])
+        watch = self.stopwatch
+        self.loop, self.new_kernel, self.flush = watch.seconds, watch.new_kernel, watch.flush
+        self.clocks, problem = clock_reader(used.pci_bus_id)
+        self.notes = [problem] if problem else []
+        kernels = ThroughputKernels(self.xp, self.number, self.arch, self.facts, self.stream)
+        self.multiply_adds, self.copies = kernels.multiply_adds, kernels.copies
+
+    # -- arrays ----------------------------------------------------------------------------
+
+    def stored_as(self, dtype: str) -> np.dtype[Any]:
+        """Return the type that CuPy holds elements in: bits for bfloat16, which it lacks."""
+        return np.dtype(np.uint16 if dtype == _BFLOAT16 else dtypes.numpy_dtype(dtype))
+
+    def widened(self, array: DeviceArray, dtype: str) -> DeviceArray:
+        """Return elements as CuPy computes with them: half types as float32, others as is."""
+        if dtype == _BFLOAT16:
+            return (array.astype(self.xp.uint32) << 16).view(self.xp.float32)
+        return array.astype(self.xp.float32) if dtypes.is_half(dtype) else array
+
+    def upload(self, array: DeviceArray, values: Host) -> None:
+        """Fill an array from the CPU, once whatever uses it has ended."""
+        self.stream.synchronize()
+        array.set(values)
+
+    def download(self, array: DeviceArray) -> Host:
+        """Return a copy on the CPU."""
+        found: Host = array.get()
+        return found
+
+    def keep(self, array: DeviceArray) -> ChecksummedCopy:
+        """Return a copy with a checksum."""
+        return ChecksummedCopy(self.xp, self.xp.asarray(array))
+
+    # -- code ------------------------------------------------------------------------------
+
+    def load(self, binary: GpuProgram) -> LoadedProgram:
+        """Load code into the GPU's memory."""
+        return LoadedProgram(binary, self.number)
+
+    def bind(self, loaded: LoadedProgram, arrays: Sequence[DeviceArray]) -> Call:
+        """Return launches of all kernels on arrays."""
+        return loaded.bind([int(array.data.ptr) for array in arrays], int(self.stream.ptr))
+
+    def wait(self) -> None:
+        """Wait until all that was launched has ended; raises what became of it."""
+        self.stopwatch.wait()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the device still works for this process; after some errors it never does."""
+        try:
+            self.stopwatch.flush()
+            self.stopwatch.wait()
+            self.xp.cuda.runtime.deviceSynchronize()
+        except RuntimeError:
+            return False
+        return True
+
+    def library(
+        self, reference: object, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
+    ) -> Call | None:
+        """Return a launch of cuBLAS's kernel where the reference says that it has one."""
+        types = {array.dtype.name for array in (*inputs, *outputs)}
+        if reference is not np.matmul or len(types) > 1 or not types <= _OF_CUBLAS:
+            return None
+        a, b = inputs
+        product = self.xp.empty_like(outputs[0])
+
+        def call() -> None:
+            self.xp.matmul(a, b, out=product)
+
+        try:
+            call()
+            self.wait()
+        except Exception as error:
+            words = " ".join(error_text(error).split())
+            self.notes.append(f"cuBLAS is not measured: {type(error).__name__}: {words}")
+            return None
+        return call
