@@ -45,7 +45,7 @@ class Rounds:
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> dict[int, MeasureResult]:
-        """Time candidates in turns, as `autotune.measure.result.Comparing` says."""
+        """Time candidates in turns, as `SupportsComparison` says."""
         jobs = [self._job(config) for config in configs]
         if any(job.response is None for job in jobs):
             self._scheduler.build(jobs)

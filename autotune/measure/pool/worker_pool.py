@@ -41,7 +41,7 @@ class WorkerDiedError(Exception):
     Attributes
     ----------
     signal : signal.Signals or None
-        The signal that killed it, or SIGSTOP if it was stopped; None if it ended otherwise.
+        The signal that killed it; None if it ended otherwise.
     """
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
@@ -76,8 +76,6 @@ class Worker:
         To speak with it.
     status : int or None
         Its wait status, once it and all processes that it started have ended.
-    stopped : bool
-        Whether it was stopped when it was to end.
     busy : bool
         Whether it has a request whose outcome is not known yet.
     deadline : float
@@ -87,7 +85,6 @@ class Worker:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.status: int | None = None
-        self.stopped = False
         self.busy = False
         self.deadline = math.inf
         self._timeout_s = math.inf
@@ -217,8 +214,6 @@ class WorkerPool:
                     worker.busy = False
                     if not isinstance(outcome, Message):
                         self.end(worker)
-                    if isinstance(outcome, WorkerTimeoutError) and worker.stopped:
-                        outcome = WorkerDiedError("was stopped", signal.SIGSTOP)
                     return worker, outcome
             if time.monotonic() >= until:
                 return None
@@ -253,8 +248,8 @@ class WorkerPool:
         for report in reports:
             worker = self._workers.pop(report["ended"], None)
             if worker is not None:
-                worker.status, worker.stopped = report["status"], report["stopped"]
-                _log.debug("worker %s has ended, with status %s (stopped: %s)", *report.values())
+                worker.status = report["status"]
+                _log.debug("worker %s has ended, with status %s", *report.values())
 
     def _close_fork_server(self) -> None:
         """End the fork server, if it has not ended, and with it all workers."""
