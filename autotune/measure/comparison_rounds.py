@@ -127,10 +127,7 @@ class Rounds:
 
     def _built(self, number: int) -> dict[str, Any]:
         """Return what the builder said of a candidate."""
-        response = self._jobs[number].response
-        assert response is not None
-        assert isinstance(response.outcome, Message)
-        return response.outcome.body
+        return self._jobs[number].built.body
 
 
 def _failure(response: Response, timeout_s: float) -> MeasureError | None:

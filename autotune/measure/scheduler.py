@@ -84,6 +84,13 @@ class BuildJob:
     suspect: bool = False
     request: Request | None = None
 
+    @property
+    def built(self) -> Message:
+        """The builder's message, of a job for which the builder neither died nor timed out."""
+        assert self.response is not None
+        assert isinstance(self.response.outcome, Message)
+        return self.response.outcome
+
 
 class _Builder(WorkerSlot):
     """A slot of a builder, with its job and the number of known code hashes that it was sent.
@@ -207,9 +214,7 @@ class Scheduler:
 
         Without `overlap` all builders must be idle, too.
         """
-        assert job.response is not None
-        assert isinstance(job.response.outcome, Message)
-        body, payload = job.response.outcome
+        body, payload = job.built
         if not self._checks:
             self.replace_runner(check=True)
         if not self._overlap:
@@ -245,9 +250,7 @@ class Scheduler:
 
     def load_for_round(self, job: BuildJob) -> Response:
         """Load a job that was built into the runner and call it, for a round to time it."""
-        assert job.response is not None
-        assert isinstance(job.response.outcome, Message)
-        body, payload = job.response.outcome
+        body, payload = job.built
         request = {"binary": body["binary"], "number": job.candidate.config.index}
         return self._response(self._send("enter", request, self._timeout_s, payload))
 

@@ -27,7 +27,6 @@ from autotune.measure.pool.messages import (
 _log = logging.getLogger(__name__)
 
 _EXIT_GRACE_S = 2.0
-_RESPONSE_GRACE_S = 10.0
 _ENDING_S = 10.0
 _DELAY_S = 2.0
 _LONGEST_WAIT_S = 5.0
@@ -89,8 +88,7 @@ class Worker:
         self.deadline = math.inf
         self._timeout_s = math.inf
         self._channel_closed = False
-        self._answering = False
-        self._late = False
+        self._extended = False
 
     @property
     def alive(self) -> bool:
@@ -106,7 +104,7 @@ class Worker:
         """Send a request; `WorkerPool.next_outcome` returns the outcome."""
         assert not self.busy
         self.busy = True
-        self._answering = self._late = False
+        self._extended = False
         self._timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
         # If it cannot be sent, nobody will answer either, which is seen when it is waited for.
@@ -133,13 +131,9 @@ class Worker:
             return None
         if self._channel_closed:
             return WorkerDiedError("closed its pipes")
-        if late_s > _DELAY_S and not self._late:
-            # This process was stopped or starved, and so may the worker have been: time anew.
-            self._late, self.deadline = True, time.monotonic() + self._timeout_s
-            return None
-        if self.channel.begun and not self._answering:
-            # A long answer cannot be sent as long as nobody reads it, in time as it may have been.
-            self._answering, self.deadline = True, time.monotonic() + _RESPONSE_GRACE_S
+        if (late_s > _DELAY_S or self.channel.begun) and not self._extended:
+            # This process did not look for long, or the worker waits until it reads: time anew.
+            self._extended, self.deadline = True, time.monotonic() + self._timeout_s
             return None
         return WorkerTimeoutError(f"no answer within {self._timeout_s:g} s")
 
