@@ -207,7 +207,7 @@ class Session:
     # -- the loop --------------------------------------------------------------------------
 
     def _measure_batch(self) -> None:
-        """Do one turn of the loop."""
+        """Do one turn of the loop: each phase is a method."""
         known = len(self.trials)
         batch = self._propose()
         for start in range(0, len(batch), AT_A_TIME):
@@ -219,13 +219,10 @@ class Session:
                     self._propose_ahead(left - done, left)
         self._requeue(batch)
         self._learn()
-        if len(self.trials) > known:
-            self._refused_since = 0
-        elif self._exhausted or self._refused_since >= MAX_REFUSED:
-            self.ended = End.EXHAUSTED
+        self._end_if_exhausted(known)
 
     def _propose(self) -> list[int]:
-        """Return the next batch; at the end, what others may have given up measuring."""
+        """Return the next batch; where the tuner has no more, what other runs had claimed."""
         batch = self._batches.next_batch()
         self._exhausted = not batch
         if self._exhausted:
@@ -233,10 +230,10 @@ class Session:
         return batch
 
     def _build(self, indices: Sequence[int]) -> list[MeasureInput]:
-        """Claim configurations and build them; return those that nobody else is measuring.
+        """Claim configurations and build them; leave out those that another run measures.
 
-        The tuner thinks beside the builds. It begins when all are traced, as that is for one
-        thread at a time, and without `overlap` it ends before anything runs.
+        The tuner works beside the builds. It starts after the last candidate is traced, because
+        only one thread at a time may trace. Without `overlap` it ends before a candidate runs.
         """
         claimed = []
         for index in indices:
@@ -297,6 +294,13 @@ class Session:
             self._learn()
             self._batches.propose_ahead(left)
 
+    def _end_if_exhausted(self, known: int) -> None:
+        """End when a batch has added nothing to the trials known before, and no other will."""
+        if len(self.trials) > known:
+            self._refused_since = 0
+        elif self._exhausted or self._refused_since >= MAX_REFUSED:
+            self.ended = End.EXHAUSTED
+
     def _requeue(self, batch: Sequence[int]) -> None:
         """Let the next batch begin with what was not measured of this one."""
         done = {*self.trials.by_index, *self._deferred, *self.refused}
@@ -319,9 +323,10 @@ class Session:
         return claimed
 
     def _draft(self, index: int) -> bool:
-        """Draft the record of a configuration, unless the template refuses it; return whether.
+        """Draft the record of a configuration; return False if the template refuses it.
 
-        That is known of some only when they come: it is told to the tuner, and no trial.
+        Some refusals are not known before the configuration is traced. The tuner is told of them;
+        they are no trials.
         """
         rule = self.task.refusal(index)
         if rule:
@@ -334,9 +339,9 @@ class Session:
         return not rule
 
     def _recall(self) -> None:
-        """Take in what others have logged; tell the measurer what was measured just as now.
+        """Read what other runs have logged; tell the measurer of comparable measurements.
 
-        That is left for later while the tuner thinks: what is new may have to be traced.
+        This waits while the tuner works beside the builds: a new record may have to be traced.
         """
         if self.learner.background.is_running:
             return
