@@ -13,7 +13,6 @@ bytecode, as there is where they are installed: to compile them takes longer tha
 from __future__ import annotations
 
 import compileall
-import contextlib
 import functools
 import json
 import os
@@ -23,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +43,12 @@ PARTS = {
     "taking in results": ["autotune.tuner.base:Tuner.tell"],
     "estimating the gain": ["autotune.tuner.model.model_tuner:ModelTuner.expected_gain"],
     "preparing and learning, longer than builds took": [
-        "autotune.tuner.run.session:Session._think"
+        "autotune.tuner.run.learner:Learner._work"
     ],
-    "reading and writing the log": ["records.journal:Journal.add", "records.journal:Journal.news"],
+    "reading and writing the log": [
+        "records.journal:Journal.add",
+        "records.journal:Journal.new_records",
+    ],
     "claiming candidates": ["records.journal:Journal.claim"],
     "ending the workers": ["autotune.measure.local_measurer:LocalMeasurer.close"],
 }
@@ -111,17 +113,16 @@ def _watch_measurer(spans: dict[str, list[Span]]) -> None:
     from autotune.measure.local_measurer import LocalMeasurer
     from autotune.measure.scheduler import Scheduler
 
-    measure: Callable[..., Iterator[Any]] = LocalMeasurer.measure
+    run: Callable[..., Any] = LocalMeasurer.run
 
-    @functools.wraps(measure)
-    def watched(*args: Any, **options: Any) -> Iterator[Any]:
-        with contextlib.closing(measure(*args, **options)) as results:
-            for candidate, result in results:
-                spans["build"] += [result.build_span] if result.build_span else []
-                spans["run"] += [result.run_span] if result.run_span else []
-                yield candidate, result
+    @functools.wraps(run)
+    def watched(*args: Any, **options: Any) -> Any:
+        result = run(*args, **options)
+        spans["build"] += [result.build_span] if result.build_span else []
+        spans["run"] += [result.run_span] if result.run_span else []
+        return result
 
-    LocalMeasurer.measure = watched
+    LocalMeasurer.run = watched
     compare: Callable[..., Any] = LocalMeasurer.compare
 
     @functools.wraps(compare)

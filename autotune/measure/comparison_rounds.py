@@ -45,7 +45,7 @@ class Rounds:
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> dict[int, MeasureResult]:
-        """Time candidates in turns, as `autotune.measure.result.Comparing` says."""
+        """Time candidates in turns, as `SupportsComparison` says."""
         jobs = [self._job(config) for config in configs]
         if any(job.response is None for job in jobs):
             self._scheduler.build(jobs)
@@ -127,10 +127,7 @@ class Rounds:
 
     def _built(self, number: int) -> dict[str, Any]:
         """Return what the builder said of a candidate."""
-        response = self._jobs[number].response
-        assert response is not None
-        assert isinstance(response.outcome, Message)
-        return response.outcome.body
+        return self._jobs[number].built.body
 
 
 def _failure(response: Response, timeout_s: float) -> MeasureError | None:

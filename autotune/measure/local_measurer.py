@@ -5,26 +5,21 @@ On a CPU nothing is built while a candidate runs: it would disturb the timing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.measure.comparison_rounds import Rounds
+from autotune.measure.measurer import Measurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.measure.pool.messages import BYTES_AS_TEXT, Message
 from autotune.measure.pool.worker_failures import failure_result
 from autotune.measure.pool.worker_slot import Response, killed_from_outside
-from autotune.measure.result import (
-    MeasureError,
-    MeasureInput,
-    MeasureResult,
-    ShouldContinue,
-)
+from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.measure.scheduler import BuildJob, Scheduler, open_timeout_s
 from autotune.measure.timing_policy import TimingPolicy
@@ -35,9 +30,6 @@ from autotune.target import Target
 from search_spaces import Config
 
 _log = logging.getLogger(__name__)
-
-BATCH = 16
-"""Candidates that are built before the first of them runs, at most."""
 
 MAX_BUILDERS = 4
 
@@ -50,7 +42,7 @@ STARTING_S = 1.5
 """Assumed seconds for processes to start, import everything and trace the template."""
 
 
-class LocalMeasurer:
+class LocalMeasurer(Measurer):
     """Builds, checks and times candidates of one workload in worker processes.
 
     A context manager; `close` leaves no process and no file behind.
@@ -120,7 +112,7 @@ class LocalMeasurer:
         self._on_gpu = arch is not None
         self._results: dict[str, MeasureResult] = {}
         self._known: list[str] = []  # their keys, in order
-        self._prebuilt: dict[int, BuildJob] = {}
+        self._jobs: dict[int, BuildJob] = {}  # that have not run, by configuration
         self._scheduler = Scheduler(
             {
                 "template": template,
@@ -134,6 +126,7 @@ class LocalMeasurer:
             builders or _builder_count(arch is not None),
             timeout_s,
             self._known,
+            self.overlap,
             left_s,
             fork_server,
         )
@@ -159,13 +152,13 @@ class LocalMeasurer:
         return self._scheduler.lost_workers
 
     def start(self) -> None:
-        """Start workers without waiting for them; `measure` does so by itself."""
+        """Start workers without waiting for them; `build` does so by itself."""
         default_cache().check_folder()  # what workers say of it is not heard
         self._scheduler.start()
 
     def close(self) -> None:
         """End the workers. The measurer can still be used: it would start new ones."""
-        self._prebuilt = {}
+        self._jobs = {}
         self._rounds.forget()
         self._scheduler.close()
 
@@ -207,36 +200,64 @@ class LocalMeasurer:
         costs_s = _response_body(response, "the reference")["baseline"]
         return None if costs_s is None else tuple(costs_s)
 
-    def measure(
-        self, inputs: Iterable[MeasureInput], still_wanted: ShouldContinue | None = None
-    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        """Yield each input with its result, in their order; leave out unwanted ones.
-
-        Inputs are taken and built a batch at a time. A candidate that is the same kernel as an
-        earlier one gets that one's result.
+    def build(self, candidates: Iterable[MeasureInput]) -> None:
+        """Give candidates to the builders, without waiting.
 
         Raises
         ------
         UsageError
             If the template or its reference cannot be used at all.
         AutotuneError
-            If no worker can measure the first candidate.
+            If no worker can be started.
         """
-        rest = iter(inputs)
-        jobs: deque[BuildJob] = deque()
-        wanted = still_wanted or (lambda _: True)
-        try:
-            job = self._next(jobs, rest, wanted)
-            while job is not None:
-                result = self._finish(job, jobs)
-                following = self._following(jobs, wanted) if self.overlap else None
-                yield job.candidate, result
-                job = following or self._next(jobs, rest, wanted)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            self.close()  # a late answer must not be taken for one to a later request
-            raise
+        with self._closed_on_error():
+            self._scheduler.begin_builds(self._new_jobs(candidates))
+
+    def prebuild(self, candidates: Iterable[MeasureInput]) -> None:
+        """Build what may be measured next (`SupportsPrebuild`).
+
+        Without `overlap` these builds end before anything runs.
+        """
+        self.build(candidates)
+
+    def await_builds(self) -> None:
+        """Wait until the first candidate is built; without `overlap`, until all are.
+
+        Raises
+        ------
+        UsageError, AutotuneError
+            As in `build`.
+        """
+        with self._closed_on_error():
+            if not self.overlap:
+                self._scheduler.build()
+            elif self._jobs:
+                self._scheduler.wait_for(next(iter(self._jobs.values())))
+
+    def run(self, candidate: MeasureInput) -> MeasureResult:
+        """Return the result of a candidate, which is built, checked and timed where needed.
+
+        A candidate that is the same kernel as an earlier one gets that one's result.
+
+        Raises
+        ------
+        UsageError, AutotuneError
+            As in `build`.
+        """
+        with self._closed_on_error():
+            self._scheduler.begin_builds(self._new_jobs([candidate]))
+            job = self._jobs.pop(candidate.config.index)
+            self._scheduler.wait_for(job)
+            return self._result(job)
+
+    def run_ahead(self, candidate: MeasureInput) -> None:
+        """Begin to run a candidate (`Measurer.run_ahead`)."""
+        job = self._jobs.get(candidate.config.index)
+        if self.overlap and job is not None:
+            with self._closed_on_error():
+                self._scheduler.begin_builds([])  # handles responses
+                if job.response is not None and self._scheduler.ready and self._must_run(job):
+                    self._scheduler.start_run(job)
 
     @property
     def opening_s(self) -> float | None:
@@ -251,7 +272,7 @@ class LocalMeasurer:
     def compare(
         self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
     ) -> dict[int, MeasureResult]:
-        """Time candidates in turns (see `autotune.measure.result.Comparing`).
+        """Time candidates in turns (see `SupportsComparison`).
 
         Raises
         ------
@@ -260,61 +281,26 @@ class LocalMeasurer:
         AutotuneError
             If no worker can measure the first candidate.
         """
-        try:
+        with self._closed_on_error():
             return self._rounds.compare(configs, seconds, seed, fresh and not self._on_gpu, check)
-        except BaseException:
-            self.close()  # as in `measure`
-            raise
 
-    def prebuild(self, inputs: Iterable[MeasureInput]) -> None:
-        """Start to build candidates that may be measured next, without waiting.
-
-        Without `overlap` these builds end before anything runs. Earlier candidates that were
-        neither measured nor named again are dropped.
-        """
-        indices = {candidate.config.index: candidate for candidate in inputs}
-        self._prebuilt = {i: self._prebuilt.get(i) or BuildJob(c) for i, c in indices.items()}
+    @contextlib.contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """End the workers at an error: a late answer is none to a later request."""
         try:
-            self._scheduler.start_builds(list(self._prebuilt.values()))
+            yield
         except BaseException:
-            self.close()  # as in `measure`
+            self.close()
             raise
 
-    def _next(
-        self, jobs: deque[BuildJob], rest: Iterator[MeasureInput], wanted: ShouldContinue
-    ) -> BuildJob | None:
-        """Return the next job that is wanted, built; None if there is none."""
-        while self._built(jobs, rest):
-            job = jobs.popleft()
-            if wanted(job.candidate):
-                return job
-        return None
-
-    def _following(self, jobs: deque[BuildJob], wanted: ShouldContinue) -> BuildJob | None:
-        """Start to run the next job, if it is built and the runner is idle, and return it.
-
-        So the device is busy while the caller handles the result of the job before.
-        """
-        self._scheduler.start_builds(self._beside(jobs))
-        while jobs and jobs[0].response is not None and self._scheduler.ready:
-            job = jobs.popleft()
-            if wanted(job.candidate):
-                if self._must_run(job):
-                    self._scheduler.start_run(job, self._beside(jobs))
-                return job
-        return None
-
-    def _job(self, candidate: MeasureInput) -> BuildJob:
-        """Return the job of a candidate: the one that was started ahead, if there is one."""
-        prebuilt = self._prebuilt.pop(candidate.config.index, None)
-        if prebuilt is None:
-            return BuildJob(candidate)
-        prebuilt.candidate = candidate
-        return prebuilt
-
-    def _beside(self, jobs: Iterable[BuildJob]) -> list[BuildJob]:
-        """Return what may be built while another one runs."""
-        return [*jobs, *self._prebuilt.values()]
+    def _new_jobs(self, candidates: Iterable[MeasureInput]) -> Iterator[BuildJob]:
+        """Yield the jobs of candidates that the builders do not have yet."""
+        for candidate in candidates:
+            job = self._jobs.get(candidate.config.index)
+            if job is None:
+                job = self._jobs[candidate.config.index] = BuildJob(candidate)
+                yield job
+            job.candidate = candidate
 
     def _must_run(self, job: BuildJob) -> bool:
         """Whether a job was built, and is not a kernel whose result is known."""
@@ -323,20 +309,8 @@ class LocalMeasurer:
             return False
         return job.response.outcome.body["code_hash"] not in self._results
 
-    def _built(self, jobs: deque[BuildJob], rest: Iterator[MeasureInput]) -> bool:
-        """Build the first job, and others with it; return False if there is no job."""
-        if not jobs or self.overlap:
-            for candidate in islice(rest, BATCH - len(jobs)):
-                jobs.append(self._job(candidate))
-                self._scheduler.start_builds(jobs)  # it may take a while until the next one comes
-        if jobs and self.overlap:
-            self._scheduler.build_first(jobs)
-        elif any(job.response is None for job in jobs):
-            self._scheduler.build(jobs)
-        return bool(jobs)
-
-    def _finish(self, job: BuildJob, beside: Sequence[BuildJob]) -> MeasureResult:
-        """Return the result of a candidate that was built, or run it, unless it is known."""
+    def _result(self, job: BuildJob) -> MeasureResult:
+        """Return the result of a candidate that was built; run it, unless that is known."""
         response = job.response
         assert response is not None
         if not isinstance(response.outcome, Message):
@@ -354,19 +328,17 @@ class LocalMeasurer:
             "build_span": span,
             "kernels": None if answer["kernels"] is None else tuple(answer["kernels"]),
         }
-        result = replace(self._run(job, beside), **built)
+        result = replace(self._run(job), **built)
         self.remember(result)
         return result
 
-    def _run(self, job: BuildJob, beside: Sequence[BuildJob]) -> MeasureResult:
-        if not self.overlap:
-            self._scheduler.build([])  # builds that were started ahead
-        response = self._scheduler.run(job, self._beside(beside))
+    def _run(self, job: BuildJob) -> MeasureResult:
+        response = self._scheduler.run(job)
         if killed_from_outside(response.outcome):
             # Not the candidate's fault, unless it happens again: it may exhaust the memory.
             index = job.candidate.config.index
             _log.warning("the runner %s; candidate %d is run again", response.outcome, index)
-            response = self._scheduler.run(job, self._beside(beside))
+            response = self._scheduler.run(job)
         if not isinstance(response.outcome, Message):
             return failure_result(response, self.timeout_s)
         answer = response.outcome.body

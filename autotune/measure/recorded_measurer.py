@@ -7,12 +7,13 @@ running took, are those recorded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.measure.result import MeasureError, MeasureInput, MeasureResult, ShouldContinue
+from autotune.measure.measurer import Measurer
+from autotune.measure.result import MeasureError, MeasureInput, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from records import Record, workload_key
 from search_spaces import ChoiceKnob, KnobValue, ListedSpace
@@ -104,7 +105,7 @@ def recordings(records: Iterable[Record], name: str) -> list[Recording]:
     return found
 
 
-class ReplayMeasurer:
+class ReplayMeasurer(Measurer):
     """Answers with what was recorded; a measurer like any other.
 
     Parameters
@@ -112,40 +113,23 @@ class ReplayMeasurer:
     recording : Recording
     """
 
+    policy = TimingPolicy(repeats=1)  # one number for each configuration
+
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
-    @property
-    def policy(self) -> TimingPolicy:
-        """One number per configuration: nothing is timed again."""
-        return TimingPolicy(repeats=1)
-
-    def remember(self, result: MeasureResult) -> None:
-        """Do nothing: every answer is known."""
-
-    def measure(
-        self, inputs: Iterable[MeasureInput], still_wanted: ShouldContinue | None = None
-    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        """Yield each input with its recorded result.
+    def run(self, candidate: MeasureInput) -> MeasureResult:
+        """Return the recorded result of a candidate.
 
         Raises
         ------
         UsageError
-            If a configuration was not recorded.
+            If the configuration was not recorded.
         """
-        for candidate in inputs:
-            if still_wanted is not None and not still_wanted(candidate):
-                continue
-            result = self._recording.results.get(candidate.config.index)
-            if result is None:
-                raise UsageError(f"{self._recording.name} has no record of {candidate.config}")
-            yield candidate, result
-
-    def ceiling(self) -> None:
-        """Return nothing: recordings do not say what the machine could do."""
-
-    def close(self) -> None:
-        """Do nothing: there are no processes."""
+        result = self._recording.results.get(candidate.config.index)
+        if result is None:
+            raise UsageError(f"{self._recording.name} has no record of {candidate.config}")
+        return result
 
 
 def result_of(record: Record) -> MeasureResult:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from autotune.measure.roofline import Ceiling
-from autotune.measure.timing_policy import TimingPolicy
 from records import relative_spread
 from search_spaces import Config
 
@@ -81,10 +79,6 @@ class MeasureInput:
 
     config: Config
     incumbent_s: float | None = None
-
-
-ShouldContinue = Callable[[MeasureInput], bool]
-"""Asked just before a candidate would run: whether anybody still wants to know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,89 +165,3 @@ class MeasureResult:
             build_span=build_span,
             run_span=None,
         )
-
-
-@runtime_checkable
-class SupportsPrebuild(Protocol):
-    """A measurer that begins to build what may be measured next when it is told.
-
-    If it has `overlap` that may be while it measures.
-    """
-
-    overlap: bool
-
-    def prebuild(self, inputs: Iterable[MeasureInput]) -> None:
-        """Begin to build candidates that are likely to be measured next; wait for nothing."""
-        ...
-
-
-@runtime_checkable
-class SupportsComparison(Protocol):
-    """A measurer that can time several candidates in turns."""
-
-    @property
-    def opening_s(self) -> float | None:
-        """Seconds that a new process takes to compute the right answers; None if unknown."""
-        ...
-
-    @property
-    def starting_s(self) -> float:
-        """Seconds that it takes to start processes, where none are left; else 0."""
-        ...
-
-    def compare(
-        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
-    ) -> Mapping[int, MeasureResult]:
-        """Time candidates in turns, in one process and on one set of arrays.
-
-        Parameters
-        ----------
-        configs : sequence of Config
-        seconds : float
-            How long the timing may take, about; what is needed to build and begin comes on top.
-        seed : int
-            Of the order, and of the places of the arrays.
-        fresh : bool
-            Whether the round is in a new process; otherwise it is in that of the round before.
-        check : bool
-            Whether a new process computes the right answers and checks each candidate once. The
-            one process that owns a GPU always does, and is kept.
-
-        Returns
-        -------
-        mapping of int to MeasureResult
-            By index: a single cost, or why a candidate failed. Costs are missing if the round was
-            lost through no candidate's fault, or one has spoilt it for others.
-        """
-        ...
-
-
-class Measurer(Protocol):
-    """Measures candidates of one workload on one target."""
-
-    @property
-    def policy(self) -> TimingPolicy:
-        """How candidates are timed."""
-        ...
-
-    def remember(self, result: MeasureResult) -> None:
-        """Reuse this result for candidates with the same code hash: they are not measured."""
-        ...
-
-    def measure(
-        self, inputs: Iterable[MeasureInput], still_wanted: ShouldContinue | None = None
-    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        """Yield each input with its result, as soon as that is known.
-
-        Inputs are taken as many at a time as is useful. One that is no longer wanted just before
-        it would run is left out.
-        """
-        ...
-
-    def ceiling(self) -> Ceiling | None:
-        """Measure what the machine can do at best for this workload; None if that is not known."""
-        ...
-
-    def close(self) -> None:
-        """Let go of processes; measuring later starts new ones."""
-        ...

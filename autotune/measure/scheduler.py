@@ -1,4 +1,4 @@
-"""Schedules the builders and the runner of one workload.
+"""The scheduler of one workload: builders build what is in its queue, one runner runs the results.
 
 Builders run in parallel. A process that starts would disturb a timing, so all that are needed are
 started together with the first build, and no candidate runs before they are ready.
@@ -71,8 +71,6 @@ class BuildJob:
         Whether it is compiled even if its code hash is known: it is to be timed once more.
     response : Response or None
         The builder's response, once there is one.
-    assigned : bool
-        Whether a builder has the job.
     suspect : bool
         Whether a builder was killed from outside while it built this. The second time it is built
         alone, so that it is clear which candidate caused it.
@@ -83,9 +81,15 @@ class BuildJob:
     candidate: MeasureInput
     remeasure: bool = False
     response: Response | None = None
-    assigned: bool = False
     suspect: bool = False
     request: Request | None = None
+
+    @property
+    def built(self) -> Message:
+        """The builder's message, of a job for which the builder neither died nor timed out."""
+        assert self.response is not None
+        assert isinstance(self.response.outcome, Message)
+        return self.response.outcome
 
 
 class _Builder(WorkerSlot):
@@ -117,6 +121,8 @@ class Scheduler:
         Seconds a candidate may take to build, and again to run.
     known : sequence of str
         Code hashes of candidates that need not be compiled; the owner appends to it.
+    overlap : bool
+        Whether candidates are built while another one runs.
     left_s : callable
         Returns the seconds that are left for the run; None without a limit.
     fork_server : ForkServerProcess, optional
@@ -138,6 +144,7 @@ class Scheduler:
         builders: int,
         timeout_s: float,
         known: Sequence[str],
+        overlap: bool,
         left_s: Callable[[], float | None] = lambda: None,
         fork_server: ForkServerProcess | None = None,
     ) -> None:
@@ -147,12 +154,14 @@ class Scheduler:
         self._running = dict(running)
         self._timeout_s = timeout_s
         self._known = known
+        self._overlap = overlap
         self._left_s = left_s
         self._pool = WorkerPool(fork_server)
         template = opening["template"]
         self._builders = [_Builder(self._pool, "build", template) for _ in range(builders)]
         self._runner = WorkerSlot(self._pool, runner, template)
         self._slots: list[WorkerSlot] = [*self._builders, self._runner]
+        self._queue: deque[BuildJob] = deque()
         self._description: Message | None = None
         self._run_request = Request()
         self._notes: set[str] = set()
@@ -170,56 +179,56 @@ class Scheduler:
                 self._open_builder(builder)
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes, and forget what is to be built."""
         self._pool.close()
+        self._queue.clear()
         for slot in self._slots:
             slot.release()
         for builder in self._builders:
             builder.job = None
 
-    def start_builds(self, jobs: Sequence[BuildJob]) -> None:
-        """Handle the responses that have come, and give jobs to idle builders."""
+    def begin_builds(self, jobs: Iterable[BuildJob]) -> None:
+        """Add jobs to the queue, and go on without waiting for anybody."""
+        self._queue.extend(jobs)
         self._check_workers()
         while self._receive(0.0):
             pass
-        self._dispatch(jobs)
+        self._dispatch()
 
-    def build(self, jobs: Sequence[BuildJob]) -> None:
-        """Build all jobs; return when they are built and no worker is busy."""
-        self._run_until(
-            lambda: (
-                all(job.response for job in jobs)
-                and not any(slot.current_op for slot in self._slots)
-            ),
-            jobs,
-        )
+    def build(self, jobs: Iterable[BuildJob] = ()) -> None:
+        """Build some jobs and all that are in the queue; return when no worker is busy."""
+        self._queue.extend(jobs)
+        self._run_until(lambda: not self._queue and self._all_idle())
 
-    def build_first(self, jobs: Sequence[BuildJob]) -> None:
-        """Build jobs; return when the first one is built."""
-        self._run_until(lambda: jobs[0].response is not None, jobs)
+    def wait_for(self, job: BuildJob) -> None:
+        """Return when a job is built."""
+        self._run_until(lambda: job.response is not None)
 
     @property
     def ready(self) -> bool:
         """Whether the runner is idle."""
         return self._runner.idle
 
-    def start_run(self, job: BuildJob, beside: Sequence[BuildJob] = ()) -> None:
-        """Start to run a job that was built, as soon as the runner is idle."""
-        assert job.response is not None
-        assert isinstance(job.response.outcome, Message)
-        body, payload = job.response.outcome
+    def start_run(self, job: BuildJob) -> None:
+        """Start to run a job that was built, as soon as the runner is idle.
+
+        Without `overlap` all builders must be idle, too.
+        """
+        body, payload = job.built
         if not self._checks:
             self.replace_runner(check=True)
+        if not self._overlap:
+            self._settle()
         request = {"binary": body["binary"], "incumbent_s": job.candidate.incumbent_s}
-        job.request = self._send("run", request, self._timeout_s, payload, beside)
+        job.request = self._send("run", request, self._timeout_s, payload, self._overlap)
 
-    def run(self, job: BuildJob, beside: Sequence[BuildJob] = ()) -> Response:
-        """Run a job that was built, and build others at the same time; return the response."""
+    def run(self, job: BuildJob) -> Response:
+        """Run a job that was built; return the response."""
         if job.request is None:
-            self.start_run(job, beside)
+            self.start_run(job)
         request, job.request = job.request, None
         assert request is not None
-        return self._wait_for(request, beside)
+        return self._response(request, self._overlap)
 
     # -- a final comparison -----------------------------------------------------------------
 
@@ -241,28 +250,25 @@ class Scheduler:
 
     def load_for_round(self, job: BuildJob) -> Response:
         """Load a job that was built into the runner and call it, for a round to time it."""
-        assert job.response is not None
-        assert isinstance(job.response.outcome, Message)
-        body, payload = job.response.outcome
+        body, payload = job.built
         request = {"binary": body["binary"], "number": job.candidate.config.index}
-        return self._wait_for(self._send("enter", request, self._timeout_s, payload))
+        return self._response(self._send("enter", request, self._timeout_s, payload))
 
     def time_round(self, request: dict[str, Any], timeout_s: float) -> Response:
         """Time the loaded jobs in turns, while all other workers are idle."""
-        self.build([])
-        return self._wait_for(self._send("round", request, timeout_s))
+        return self._request_alone("round", request, timeout_s)
 
     def ceiling(self, timeout_s: float) -> Response:
         """Measure the peak performance of the machine, while all other workers are idle."""
-        return self._request_alone("ceiling", timeout_s)
+        return self._request_alone("ceiling", {}, timeout_s)
 
     def baseline(self, timeout_s: float) -> Response:
         """Time the reference, while all other workers are idle."""
-        return self._request_alone("baseline", timeout_s)
+        return self._request_alone("baseline", {}, timeout_s)
 
-    def _request_alone(self, op: str, timeout_s: float) -> Response:
-        self.build([])
-        return self._wait_for(self._send(op, {}, timeout_s))
+    def _request_alone(self, op: str, body: dict[str, Any], timeout_s: float) -> Response:
+        self._settle()
+        return self._response(self._send(op, body, timeout_s))
 
     def _send(
         self,
@@ -270,26 +276,33 @@ class Scheduler:
         body: dict[str, Any],
         timeout_s: float,
         payload: bytes = b"",
-        beside: Sequence[BuildJob] = (),
+        builds: bool = False,
     ) -> Request:
         """Send a request to the runner, once it is idle."""
-        self._run_until(lambda: self._runner.idle, beside)
+        self._run_until(lambda: self._runner.idle, builds)
         self._run_request = Request()
         self._runner.ask(op, body, timeout_s, payload)
         return self._run_request
 
-    def _wait_for(self, request: Request, beside: Sequence[BuildJob] = ()) -> Response:
-        self._run_until(lambda: request.response is not None, beside)
+    def _response(self, request: Request, builds: bool = False) -> Response:
+        self._run_until(lambda: request.response is not None, builds)
         assert request.response is not None
         return request.response
 
     # -- who does what ----------------------------------------------------------------------
 
-    def _run_until(self, done: Callable[[], bool], jobs: Sequence[BuildJob]) -> None:
-        """Give out jobs and handle responses until `done` is true."""
+    def _settle(self) -> None:
+        """Wait until no worker is busy; begin no further builds."""
+        self._run_until(self._all_idle, builds=False)
+
+    def _all_idle(self) -> bool:
+        return not any(slot.current_op for slot in self._slots)
+
+    def _run_until(self, done: Callable[[], bool], builds: bool = True) -> None:
+        """Handle responses until `done` is true; give jobs to builders meanwhile, if `builds`."""
         while True:
             self._check_workers()
-            self._dispatch(jobs)
+            self._dispatch(builds)
             if done():
                 return
             self._receive()
@@ -312,20 +325,20 @@ class Scheduler:
         for slot in self._slots:
             slot.check_alive()
 
-    def _dispatch(self, jobs: Sequence[BuildJob]) -> None:
-        """Give jobs to all idle workers."""
+    def _dispatch(self, builds: bool = True) -> None:
+        """Open the runner once the workload is described; give jobs to idle builders."""
         if self._description is not None and self._runner.worker is None:
             body, payload = self._description
             request = self._request(**self._running, **body, check=self._checks)
             self._runner.open(request, self._opening_s, payload)
-        waiting = deque(job for job in jobs if not job.assigned)
         for builder in self._builders:
+            waiting = builds and bool(self._queue)
             if waiting and builder.idle and builder.request_count >= MAX_CANDIDATES_PER_BUILDER:
                 builder.release()
             if builder.worker is None and (waiting or self._description is None):
                 self._open_builder(builder)
-            if builder.idle and waiting and self._may_begin(waiting[0]):
-                self._assign(builder, waiting.popleft())
+            if waiting and builder.idle and self._may_begin(self._queue[0]):
+                self._assign(builder, self._queue.popleft())
 
     def _open_builder(self, builder: _Builder) -> None:
         at_it = any(other.describes for other in self._builders if other.worker is not None)
@@ -347,7 +360,7 @@ class Scheduler:
         return not building or not any(other.suspect for other in (job, *building))
 
     def _assign(self, builder: _Builder, job: BuildJob) -> None:
-        job.assigned, builder.job = True, job
+        builder.job = job
         candidate = job.candidate
         request = {
             "config": candidate.config.to_json(),
@@ -409,6 +422,7 @@ class Scheduler:
                 response.outcome,
                 job.candidate.config.index,
             )
-            job.suspect, job.assigned = True, False
+            job.suspect = True
+            self._queue.appendleft(job)
         else:
             job.response = response

@@ -117,16 +117,6 @@ def is_terminating(process: int) -> bool:
     return any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 
-def has_stopped(process: int) -> bool:
-    """Whether a process or a child of it is stopped."""
-    with contextlib.suppress(OSError):  # it is ending
-        for one in (process, *children(process)):
-            with open(f"/proc/{one}/stat", "rb") as facts:
-                if facts.read().rpartition(b")")[2].split()[0] == b"T":
-                    return True
-    return False
-
-
 # -- supervisors ------------------------------------------------------------------------------
 
 

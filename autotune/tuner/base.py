@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.cost_model.base import IndexVector
-from autotune.tuner.diversity import Geometry, max_min_subset
+from autotune.tuner.diversity import max_min_subset
+from autotune.tuner.encoding import KnobDistances
 from search_spaces.space import Space
 from search_spaces.space_errors import SpaceError
 
@@ -175,7 +176,9 @@ class Tuner(ABC):
         excluded = self._seen.union(exclude)
         return [int(index) for index in self.space.sample(n, rng, exclude=sorted(excluded))]
 
-    def _spread(self, geometry: Geometry, n: int, pool: int, rng: np.random.Generator) -> list[int]:
+    def _spread(
+        self, knobs: KnobDistances, n: int, pool: int, rng: np.random.Generator
+    ) -> list[int]:
         """Return the default candidate first, and random ones that differ as much as possible.
 
         They are chosen from `pool` random ones, and differ from those seen before, too.
@@ -188,4 +191,4 @@ class Tuner(ABC):
                 return []
         sample = self._sample(max(n, pool), rng, exclude=first)
         taken = [*self.seen.tolist(), *first]
-        return first + max_min_subset(geometry, sample, taken, n - len(first))
+        return first + max_min_subset(knobs, sample, taken, n - len(first))

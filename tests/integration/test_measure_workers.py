@@ -75,15 +75,19 @@ def test_on_other_devices_candidates_are_built_while_others_run():
     assert all(a[1] <= b[0] for a, b in pairwise(ran))
 
 
-def test_what_nobody_wants_any_more_is_not_run():
+def test_what_is_built_is_run_when_it_is_asked_for_and_not_before():
     args = {"naps": "0,0.01,0.02"}
     asked = inputs(args)
     with LocalMeasurer(NAPPING, args, "llvm", QUICK) as measurer:
-        found = list(measurer.measure(asked, lambda candidate: candidate is not asked[1]))
-        assert [candidate for candidate, _ in found] == [asked[0], asked[2]]
-        ((_, later),) = measurer.measure([asked[1]])
+        measurer.build(asked)
+        measurer.await_builds()
+        found = [measurer.run(asked[0]), measurer.run(asked[2])]
+        asked_at = time.time()
+        later = measurer.run(asked[1])
     assert not later.reused
     assert later.ok
+    assert all(later.build_span[1] <= result.run_span[0] for result in found)
+    assert asked_at <= later.run_span[0]
 
 
 def test_a_kernel_that_is_known_is_not_measured_again_but_compared():
@@ -210,7 +214,7 @@ def test_what_was_asked_of_a_builder_that_is_still_opening_is_begun_without_bein
 
         def begun():
             measurer.prebuild([candidate])
-            return measurer._prebuilt[0].assigned
+            return not measurer._scheduler._queue
 
         wait_for(begun)
         ((_, result),) = measurer.measure([candidate])
@@ -226,7 +230,7 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
 
         def built():
             measurer.prebuild(asked)
-            return all(job.response for job in measurer._prebuilt.values())
+            return all(job.response for job in measurer._jobs.values())
 
         wait_for(built)
         results = measurer.measure(asked)
@@ -236,18 +240,3 @@ def test_a_device_of_its_own_goes_on_while_a_result_is_looked_at():
         ((_, second),) = results
     assert second.ok
     assert second.run_span[0] < asked_at  # it began before anybody asked for it
-
-
-def test_a_builder_that_somebody_stops_is_replaced_and_its_candidate_tried_again(caplog):
-    args = {"naps": "0,0.5"}
-    first, second = inputs(args)
-    with LocalMeasurer(NAPPING, args, "llvm", QUICK, timeout_s=2.0, builders=1) as measurer:
-        list(measurer.measure([first]))
-        (builder,) = pids("build")
-        measurer.prebuild([second])
-        psutil.Process(builder).suspend()
-        ((_, result),) = measurer.measure([second])
-        assert builder not in pids("build")
-    assert result.ok
-    told = "the process was stopped while building; candidate 1 is tried again"
-    assert told in caplog.messages

@@ -9,6 +9,7 @@ from support.fake_measurer import FakeMeasurer, run
 from support.footprint import wait_for
 
 from autotune.measure.timing_policy import TimingPolicy
+from autotune.tuner.run.background import BackgroundTask
 from autotune.tuner.run.events import End
 from autotune.tuner.run.trials import Trials
 from autotune.tuner.search.grid import GridTuner
@@ -23,8 +24,8 @@ class Prebuilding(FakeMeasurer):
         self.overlap = overlap
         self.prebuilt = []
 
-    def prebuild(self, inputs):
-        indices = [candidate.config.index for candidate in inputs]
+    def prebuild(self, candidates):
+        indices = [candidate.config.index for candidate in candidates]
         if indices not in [told for _, told in self.prebuilt]:
             self.prebuilt.append((len(self.asked), indices))
 
@@ -55,7 +56,11 @@ class Holding(GridTuner):
         return super().ask(n)
 
 
-def test_what_is_held_back_of_a_batch_is_built_first_of_the_next_and_none_is_left(task, store):
+def test_what_is_held_back_of_a_batch_is_built_first_of_the_next_and_none_is_left(
+    task, store, monkeypatch
+):
+    begin = BackgroundTask.start
+    monkeypatch.setattr(BackgroundTask, "start", lambda self: (begin(self), self._call.wait()))
     tuner = Holding(task.space, 0)
     _, measurer = run(task, store, 20, Prebuilding(overlap=False), tuner, batch=8)
     tried = measurer.asked[:20]
@@ -94,11 +99,7 @@ def test_what_is_held_back_is_built_as_soon_as_builders_wait_for_the_tuner(task,
         def think(self):
             wait_for(lambda: len(measurer.prebuilt) > 1)
 
-    class Hasty(Prebuilding):
-        def measure(self, inputs, still_wanted=None):
-            return super().measure(list(inputs), still_wanted)  # all are built before any runs
-
-    measurer = Hasty(overlap=False)
+    measurer = Prebuilding(overlap=False)
     run(task, store, 12, measurer, Slow(task.space, 0), batch=8)
     assert measurer.prebuilt[1] == (0, measurer.asked[8:9])
 
@@ -130,12 +131,12 @@ def test_what_others_have_logged_is_not_traced_beside_thinking(task, store, monk
     tuner, looked = Brooding(task.space, 0), []
 
     class Awake(Prebuilding):
-        def measure(self, inputs, still_wanted=None):
-            for measured in super().measure(list(inputs), still_wanted):
-                if len(self.asked) == 3:
-                    assert tuner.begun.wait(60)
-                    tuner.done.set()
-                yield measured
+        def run(self, candidate):
+            result = super().run(candidate)
+            if len(self.asked) == 3:
+                assert tuner.begun.wait(60)
+                tuner.done.set()
+            return result
 
     news = Trials.new_records
     monkeypatch.setattr(
@@ -151,11 +152,7 @@ def test_what_fails_beside_the_builds_ends_the_run_and_what_was_claimed_is_free(
         def think(self):
             raise RuntimeError("no memory")
 
-    class Building(FakeMeasurer):
-        def measure(self, inputs, still_wanted=None):
-            return super().measure(list(inputs), still_wanted)
-
-    measurer = Building()
+    measurer = FakeMeasurer()
     with pytest.raises(RuntimeError, match="no memory"):
         run(task, store, 40, measurer, Failing(task.space, 0))
     assert measurer.asked == []
@@ -179,7 +176,7 @@ class Thinker(GridTuner):
 
 
 class Builder(FakeMeasurer):
-    """Builds all candidates, then asks of each whether it is wanted, and runs it."""
+    """Notes when all candidates are built, and when one runs."""
 
     def __init__(self, course):
         super().__init__()
@@ -188,12 +185,12 @@ class Builder(FakeMeasurer):
     def ceiling(self):
         self.course.append("ceiling")
 
-    def measure(self, inputs, still_wanted=None):
-        built = list(inputs)
+    def await_builds(self):
         self.course.append("build")
-        for measured in super().measure(built, still_wanted):
-            self.course.append("run")
-            yield measured
+
+    def run(self, candidate):
+        self.course.append("run")
+        return super().run(candidate)
 
 
 def test_the_tuner_thinks_beside_the_builds_and_nothing_runs_before_it_is_done(task, store):
@@ -227,15 +224,12 @@ class PatientBuilder(Builder):
         super().__init__(course)
         self.batches = batches
 
-    def measure(self, inputs, still_wanted=None):
-        yield from super().measure(self._patiently(inputs), still_wanted)
-
-    def _patiently(self, inputs):
-        yield from inputs
+    def await_builds(self):
         deadline = time.monotonic() + 60
         while self.batches and self.course[-1:] != ["prepare"] and time.monotonic() < deadline:
             time.sleep(0.001)
         self.batches = max(self.batches - 1, 0)
+        super().await_builds()
 
 
 def test_a_long_run_prepares_its_tuner_while_it_builds_and_not_while_it_runs(task, store):

@@ -119,11 +119,11 @@ class Meanwhile(FakeMeasurer):
         super().__init__()
         self.do = do
 
-    def measure(self, inputs, still_wanted=None):
-        for measured in super().measure(inputs, still_wanted):
-            if self.asked == [0, 1]:
-                self.do()
-            yield measured
+    def run(self, candidate):
+        result = super().run(candidate)
+        if self.asked == [0, 1]:
+            self.do()
+        return result
 
 
 def test_what_another_run_logs_counts_and_what_it_measures_is_left_to_it(task, store):
@@ -136,6 +136,7 @@ def test_what_another_run_logs_counts_and_what_it_measures_is_left_to_it(task, s
         5,
         Meanwhile(lambda: run(task, store, 3, others)),
         tuner,
+        batch=1,
         on_event=events.append,
     )
     assert measurer.asked == [0, 1, 4]
@@ -177,12 +178,11 @@ class Later(FakeMeasurer):
         self.last = task.space.feasible_indices()[-1]
         self.other = other
 
-    def measure(self, inputs, still_wanted=None):
-        for candidate, result in super().measure(inputs, still_wanted):
-            if candidate.config.index == self.last:
-                self.other.close()
-                assert self.other.claim(2)
-            yield candidate, result
+    def run(self, candidate):
+        if candidate.config.index == self.last:
+            self.other.close()
+            assert self.other.claim(2)
+        return super().run(candidate)
 
 
 def test_a_record_is_found_by_its_values_even_if_its_index_has_moved(task, store):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.tuner.run.tuning_loop import tune
 from autotune.tuner.search.grid import GridTuner
 
 
-class FakeMeasurer:
+class FakeMeasurer(Measurer):
     """Costs are 1 + index seconds; some candidates fail; remembers what it was asked.
 
     `cost` gives other times, in seconds, from index and number of measurements.
@@ -42,21 +43,12 @@ class FakeMeasurer:
         costs_s = (self.cost(index, len(self.asked)),)
         return MeasureResult(costs_s=costs_s, build_s=0.5, code_hash=f"{index:x}")
 
-    def ceiling(self):
-        return None
-
-    def close(self):
-        pass
-
-    def measure(self, inputs, still_wanted=None):
-        for candidate in inputs:
-            if still_wanted is not None and not still_wanted(candidate):
-                continue
-            index = candidate.config.index
-            if len(self.asked) == self.interrupt_at:
-                raise KeyboardInterrupt
-            self.asked.append(index)
-            yield candidate, self.timed(index)
+    def run(self, candidate):
+        index = candidate.config.index
+        if len(self.asked) == self.interrupt_at:
+            raise KeyboardInterrupt
+        self.asked.append(index)
+        return self.timed(index)
 
 
 def run(task, store, trials, measurer=None, tuner=None, **kwargs):

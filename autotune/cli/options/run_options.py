@@ -15,7 +15,7 @@ from autotune.measure.timing_policy import FLUSHES, TimingPolicy
 from autotune.tuner.factory import check_tuner
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import BATCH, Limits
-from autotune.tuner.run.stop_rule import check_share
+from autotune.tuner.run.patience import check_share
 
 TRIALS = 64
 """Trials of a workload where neither they nor the time are given."""

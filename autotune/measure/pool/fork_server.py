@@ -27,7 +27,6 @@ from autotune.system.processes import (
     adopt_orphans,
     die_by_signal,
     fork_child,
-    has_stopped,
     kill_children,
     limit_memory,
     reap,
@@ -73,14 +72,13 @@ class ForkServer:
 
     Orders are JSON objects: ``{"start": number, "role": role}``, with the worker's end of its
     channel; ``{"end": number}``. Numbers are the tuning process's. The fork server reports
-    ``{"ready": true}``, and ``{"ended": number, "status": wait status, "stopped": whether it was
-    stopped}`` when a worker and all its children have ended.
+    ``{"ready": true}``, and ``{"ended": number, "status": wait status}`` when a worker and all its
+    children have ended.
     """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}  # number by the supervisor's process id
-        self._stopped: set[int] = set()
         self._supervisor = os.getppid()
         die_by_signal(PARENT_DIED)
         adopt_orphans()
@@ -129,8 +127,6 @@ class ForkServer:
         else:
             for child, number in self._workers.items():
                 if number == order["end"]:
-                    if has_stopped(child):
-                        self._stopped.add(number)
                     os.kill(child, signal.SIGKILL)  # the worker dies with it
         return True
 
@@ -140,9 +136,7 @@ class ForkServer:
             told = [(self._workers.pop(child), statuses[child]) for child in sorted(lost)]
             statuses = kill_children(spared=self._workers)
             for number, status in told:
-                stopped = number in self._stopped
-                self._stopped.discard(number)
-                self._send({"ended": number, "status": status, "stopped": stopped})
+                self._send({"ended": number, "status": status})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._control.send(json.dumps(message).encode())

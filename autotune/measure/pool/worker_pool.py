@@ -27,7 +27,6 @@ from autotune.measure.pool.messages import (
 _log = logging.getLogger(__name__)
 
 _EXIT_GRACE_S = 2.0
-_RESPONSE_GRACE_S = 10.0
 _ENDING_S = 10.0
 _DELAY_S = 2.0
 _LONGEST_WAIT_S = 5.0
@@ -41,7 +40,7 @@ class WorkerDiedError(Exception):
     Attributes
     ----------
     signal : signal.Signals or None
-        The signal that killed it, or SIGSTOP if it was stopped; None if it ended otherwise.
+        The signal that killed it; None if it ended otherwise.
     """
 
     def __init__(self, how: str, killed_by: signal.Signals | None = None) -> None:
@@ -76,8 +75,6 @@ class Worker:
         To speak with it.
     status : int or None
         Its wait status, once it and all processes that it started have ended.
-    stopped : bool
-        Whether it was stopped when it was to end.
     busy : bool
         Whether it has a request whose outcome is not known yet.
     deadline : float
@@ -87,13 +84,11 @@ class Worker:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.status: int | None = None
-        self.stopped = False
         self.busy = False
         self.deadline = math.inf
         self._timeout_s = math.inf
         self._channel_closed = False
-        self._answering = False
-        self._late = False
+        self._extended = False
 
     @property
     def alive(self) -> bool:
@@ -109,7 +104,7 @@ class Worker:
         """Send a request; `WorkerPool.next_outcome` returns the outcome."""
         assert not self.busy
         self.busy = True
-        self._answering = self._late = False
+        self._extended = False
         self._timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
         # If it cannot be sent, nobody will answer either, which is seen when it is waited for.
@@ -136,13 +131,9 @@ class Worker:
             return None
         if self._channel_closed:
             return WorkerDiedError("closed its pipes")
-        if late_s > _DELAY_S and not self._late:
-            # This process was stopped or starved, and so may the worker have been: time anew.
-            self._late, self.deadline = True, time.monotonic() + self._timeout_s
-            return None
-        if self.channel.begun and not self._answering:
-            # A long answer cannot be sent as long as nobody reads it, in time as it may have been.
-            self._answering, self.deadline = True, time.monotonic() + _RESPONSE_GRACE_S
+        if (late_s > _DELAY_S or self.channel.begun) and not self._extended:
+            # This process did not look for long, or the worker waits until it reads: time anew.
+            self._extended, self.deadline = True, time.monotonic() + self._timeout_s
             return None
         return WorkerTimeoutError(f"no answer within {self._timeout_s:g} s")
 
@@ -217,8 +208,6 @@ class WorkerPool:
                     worker.busy = False
                     if not isinstance(outcome, Message):
                         self.end(worker)
-                    if isinstance(outcome, WorkerTimeoutError) and worker.stopped:
-                        outcome = WorkerDiedError("was stopped", signal.SIGSTOP)
                     return worker, outcome
             if time.monotonic() >= until:
                 return None
@@ -253,8 +242,8 @@ class WorkerPool:
         for report in reports:
             worker = self._workers.pop(report["ended"], None)
             if worker is not None:
-                worker.status, worker.stopped = report["status"], report["stopped"]
-                _log.debug("worker %s has ended, with status %s (stopped: %s)", *report.values())
+                worker.status = report["status"]
+                _log.debug("worker %s has ended, with status %s", *report.values())
 
     def _close_fork_server(self) -> None:
         """End the fork server, if it has not ended, and with it all workers."""

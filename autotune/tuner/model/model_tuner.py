@@ -17,10 +17,10 @@ import numpy as np
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.cost_model.xgboost_model import XGBCostModel
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.diversity import Geometry, max_min_subset, pick_diverse
+from autotune.tuner.diversity import max_min_subset, pick_diverse
+from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
-from autotune.tuner.model.candidate_selection import Candidates, CandidateSettings
-from autotune.tuner.model.knob_features import KnobFeatures
+from autotune.tuner.model.candidate_pool import Candidates, CandidateSettings
 from autotune.tuner.model.prediction_audit import Audit, AuditResult
 from autotune.tuner.model.stagnation import ImprovementTracker
 from autotune.tuner.model.surrogate import Surrogate, SurrogateSettings
@@ -125,7 +125,7 @@ class ModelTuner(Tuner):
         trends = [self._trees] if self._settings.trees and features is not None else []
         self._surrogate = Surrogate(space, trends, prior, self._settings.surrogate)
         self._candidates = Candidates(space, source, self._settings.candidates)
-        self._geometry = Geometry(space)
+        self._knobs = KnobDistances(space)
         self._acquisition: Acquisition | None = None
         self._audit = Audit()
         self._progress = ImprovementTracker()
@@ -211,7 +211,7 @@ class ModelTuner(Tuner):
         prior = self._surrogate.prior
         if prior is not None:
             return self._expected_best(prior, n, rng)
-        return self._spread(self._geometry, n, self._settings.start_pool, rng)
+        return self._spread(self._knobs, n, self._settings.start_pool, rng)
 
     def _expected_best(self, prior: Trend, n: int, rng: np.random.Generator) -> list[int]:
         """Return up to `n` candidates that the prior likes best, unlike each other."""
@@ -222,7 +222,7 @@ class ModelTuner(Tuner):
             pool = np.setdiff1d(whole, self.seen)
         scores = -prior.at(pool)
         order = np.argsort(-scores, kind="stable")[: 64 * n]
-        return pick_diverse(self._geometry, pool[order], scores[order][np.newaxis], n)
+        return pick_diverse(self._knobs, pool[order], scores[order][np.newaxis], n)
 
     @property
     def audit(self) -> AuditResult:
@@ -247,7 +247,7 @@ class ModelTuner(Tuner):
         picked = [*picked, *near]
         sample = self._sample(max(n, self._settings.start_pool), rng, exclude=picked)
         taken = [*self.seen.tolist(), *picked]
-        return near + max_min_subset(self._geometry, sample, taken, n - len(near))
+        return near + max_min_subset(self._knobs, sample, taken, n - len(near))
 
     # -- acquisition ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from autotune.cost_model.base import FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import GaussianProcess, Posterior
 from autotune.cost_model.normal_distribution import log_density
 from autotune.tuner.base import Observation
-from autotune.tuner.model.encoding import KnobEncoding
+from autotune.tuner.encoding import KnobEncoding
 from autotune.tuner.model.trends import Trend
 from search_spaces.space import Space
 

@@ -14,7 +14,7 @@ from autotune.errors import UsageError
 from autotune.measure.recorded_measurer import Recording, ReplayMeasurer
 from autotune.measure.result import MeasureInput, MeasureResult
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.run.stop_rule import Patience
+from autotune.tuner.run.patience import Patience
 
 REPLAY_BATCH = 1
 """Candidates asked for at once: there is no building ahead that a batch would serve."""
@@ -95,7 +95,7 @@ def replay(
             ended = "the space is exhausted" if indices else "the space has no configuration"
             break
         inputs = [MeasureInput(recording.space.config(index)) for index in asked]
-        answers = [result for _, result in measurer.measure(inputs)]
+        answers = [measurer.run(candidate) for candidate in inputs]
         tuner.tell(observation_of(i, a) for i, a in zip(asked, answers, strict=True))
         indices += asked
         results += answers

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from autotune.measure.result import MeasureInput, Measurer, SupportsPrebuild
+from autotune.measure.measurer import Measurer, SupportsPrebuild
+from autotune.measure.result import MeasureInput
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
 from autotune.tuner.run.limits import Limits

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import AutotuneError
+from autotune.measure.measurer import SupportsComparison
 from autotune.measure.noise_monitor import NOISY
-from autotune.measure.result import MeasureResult, SupportsComparison
+from autotune.measure.result import MeasureResult
 from autotune.system.interrupts import restoring
 from autotune.task.task import Task
 from autotune.tuner.run.finalists import (

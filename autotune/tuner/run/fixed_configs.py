@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from autotune.measure.result import MeasureInput, Measurer
+from autotune.measure.measurer import Measurer
+from autotune.measure.result import MeasureInput
 from autotune.task.task import Task
 from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.tuner.run.goal import Goal
-from autotune.tuner.run.stop_rule import check_share
+from autotune.tuner.run.patience import check_share
 
 BATCH = 8
 """Candidates asked for at once: the model learns after each batch."""

@@ -125,8 +125,8 @@ class Portfolio:
         self._deadline = deadline or Deadline()
         self._served = dict.fromkeys(range(len(self._sessions)), -1)
         for session in self._sessions:
-            session.on_event, session.deadline = self._relay, self._deadline
-            session.gain_at_once |= len(self._sessions) > 1
+            session.on_event, session.stop.deadline = self._relay, self._deadline
+            session.learner.at_once |= len(self._sessions) > 1
 
     def run(self) -> list[TuneSummary]:
         """Tune to the end; return what was achieved on each.
@@ -164,7 +164,7 @@ class Portfolio:
     def _prospect(self, number: int) -> Prospect:
         session = self._sessions[number]
         bests_s, served = session.trials.bests_s, self._served[number]
-        return Prospect(session.weight, bests_s, session.gain, session.pace_s, served)
+        return Prospect(session.weight, bests_s, session.learner.gain, session.pace_s, served)
 
     def _close_idle(self) -> None:
         """Let only the latest workloads keep their processes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from autotune.errors import AutotuneError
-from autotune.measure.result import Measurer
+from autotune.measure.measurer import Measurer
 from autotune.measure.roofline import Ceiling
 from autotune.task.task import Task
 from autotune.tuner.run.goal import Goal

@@ -1,32 +1,26 @@
-"""Tunes one workload: proposes, measures and records batches, and tells the tuner the results.
+"""Tunes one workload: `Session._measure_batch` is the loop propose, build, run, record, learn.
 
-The log is the only memory between runs: its records count as trials, and the tuner learns them.
+The tuner proposes a batch and learns the results; the measurer's builders build, and its runner
+checks each answer and times it. The log is the only memory between runs: its records count as
+trials, and the tuner learns them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from autotune.errors import AutotuneError
+from autotune.measure.measurer import Measurer, SupportsComparison
 from autotune.measure.noise_monitor import NOISY
 from autotune.measure.recorded_measurer import result_of
-from autotune.measure.result import (
-    MeasureErrorNo,
-    MeasureInput,
-    Measurer,
-    MeasureResult,
-    SupportsComparison,
-)
+from autotune.measure.result import MeasureErrorNo, MeasureInput, MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.task.task import Task
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.run.background import BackgroundTask
 from autotune.tuner.run.batching import BatchProposer
 from autotune.tuner.run.events import (
     Compared,
@@ -41,9 +35,9 @@ from autotune.tuner.run.events import (
     ignore_event,
 )
 from autotune.tuner.run.final_comparison import SHARE, FinalComparison
-from autotune.tuner.run.limits import Deadline, Limits, TrialPace
-from autotune.tuner.run.roofline_goal import RooflineGoal
-from autotune.tuner.run.stop_rule import Patience
+from autotune.tuner.run.learner import Learner
+from autotune.tuner.run.limits import Limits, TrialPace
+from autotune.tuner.run.stop_conditions import StopConditions
 from autotune.tuner.run.trials import Trials
 from records import Record, RecordStore
 
@@ -52,9 +46,6 @@ AT_A_TIME = 16
 
 LATE = 4
 """Candidates left of a batch when the next one is asked for, if the next can be built meanwhile."""
-
-LONG_RUN = 24
-"""With more trials a run is long: its tuner will need everything it has."""
 
 USUAL_PACE_S = 0.2
 """Seconds that a trial is taken to need before there was one."""
@@ -94,20 +85,16 @@ class Session:
 
     Attributes
     ----------
-    deadline : Deadline
-        When to end in any case; at first there is none. Set it before opening.
+    stop : StopConditions
+        When to end; its deadline may be set before opening.
+    learner : Learner
+        What the tuner learns.
     on_event : callable
         Told what happens; nobody at first.
     trials : Trials
         What is measured so far.
     ended : End or None
         Why it is over; None before.
-    gain : float or None
-        By what share of the best time the tuner expects all further measurements to better it.
-        It is estimated beside the builds of the batch that is proposed next.
-    gain_at_once : bool
-        Whether it is estimated before that, for a choice that depends on it; for patience it is
-        in any case.
     summary : TuneSummary or None
         What was achieved, once it is over.
     error : AutotuneError or None
@@ -139,32 +126,27 @@ class Session:
         self.limits = limits
         self.job = job
         self.weight = weight
-        self.deadline = Deadline()
+        share = 1.0 - SHARE if isinstance(measurer, SupportsComparison) else 1.0
+        self.stop = StopConditions(
+            task, measurer, tuner, self.trials, limits, share, self._announce_machine
+        )
+        self.learner = Learner(tuner, self._trials_left, limits.patience is not None)
         self.on_event: EventCallback = ignore_event
         self.ended: End | None = None
-        self.gain: float | None = None
-        self.gain_at_once = limits.patience is not None
         self.summary: TuneSummary | None = None
         self.error: AutotuneError | None = None
         self.refused: dict[int, str] = {}
         self._refused_since = 0
-        self._tuner = tuner
-        self._patience = None if limits.patience is None else Patience(tuner, limits.patience)
         self._clock = clock
         self._begin = clock()
         self._paces = TrialPace(clock)
         self._measured = 0
         self._spent_s = 0.0
-        self._compares = isinstance(measurer, SupportsComparison)
         self._no_finals = ""
-        self._untold: list[Observation] = []
+        self._exhausted = False
         self._deferred: list[int] = []
-        self._supply = BatchProposer(task, measurer, tuner, self.trials, limits)
-        self._goal = RooflineGoal(task, limits.goal)
-        self._why = ""
+        self._batches = BatchProposer(task, measurer, tuner, self.trials, limits)
         self._noisy = False
-        self._gain_due = True
-        self._preparations = tuner.preparations()
 
     # -- what a scheduler asks -------------------------------------------------------------
 
@@ -205,190 +187,166 @@ class Session:
             If the workload cannot be measured at all.
         """
         begin = self._clock()
-        if self._goal.needs_measurement:
-            self._know_machine()
-        self._remeasure_machine()
-        self.ended = self._end()
+        self.ended = self.stop.end(self.learner.gain)
         if self.ended is None:
             with self._paces.batch():
                 self._measure_batch()
-                self._learn()
         self._spent_s += self._clock() - begin
         if self.ended is not None:
             self._finish()
 
     def fail(self, error: AutotuneError) -> None:
         """Give up: the workload cannot be measured."""
-        self.ended, self.error, self._why = End.FAILED, error, str(error)
+        self.ended, self.error, self.stop.why = End.FAILED, error, str(error)
         self._sum_up()
 
     def close(self) -> None:
         """Let others measure what was claimed here."""
         self.trials.close()
 
-    def _end(self) -> End | None:
-        """Return why to go on no further, if there is a reason now."""
-        end = self._limit()
-        if end is End.GOAL:
-            self._why = f"the goal {self.limits.goal} is reached"
-        if end is None and self._patience is not None:
-            self._why = self._patience.reason_to_stop(self.gain) or ""
-            end = End.PATIENCE if self._why else None
-        return end
-
-    def _limit(self) -> End | None:
-        """Return which limit is reached, if one is, whatever is expected of going on."""
-        best_s, goal_s = self.trials.best_s, self._goal.goal_s
-        if goal_s is not None and best_s is not None and best_s <= goal_s:
-            return End.GOAL
-        if self.limits.trials is not None and len(self.trials) >= self.limits.trials:
-            return End.TRIALS
-        return End.TIME if self._search_time.over else None
-
-    @property
-    def _search_time(self) -> Deadline:
-        """When no trial may begin any more: the rest is for the final comparison."""
-        return self.deadline.part(1.0 - SHARE) if self._compares else self.deadline
-
-    def _learn(self) -> None:
-        """Tell the tuner what is new; ask for its estimate if that is of use now."""
-        untold, self._untold = self._untold, []
-        self._tuner.tell(untold)
-        self._gain_due = True
-        if self.gain_at_once and self._limit() is None:
-            self._estimate()
-
-    def _estimate(self) -> None:
-        """Ask the tuner for the expected gain, once after each batch of results."""
-        if self._gain_due:
-            self._gain_due = False
-            self.gain = self._tuner.expected_gain()
-
-    # -- a batch ---------------------------------------------------------------------------
+    # -- the loop --------------------------------------------------------------------------
 
     def _measure_batch(self) -> None:
-        indices, known = self._supply.next_batch(), len(self.trials)
-        exhausted = not indices
-        if exhausted:  # others may have given up what they were measuring
-            indices, self._deferred = list(dict.fromkeys(self._deferred)), []
-        self._measure(indices)
+        """Do one turn of the loop: each phase is a method."""
+        known = len(self.trials)
+        batch = self._propose()
+        for start in range(0, len(batch), AT_A_TIME):
+            left = len(batch) - start
+            with self.trials.claims(), self.learner.beside_builds(left):
+                candidates = self._build(batch[start : start + AT_A_TIME])
+                for done, (candidate, result) in enumerate(self._run_and_check(candidates), 1):
+                    self._record(candidate, result)
+                    self._propose_ahead(left - done, left)
+        self._requeue(batch)
+        self._learn()
+        self._end_if_exhausted(known)
+
+    def _propose(self) -> list[int]:
+        """Return the next batch; where the tuner has no more, what other runs had claimed."""
+        batch = self._batches.next_batch()
+        self._exhausted = not batch
+        if self._exhausted:
+            batch, self._deferred = list(dict.fromkeys(self._deferred)), []
+        return batch
+
+    def _build(self, indices: Sequence[int]) -> list[MeasureInput]:
+        """Claim configurations and build them; leave out those that another run measures.
+
+        The tuner works beside the builds. It starts after the last candidate is traced, because
+        only one thread at a time may trace. Without `overlap` it ends before a candidate runs.
+        """
+        claimed = []
+        for index in indices:
+            if self.stop.limit is not None:
+                break
+            if self._draft(index) and self._claim(index):
+                candidate = MeasureInput(self.task.space.config(index), self.trials.best_s)
+                self.measurer.build([candidate])
+                claimed.append(candidate)
+        if claimed:
+            self.learner.background.start()
+            self.measurer.await_builds()
+        if not self._batches.overlap:
+            if self.learner.background.is_running and self.stop.limit is None:
+                self._batches.prebuild_held_back()
+            self.learner.background.wait()
+        return claimed
+
+    def _run_and_check(
+        self, candidates: Sequence[MeasureInput]
+    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        """Run candidates one after the other, as long as they are wanted.
+
+        The runner checks each answer before and after it takes the time.
+        """
+        if candidates:
+            self.stop.measure_machine()
+        for number, candidate in enumerate(candidates, 1):
+            self._recall()
+            if self._is_wanted(candidate):
+                result = self.measurer.run(candidate)
+                following = next(filter(self._is_wanted, candidates[number:]), None)
+                if following is not None:
+                    self.measurer.run_ahead(following)
+                yield candidate, result
+
+    def _record(self, candidate: MeasureInput, result: MeasureResult) -> None:
+        """Append a result to the log, unless somebody else has logged that configuration."""
+        self._recall()
+        record = self.trials.add(candidate.config.index, result)
+        if record is not None:
+            self._measured += 1
+            self._paces.count()
+            self.learner.add(_observation(candidate.config.index, record))
+            self._announce(record, result)
+
+    def _learn(self) -> None:
+        """Tell the tuner what is new."""
+        self.learner.learn(goes_on=self.stop.limit is None)
+
+    # -- what the phases need --------------------------------------------------------------
+
+    def _propose_ahead(self, left: int, part: int) -> None:
+        """With `overlap`, ask for the next batch while the last of this one still have to run."""
+        due = left == min(LATE, part // 2) and not self._batches.has_next
+        if self._batches.overlap and due and self._batches.left > left and self.stop.limit is None:
+            self.learner.background.wait()  # the tuner does one thing at a time
+            self._learn()
+            self._batches.propose_ahead(left)
+
+    def _end_if_exhausted(self, known: int) -> None:
+        """End when a batch has added nothing to the trials known before, and no other will."""
         if len(self.trials) > known:
             self._refused_since = 0
-        elif exhausted or self._refused_since >= MAX_REFUSED:
+        elif self._exhausted or self._refused_since >= MAX_REFUSED:
             self.ended = End.EXHAUSTED
 
-    @property
-    def _expected_left(self) -> float:
-        """How many trials there may still be, at this pace."""
-        left_s = self._search_time.left_s
-        in_time = math.inf if left_s is None else left_s / (self.pace_s or USUAL_PACE_S)
-        return min(self._supply.left, in_time)
-
-    def _prebuild_next(self, left: int, thinking: BackgroundTask) -> None:
-        """Ask for the next batch while so many of this one are left, and have it built already."""
-        if self._supply.left > left and self._limit() is None:
-            thinking.wait()  # the tuner does one thing at a time
-            self._learn()
-            self._supply.propose_ahead(left)
-
-    def _measure(self, indices: Sequence[int]) -> None:
-        for start in range(0, len(indices), AT_A_TIME):
-            if self._limit() is None:
-                self._measure_some(indices[start : start + AT_A_TIME], len(indices) - start)
+    def _requeue(self, batch: Sequence[int]) -> None:
+        """Let the next batch begin with what was not measured of this one."""
         done = {*self.trials.by_index, *self._deferred, *self.refused}
-        self._supply.requeue([index for index in indices if index not in done])
+        self._batches.requeue([index for index in batch if index not in done])
 
-    def _measure_some(self, indices: Sequence[int], rest: int) -> None:
-        """Measure a few candidates, the first of those that are still to be measured now."""
-        with (
-            BackgroundTask(functools.partial(self._think, rest)) as thinking,
-            contextlib.closing(self._results(indices, thinking)) as results,
-        ):
-            for done, (candidate, result) in enumerate(results, 1):
-                self._recall(thinking)
-                index = candidate.config.index
-                record = self.trials.add(index, result)
-                if record is not None:
-                    self._measured += 1
-                    self._paces.count()
-                    self._untold.append(_observation(index, record))
-                    self._announce(record, result)
-                late = rest - done == min(LATE, rest // 2) and not self._supply.has_next
-                if self._supply.overlap and late:
-                    self._prebuild_next(rest - done, thinking)
+    def _trials_left(self) -> float:
+        """Return how many trials there may still be, at this pace."""
+        left_s = self.stop.search_left_s
+        in_time = math.inf if left_s is None else left_s / (self.pace_s or USUAL_PACE_S)
+        return min(self._batches.left, in_time)
 
-    def _think(self, rest: int, waited_for: Callable[[], bool]) -> None:
-        """Let the tuner do, beside the builds, what proposals after the rest will need."""
-        self._estimate()
-        if self._expected_left > rest:
-            self._tuner.think()
-        while self._expected_left > LONG_RUN and not waited_for():
-            if next(self._preparations, self) is self:
-                break
+    def _is_wanted(self, candidate: MeasureInput) -> bool:
+        return self.stop.limit is None and candidate.config.index not in self.trials.by_index
 
-    def _results(
-        self, indices: Sequence[int], thinking: BackgroundTask
-    ) -> Generator[tuple[MeasureInput, MeasureResult], None, None]:
-        """Measure; a generator whatever the measurer returns, so that it can be closed."""
+    def _claim(self, index: int) -> bool:
+        """Claim a configuration; if another run measures it, keep it for the end."""
+        claimed = self.trials.claim(index)
+        if not claimed and index not in self.trials.by_index:
+            self._deferred.append(index)
+        return claimed
 
-        def still_wanted(candidate: MeasureInput) -> bool:
-            if not self._supply.overlap:
-                # They are built, and what is timed must not have neighbours.
-                if thinking.is_running and self._limit() is None:
-                    self._supply.prebuild_held_back()
-                thinking.wait()
-            self._know_machine()
-            self._recall(thinking)
-            return self._limit() is None and candidate.config.index not in self.trials.by_index
+    def _draft(self, index: int) -> bool:
+        """Draft the record of a configuration; return False if the template refuses it.
 
-        try:
-            yield from self.measurer.measure(self._claimed(indices, thinking), still_wanted)
-        finally:
-            self.trials.release()
-
-    def _claimed(self, indices: Sequence[int], thinking: BackgroundTask) -> Iterator[MeasureInput]:
-        """Yield the candidates that nobody else has measured or is measuring.
-
-        Before the last one, thinking begins: until then they are traced one after the other, and
-        that is for one thread at a time.
-        """
-        for index in indices:
-            if self._limit() is not None:
-                return
-            drafted = self._drafts(index)
-            if index == indices[-1]:
-                thinking.start()
-            if not drafted:
-                continue
-            if self.trials.claim(index):
-                yield MeasureInput(self.task.space.config(index), self.trials.best_s)
-            elif index not in self.trials.by_index:
-                self._deferred.append(index)
-
-    def _drafts(self, index: int) -> bool:
-        """Draft the record of a configuration, unless the template refuses it; return whether.
-
-        That is known of some only when they come: it is told to the tuner, and no trial.
+        Some refusals are not known before the configuration is traced. The tuner is told of them;
+        they are no trials.
         """
         rule = self.task.refusal(index)
         if rule:
             _log.debug("%s: candidate %s: refused: %s", self.task.workload, index, rule)
             self.refused[index] = rule
             self._refused_since += 1
-            self._untold.append(Observation(index, None, MeasureErrorNo.INSTANTIATION_ERROR))
+            self.learner.add(Observation(index, None, MeasureErrorNo.INSTANTIATION_ERROR))
         else:
             self.trials.draft(index)
         return not rule
 
-    def _recall(self, thinking: BackgroundTask | None = None) -> None:
-        """Take in what others have logged; tell the measurer what was measured just as now.
+    def _recall(self) -> None:
+        """Read what other runs have logged; tell the measurer of comparable measurements.
 
-        That is left for later while there is thinking: what is new may have to be traced.
+        This waits while the tuner works beside the builds: a new record may have to be traced.
         """
-        if thinking is not None and thinking.is_running:
+        if self.learner.background.is_running:
             return
         for index, record in self.trials.new_records():
-            self._untold.append(_observation(index, record))
+            self.learner.add(_observation(index, record))
             if record.ok and self.trials.comparable(record):
                 self.measurer.remember(result_of(record))
 
@@ -400,36 +358,24 @@ class Session:
         error = record.error
         told = f"{error['code']}: {error['message']}" if error else f"{record.cost_s} s"
         _log.debug("%s: candidate %s: %s", self.task.workload, record.index, told)
-        self.on_event(Measured(trial, wanted, record, result, best, self.job, self.gain))
+        self.on_event(Measured(trial, wanted, record, result, best, self.job, self.learner.gain))
         noise = result.noise or 0.0
         if noise > NOISY and not self._noisy:
             self.on_event(Noisy(noise, self.job))
         self._noisy = noise > NOISY
 
-    # -- the machine, and the end ----------------------------------------------------------
+    def _announce_machine(self, ceiling: Ceiling) -> None:
+        peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
+        ceiling_s, library_s = self.stop.ceiling_s, ceiling.library_s
+        self.on_event(MachineKnown(peak, copy, ceiling_s, self.job, library_s))
 
-    def _know_machine(self) -> None:
-        """Let the measurer find out what the machine can do, once."""
-        if self._goal.is_measured:
-            return
-        self._tell_machine(self._goal.measure(self.measurer))
-
-    def _remeasure_machine(self) -> None:
-        """Measure the machine again before a time below the roofline is accepted."""
-        best_s = self.trials.best_s
-        self._tell_machine(self._goal.remeasure(self.measurer, best_s))
-
-    def _tell_machine(self, ceiling: Ceiling | None) -> None:
-        if ceiling is not None:
-            peak, copy = ceiling.peak_flops, ceiling.copy_bytes_s
-            ceiling_s, library_s = self._goal.ceiling_s, ceiling.library_s
-            self.on_event(MachineKnown(peak, copy, ceiling_s, self.job, library_s))
+    # -- the end ---------------------------------------------------------------------------
 
     def _finish(self) -> None:
         """Compare the finalists with the default if there is anything new; sum up."""
         if self._measured:
             budget_s = SHARE / (1.0 - SHARE) * self._spent_s
-            left_s = self.deadline.left_s
+            left_s = self.stop.deadline.left_s
             finals = FinalComparison(
                 self.task,
                 self.measurer,
@@ -441,17 +387,9 @@ class Session:
             )
             finals.run()
             self._no_finals = finals.why_not
-            self._recheck_goal()
+            if self.ended is End.GOAL:
+                self.stop.recheck_goal()
         self._sum_up()
-
-    def _recheck_goal(self) -> None:
-        """Say so if only a lucky trial has reached the goal."""
-        chosen, goal_s = self.trials.chosen, self._goal.goal_s
-        if self.ended is not End.GOAL or chosen is None or goal_s is None:
-            return
-        if chosen.cost_s > goal_s:
-            goal = self.limits.goal
-            self._why = f"a trial has reached the goal {goal}; the final comparison has not"
 
     def _sum_up(self) -> None:
         """Say what was achieved: what a build goes by, and the default beside it."""
@@ -466,8 +404,8 @@ class Session:
             default_costs_s=None if default is None else default.costs_s,
             ended=self.ended,
             elapsed_s=self._clock() - self._begin,
-            why=self._why,
-            ceiling_s=self._goal.ceiling_s,
+            why=self.stop.why,
+            ceiling_s=self.stop.ceiling_s,
             refused=dict(Counter(self.refused.values()).most_common()),
             no_finals=self._no_finals,
         )

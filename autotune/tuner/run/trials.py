@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -147,12 +148,16 @@ class Trials:
         self._claimed.add(entry)
         return True
 
-    def release(self) -> None:
-        """Let others measure what was claimed and is not measured."""
-        for entry in self._claimed:
-            self._journal.release(entry)
-        self._claimed.clear()
-        self._drafts.clear()
+    @contextlib.contextmanager
+    def claims(self) -> Iterator[None]:
+        """At the end let others measure what was claimed in between and is not measured."""
+        try:
+            yield
+        finally:
+            for entry in self._claimed:
+                self._journal.release(entry)
+            self._claimed.clear()
+            self._drafts.clear()
 
     def draft(self, index: int) -> None:
         """Work out ahead what a record of this configuration says beside its result."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.measure.result import Measurer
+from autotune.measure.measurer import Measurer
 from autotune.task.task import Task
 from autotune.tuner.base import Tuner
 from autotune.tuner.run.events import EventCallback, TuneSummary, ignore_event

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autotune.tuner.base import Tuner
-from autotune.tuner.diversity import Geometry
+from autotune.tuner.encoding import KnobDistances
 from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
 from autotune.tuner.search.mutations import crossover, mutated, unseen
 from search_spaces.space import Space
@@ -60,16 +60,16 @@ class GeneticTuner(Tuner):
     def __init__(self, space: Space, seed: int, settings: GeneticSettings | None = None) -> None:
         super().__init__(space, seed)
         self._settings = settings or GeneticSettings()
-        self._geometry = Geometry(space)
+        self._knobs = KnobDistances(space)
 
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
         settings = self._settings
         working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
         if len(self._seen) < settings.start or len(working) < 2:
-            return self._spread(self._geometry, n, 16 * n, rng)
+            return self._spread(self._knobs, n, 16 * n, rng)
         parents = [o.index for o in working[: settings.population]]
-        surrogate = KNearestSurrogate(self._geometry, self.observations, settings.surrogate)
+        surrogate = KNearestSurrogate(self._knobs, self.observations, settings.surrogate)
         picked: list[int] = []
         while len(picked) < n:
             offspring = self._offspring(parents, self._seen.union(picked), rng)

@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.cost_model.base import FloatVector
 from autotune.tuner.base import Observation
-from autotune.tuner.diversity import Geometry
+from autotune.tuner.encoding import KnobDistances
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class KNearestSurrogate:
 
     Parameters
     ----------
-    geometry : Geometry
+    knobs : KnobDistances
         Of the space.
     told : sequence of Observation
         What was measured; at least one.
@@ -49,13 +49,13 @@ class KNearestSurrogate:
 
     def __init__(
         self,
-        geometry: Geometry,
+        knobs: KnobDistances,
         told: Sequence[Observation],
         settings: KNearestSettings | None = None,
     ) -> None:
-        self._geometry = geometry
+        self._knobs = knobs
         self._settings = settings or KNearestSettings()
-        self._known = geometry.positions([o.index for o in told])
+        self._known = knobs.positions([o.index for o in told])
         order = sorted(range(len(told)), key=lambda row: told[row].order)
         self._ranks = np.empty(len(told))
         self._ranks[order] = np.arange(len(told)) / len(told)
@@ -68,9 +68,9 @@ class KNearestSurrogate:
     def predict_ranks(self, candidates: Sequence[int]) -> FloatVector:
         """Return the expected rank of each candidate minus its bonus for novelty, (n,)."""
         settings = self._settings
-        positions = self._geometry.positions(candidates)
+        positions = self._knobs.positions(candidates)
         changed = (positions[:, None, :] != self._known).sum(axis=2)
-        apart = 0.5 * self._geometry.distances(positions, self._known) + 0.5 * changed
+        apart = 0.5 * self._knobs.distances(positions, self._known) + 0.5 * changed
         count = min(settings.nearest, apart.shape[1])
         nearest = np.argsort(apart, axis=1, kind="stable")[:, :count]
         distance = np.maximum(np.take_along_axis(apart, nearest, axis=1), 1e-9)

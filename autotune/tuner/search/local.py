@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.cost_model.base import IndexVector
 from autotune.tuner.base import Tuner
-from autotune.tuner.diversity import Geometry
+from autotune.tuner.encoding import KnobDistances
 from autotune.tuner.search.k_nearest import KNearestSettings, KNearestSurrogate
 from autotune.tuner.search.mutations import crossover, mutated, one_knob_neighbors, unseen
 from search_spaces.space import Space
@@ -64,15 +64,15 @@ class LocalTuner(Tuner):
     def __init__(self, space: Space, seed: int, settings: LocalSettings | None = None) -> None:
         super().__init__(space, seed)
         self._settings = settings or LocalSettings()
-        self._geometry = Geometry(space)
+        self._knobs = KnobDistances(space)
 
     def _propose(self, n: int) -> list[int]:
         rng = self._generator()
         working = sorted((o for o in self._told.values() if o.ok), key=lambda o: o.order)
         if len(self._seen) < self._settings.start or not working:
-            return self._spread(self._geometry, n, 16 * n, rng)
+            return self._spread(self._knobs, n, 16 * n, rng)
         best = [o.index for o in working[: self._settings.climbers]]
-        surrogate = KNearestSurrogate(self._geometry, self.observations, self._settings.surrogate)
+        surrogate = KNearestSurrogate(self._knobs, self.observations, self._settings.surrogate)
         picked: list[int] = []
         while len(picked) < n:
             moves = self._moves(best, self._seen.union(picked), rng)

@@ -17,7 +17,7 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation, Tuner
-from autotune.tuner.diversity import Geometry
+from autotune.tuner.encoding import KnobDistances
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
@@ -102,7 +102,7 @@ class OptunaTuner(Tuner):
                 f"Optuna's sampler {sampler!r} takes one objective: choose 'nsgaii' for two"
             )
         self._second = second
-        self._geometry = Geometry(space)
+        self._knobs = KnobDistances(space)
         with _quiet():
             self._study = _make_study(sampler, seed, second is not None, storage, study)
             self._distributions = _distributions(space)
@@ -213,8 +213,8 @@ class OptunaTuner(Tuner):
         free = self._sample(NEAREST_OF, self._generator())
         if not free:
             return None
-        (here,) = self._geometry.positions([index])
-        distances = self._geometry.distance(here, self._geometry.positions(free))
+        (here,) = self._knobs.positions([index])
+        distances = self._knobs.distance(here, self._knobs.positions(free))
         return min(zip(distances.tolist(), free, strict=True))[1]
 
     def _index(self, params: Mapping[str, int]) -> int:
@@ -248,9 +248,7 @@ def _distributions(space: Space) -> dict[str, Any]:
     }
 
 
-def _make_study(
-    sampler: str, seed: int, two: bool, storage: str | None, study: str | None
-) -> Any:
+def _make_study(sampler: str, seed: int, two: bool, storage: str | None, study: str | None) -> Any:
     import optuna
     from sqlalchemy.exc import SQLAlchemyError  # what Optuna's storages raise
 

@@ -16,7 +16,7 @@ class Config:
     index = 3
 
 
-class Workshop:
+class FakeScheduler:
     """Builds and enters whatever it is given; a round ends as the test says."""
 
     runner = object()
@@ -44,6 +44,7 @@ class Workshop:
     ],
 )
 def test_a_round_that_is_lost_says_why(outcome, why, caplog):
-    found = Rounds(Workshop(outcome), 10.0).compare([Config()], 0.5, 0, fresh=False, check=True)
+    rounds = Rounds(FakeScheduler(outcome), 10.0)
+    found = rounds.compare([Config()], 0.5, 0, fresh=False, check=True)
     assert found == {}
     assert f"a round of the final comparison is lost: {why}" in caplog.text

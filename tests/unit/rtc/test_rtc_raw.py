@@ -19,6 +19,7 @@ from autotune.errors import (
     UsageError,
 )
 from autotune.feature import TaskFeatures
+from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.operators.template_lookup import find_template
@@ -175,9 +176,7 @@ def test_the_example_computes_its_reference(tmp_path):
     parts = []
     for number, (n, dtype, lanes, threads, items) in enumerate(configs):
         task = Task(found, {"n": n, "dtype": dtype}, TARGET)
-        launch = RawLaunch.of(
-            task.final_of({"lanes": lanes, "threads": threads, "items": items})
-        )
+        launch = RawLaunch.of(task.final_of({"lanes": lanes, "threads": threads, "items": items}))
         parts.append(
             f"#define elementwise elementwise_{number}\n{launch.macros}{launch.text}"
             f'extern "C" void run_{number}(const {dtype}* x, {dtype}* y) {{ run_threads('
@@ -204,7 +203,7 @@ def test_the_example_computes_its_reference(tmp_path):
 # -- tuned, recorded, built again ------------------------------------------------------------------
 
 
-class Compiling:
+class Compiling(Measurer):
     """Compiles what it is asked for; its times prefer wide vectors and large blocks."""
 
     policy = TimingPolicy()
@@ -213,23 +212,13 @@ class Compiling:
         self.task = task
         self.registers: list[int] = []
 
-    def remember(self, result) -> None:
-        pass
-
-    def ceiling(self) -> None:
-        return None
-
-    def close(self) -> None:
-        pass
-
-    def measure(self, inputs, still_wanted=None):
-        for candidate in inputs:
-            final = self.task.final(candidate.config.index)
-            cubin = raw_source(final).compiled("sm_90").cubin
-            self.registers.append(cubin.usage("elementwise").registers)
-            values = candidate.config.values
-            cost_s = 8 / values["lanes"] + 1024 / values["threads"]
-            yield candidate, MeasureResult(costs_s=(cost_s,), code_hash=code_hash(final))
+    def run(self, candidate):
+        final = self.task.final(candidate.config.index)
+        cubin = raw_source(final).compiled("sm_90").cubin
+        self.registers.append(cubin.usage("elementwise").registers)
+        values = candidate.config.values
+        cost_s = 8 / values["lanes"] + 1024 / values["threads"]
+        return MeasureResult(costs_s=(cost_s,), code_hash=code_hash(final))
 
 
 @needs_nvrtc

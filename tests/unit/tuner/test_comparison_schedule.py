@@ -8,6 +8,7 @@ import pytest
 
 from autotune.builder import best_config, build_task
 from autotune.errors import AutotuneError
+from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.measure.timing_policy import TimingPolicy
 from autotune.task.task import Task
@@ -27,7 +28,7 @@ LUCKY, FASTER = 1, 2
 TRUTH = {0: 1.0e-3, LUCKY: 1.1e-3, FASTER: 0.8e-3}
 
 
-class Simulated:
+class Simulated(Measurer):
     """Trials take a second, and one of them is lucky; rounds show what configurations really take.
 
     Its process needs `opening_s` to begin. `round` may spoil one by its number.
@@ -51,24 +52,12 @@ class Simulated:
     def cost(self, index):
         return self.truth.get(index, 2.0e-3)
 
-    def remember(self, result):
-        """Nothing is the same kernel."""
-
-    def ceiling(self):
-        return None
-
-    def close(self):
-        """There are no processes."""
-
-    def measure(self, inputs, still_wanted=None):
-        for candidate in list(inputs):
-            if still_wanted is not None and not still_wanted(candidate):
-                continue
-            index = candidate.config.index
-            self.asked.append(index)
-            self.now += self.pace_s
-            costs_s = (0.7e-3 if index == LUCKY else self.cost(index),)
-            yield candidate, MeasureResult(costs_s=costs_s, code_hash=f"{index}")
+    def run(self, candidate):
+        index = candidate.config.index
+        self.asked.append(index)
+        self.now += self.pace_s
+        costs_s = (0.7e-3 if index == LUCKY else self.cost(index),)
+        return MeasureResult(costs_s=costs_s, code_hash=f"{index}")
 
     def compare(self, configs, seconds, seed, fresh, check):
         begin, indices = self.now, [config.index for config in configs]

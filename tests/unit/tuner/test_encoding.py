@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autotune.tuner.model.encoding import KnobEncoding
+from autotune.tuner.encoding import KnobEncoding
 from search_spaces import AnnotateKnob, ChoiceKnob, Knob, ReorderKnob, Space, SplitKnob
 
 

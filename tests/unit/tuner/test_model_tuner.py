@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from autotune.tuner.base import Observation
-from autotune.tuner.diversity import Geometry, max_min_subset, pick_diverse
+from autotune.tuner.diversity import max_min_subset, pick_diverse
+from autotune.tuner.encoding import KnobDistances, KnobFeatures
 from autotune.tuner.model.acquisition import Acquisition
-from autotune.tuner.model.knob_features import KnobFeatures
 from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
 from autotune.tuner.model.prediction_audit import Audit, AuditResult
 from autotune.tuner.model.stagnation import ImprovementTracker
@@ -23,7 +23,7 @@ def grid_space(side: int, knobs: int = 2) -> Space:
 
 def test_spreading_out_takes_the_far_corners():
     space = grid_space(5)
-    picked = max_min_subset(Geometry(space), list(range(25)), taken=[0], n=2)
+    picked = max_min_subset(KnobDistances(space), list(range(25)), taken=[0], n=2)
     assert picked[0] == 24
     assert picked[1] in (4, 20)
 
@@ -31,9 +31,9 @@ def test_spreading_out_takes_the_far_corners():
 def test_categories_are_equally_far_and_numbers_are_far_on_a_logarithmic_scale():
     knobs = [ChoiceKnob("size", [0, 1, 3, 7]), AnnotateKnob("how", ["i"], ["none", "a", "b"])]
     space = Space(knobs)
-    geometry = Geometry(space)
-    positions = geometry.positions([space.index_of({"size": 0, "how": ["none"]}), *range(12)])
-    distances = geometry.distance(positions[0], positions[1:]).reshape(4, 3)
+    knobs = KnobDistances(space)
+    positions = knobs.positions([space.index_of({"size": 0, "how": ["none"]}), *range(12)])
+    distances = knobs.distance(positions[0], positions[1:]).reshape(4, 3)
     assert distances[:, 0].tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert distances[0].tolist() == [0.0, 1.0, 1.0]
 
@@ -42,14 +42,14 @@ def test_near_copies_are_passed_over_until_nothing_else_is_left():
     space = grid_space(5)
     ranked = np.array([12, 13, 18, 0])  # 13 differs from 12 in one knob
     scores = np.array([[4.0, 3.0, 2.0, 1.0]])
-    assert pick_diverse(Geometry(space), ranked, scores, 2) == [12, 18]
-    assert pick_diverse(Geometry(space), ranked, scores, 4) == [12, 18, 0, 13]
+    assert pick_diverse(KnobDistances(space), ranked, scores, 2) == [12, 18]
+    assert pick_diverse(KnobDistances(space), ranked, scores, 4) == [12, 18, 0, 13]
 
 
 def test_candidates_that_no_member_tells_apart_count_as_copies():
     space = grid_space(5)
     scores = np.array([[4.0, 4.0, 2.0], [1.0, 1.0, 1.0]])
-    assert pick_diverse(Geometry(space), np.array([0, 6, 12]), scores, 2) == [0, 12]
+    assert pick_diverse(KnobDistances(space), np.array([0, 6, 12]), scores, 2) == [0, 12]
 
 
 def test_the_first_proposal_is_the_default_configuration():

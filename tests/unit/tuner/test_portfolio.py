@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.measure.measurer import Measurer
 from autotune.measure.result import MeasureResult
 from autotune.measure.roofline import Ceiling
 from autotune.measure.timing_policy import TimingPolicy
@@ -136,7 +137,7 @@ class Clock:
         return self.now
 
 
-class Measurer:
+class TimedMeasurer(Measurer):
     """Each candidate takes `pace_s`; its time is `cost(index)`."""
 
     policy = TimingPolicy()
@@ -151,19 +152,12 @@ class Measurer:
         self.incumbents = []
         self.closed = 0
 
-    def remember(self, result):
-        pass
-
-    def measure(self, inputs, still_wanted=None):
-        for candidate in list(inputs):
-            if still_wanted is not None and not still_wanted(candidate):
-                continue
-            self.asked.append(candidate.config.index)
-            self.incumbents.append(candidate.incumbent_s)
-            self.clock.now += self.pace_s
-            costs_s = (self.cost(candidate.config.index),)
-            noise = self.noise.get(len(self.asked))
-            yield candidate, MeasureResult(costs_s=costs_s, noise=noise)
+    def run(self, candidate):
+        self.asked.append(candidate.config.index)
+        self.incumbents.append(candidate.incumbent_s)
+        self.clock.now += self.pace_s
+        costs_s = (self.cost(candidate.config.index),)
+        return MeasureResult(costs_s=costs_s, noise=self.noise.get(len(self.asked)))
 
     def ceiling(self):
         return self.machine
@@ -172,12 +166,11 @@ class Measurer:
         self.closed += 1
 
 
-class Broken(Measurer):
+class Broken(TimedMeasurer):
     """Cannot measure."""
 
-    def measure(self, inputs, still_wanted=None):
+    def run(self, candidate):
         raise AutotuneError("the reference fails")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +203,7 @@ def run(tasks, tmp_path):
 
 def test_time_ends_a_run_and_no_measurement_begins_after_it(run):
     clock = Clock()
-    measurer = Measurer(clock)
+    measurer = TimedMeasurer(clock)
     (summary,), _ = run(clock, (measurer, Limits()), seconds=10.5)
     assert summary.ended is End.TIME
     assert len(measurer.asked) == summary.trials == 11
@@ -226,7 +219,7 @@ def test_nothing_is_thought_or_prepared_that_there_will_be_no_time_to_use(run, m
 
     monkeypatch.setattr(GridTuner, "think", lambda _: thought.append(clock.now))
     monkeypatch.setattr(GridTuner, "preparations", preparations)
-    run(clock, (Measurer(clock), Limits()), seconds=28)
+    run(clock, (TimedMeasurer(clock), Limits()), seconds=28)
     # A second each: the batch that begins after 23 is the last one, and from 4 on few are left.
     assert thought == [0, 7, 15]
     assert max(prepared, default=0) == 0
@@ -234,15 +227,15 @@ def test_nothing_is_thought_or_prepared_that_there_will_be_no_time_to_use(run, m
 
 def test_without_any_limit_a_run_ends_with_the_space(run, tasks):
     clock = Clock()
-    (summary,), _ = run(clock, (Measurer(clock), Limits()))
+    (summary,), _ = run(clock, (TimedMeasurer(clock), Limits()))
     assert summary.ended is End.EXHAUSTED
     assert summary.trials == len(tasks[0].space.feasible_indices())
 
 
 def test_what_comes_first_of_trials_and_time_counts(run):
     clock = Clock()
-    (first,), _ = run(clock, (Measurer(clock), Limits(trials=3)), seconds=100)
-    (second,), _ = run(clock, (Measurer(clock), Limits(trials=20)), seconds=4)
+    (first,), _ = run(clock, (TimedMeasurer(clock), Limits(trials=3)), seconds=100)
+    (second,), _ = run(clock, (TimedMeasurer(clock), Limits(trials=20)), seconds=4)
     assert (first.ended, first.trials) == (End.TRIALS, 3)
     assert (second.ended, second.trials) == (End.TIME, 7)
 
@@ -250,11 +243,11 @@ def test_what_comes_first_of_trials_and_time_counts(run):
 def test_a_goal_in_seconds_ends_a_run_also_a_resumed_one(run):
     clock = Clock()
     goal = Goal.parse("10 s")
-    measurer = Measurer(clock, cost=lambda index: 14.0 - index)
+    measurer = TimedMeasurer(clock, cost=lambda index: 14.0 - index)
     (summary,), _ = run(clock, (measurer, Limits(goal=goal)))
     assert (summary.ended, summary.why) == (End.GOAL, "the goal 10 s is reached")
     assert measurer.asked == [0, 1, 2, 3, 4]  # 10 s is reached at 4, within a batch
-    resumed = Measurer(clock)
+    resumed = TimedMeasurer(clock)
     (again,), _ = run(clock, (resumed, Limits(goal=goal)))
     assert (again.ended, again.trials, resumed.asked) == (End.GOAL, 5, [])
 
@@ -262,7 +255,7 @@ def test_a_goal_in_seconds_ends_a_run_also_a_resumed_one(run):
 def test_a_goal_that_is_a_share_of_the_machine_is_judged_by_what_was_measured(run):
     clock = Clock()
     machine = Ceiling({"float32": 1e9}, 512.0)  # the arrays have 2 * 64 * 4 = 512 bytes: 1 s
-    measurer = Measurer(clock, cost=lambda index: 6.0 - index, machine=machine)
+    measurer = TimedMeasurer(clock, cost=lambda index: 6.0 - index, machine=machine)
     (summary,), events = run(clock, (measurer, Limits(goal=Goal.parse("0.4 of copy"))))
     assert summary.ended is End.GOAL
     assert measurer.asked == [0, 1, 2, 3, 4]  # 2 s; 1 s / 0.4 is 2.5 s
@@ -270,10 +263,10 @@ def test_a_goal_that_is_a_share_of_the_machine_is_judged_by_what_was_measured(ru
     (known,) = [event for event in events if isinstance(event, MachineKnown)]
     assert (known.copy_bytes_s, known.ceiling_s) == (512.0, 1.0)
     with pytest.raises(UsageError, match="is not known here"):
-        run(clock, (Measurer(clock), Limits(goal=Goal.parse("0.4 of copy"))))
+        run(clock, (TimedMeasurer(clock), Limits(goal=Goal.parse("0.4 of copy"))))
 
 
-class Disturbed(Measurer):
+class Disturbed(TimedMeasurer):
     """What the machine can do is measured anew each time; the last figure stays."""
 
     def __init__(self, clock, cost, copy_bytes_s):
@@ -327,7 +320,7 @@ def test_a_machine_that_cannot_be_measured_again_is_believed(run, caplog):
 
 def test_a_goal_in_operations_is_refused_where_nobody_counts_them(run):
     clock = Clock()
-    measurer = Measurer(clock)
+    measurer = TimedMeasurer(clock)
     with pytest.raises(UsageError, match="does not say how many operations"):
         run(clock, (measurer, Limits(goal=Goal.parse("2 GFLOPS"))))
     assert measurer.asked == []
@@ -335,7 +328,7 @@ def test_a_goal_in_operations_is_refused_where_nobody_counts_them(run):
 
 def test_candidates_are_told_the_best_so_far_to_race_against(run):
     clock = Clock()
-    measurer = Measurer(clock, cost=lambda index: 30.0 - index)
+    measurer = TimedMeasurer(clock, cost=lambda index: 30.0 - index)
     run(clock, (measurer, Limits(trials=4, batch=2)))
     assert measurer.asked == [0, 1, 2, 3]
     assert measurer.incumbents == [None, 30.0, 30.0, 28.0]  # the best before each batch
@@ -343,7 +336,7 @@ def test_candidates_are_told_the_best_so_far_to_race_against(run):
 
 def test_several_workloads_end_each_for_its_own_reason(run):
     clock = Clock()
-    one, other = Measurer(clock), Measurer(clock)
+    one, other = TimedMeasurer(clock), TimedMeasurer(clock)
     summaries, events = run(clock, (one, Limits(trials=3)), (other, Limits()), seconds=20)
     assert [s.ended for s in summaries] == [End.TRIALS, End.TIME]
     assert len(one.asked) == 3
@@ -355,7 +348,7 @@ def test_several_workloads_end_each_for_its_own_reason(run):
 
 def test_time_goes_where_weighted_time_is_to_be_gained(run):
     clock = Clock()
-    short, long = (Measurer(clock, cost=cost) for cost in (lambda i: 1e-3, lambda i: 40.0 - i))
+    short, long = (TimedMeasurer(clock, cost=cost) for cost in (lambda i: 1e-3, lambda i: 40.0 - i))
     run(clock, (short, Limits(batch=4)), (long, Limits(batch=4)), seconds=50)
     assert len(short.asked) < len(long.asked)
     assert len(short.asked) >= INFORMED
@@ -363,21 +356,21 @@ def test_time_goes_where_weighted_time_is_to_be_gained(run):
 
 def test_a_measurement_is_told_with_the_time_that_is_left(run):
     clock = Clock()
-    jobs = [(Measurer(clock), Limits(trials=10)), (Measurer(clock, 2.0), Limits(trials=10))]
+    jobs = [(TimedMeasurer(clock, pace_s), Limits(trials=10)) for pace_s in (1.0, 2.0)]
     _, events = run(clock, *jobs)
     measured = [event for event in events if isinstance(event, Measured)]
     assert measured[0].left_s is None  # nothing is known of the other's pace
     assert measured[-2].left_s == pytest.approx(2.0, rel=0.2)
     assert measured[-1].left_s == 0.0
     run.store.path.unlink()
-    _, events = run(clock, (Measurer(clock), Limits()), seconds=12)
+    _, events = run(clock, (TimedMeasurer(clock), Limits()), seconds=12)
     left = [event.left_s for event in events if isinstance(event, Measured)]
     assert left == pytest.approx([12.0 - number for number in range(1, 13)])
 
 
 def test_a_workload_that_cannot_be_measured_does_not_stop_the_others(run):
     clock = Clock()
-    broken, sound = Broken(clock), Measurer(clock)
+    broken, sound = Broken(clock), TimedMeasurer(clock)
     summaries, _ = run(clock, (broken, Limits(trials=3)), (sound, Limits(trials=3)))
     assert [s.ended for s in summaries] == [End.FAILED, End.TRIALS]
     assert summaries[0].why == "the reference fails"
@@ -389,7 +382,7 @@ def test_a_workload_that_cannot_be_measured_does_not_stop_the_others(run):
 def test_only_the_latest_workloads_keep_their_processes(run, monkeypatch):
     monkeypatch.setattr(portfolio, "MAX_OPEN", 1)
     clock = Clock()
-    one, other = Measurer(clock), Measurer(clock)
+    one, other = TimedMeasurer(clock), TimedMeasurer(clock)
     run(clock, (one, Limits(trials=INFORMED)), (other, Limits(trials=INFORMED)))
     assert one.closed >= 1
     assert other.closed >= 1
@@ -397,7 +390,7 @@ def test_only_the_latest_workloads_keep_their_processes(run, monkeypatch):
 
 def test_a_noisy_machine_is_told_once_until_it_is_calm_again(run):
     clock = Clock()
-    measurer = Measurer(clock, noise={2: 0.5, 3: 0.4, 4: 0.01, 5: 0.3})
+    measurer = TimedMeasurer(clock, noise={2: 0.5, 3: 0.4, 4: 0.01, 5: 0.3})
     _, events = run(clock, (measurer, Limits(trials=6)))
     assert [event.noise for event in events if isinstance(event, Noisy)] == [0.5, 0.3]
 

@@ -10,7 +10,7 @@ from autotune.cost_model.xgboost_model import XGBCostModel, XGBSettings
 from autotune.feature import TaskFeatures
 from autotune.task.task import Task
 from autotune.tuner.base import Observation
-from autotune.tuner.model.candidate_selection import Candidates, CandidateSettings
+from autotune.tuner.model.candidate_pool import Candidates, CandidateSettings
 from autotune.tuner.model.evolutionary_search import PopulationSettings, evolve
 from autotune.tuner.model.model_tuner import ModelSettings, ModelTuner
 from autotune.tuner.model.ranking import RankingSettings, SpaceRanker

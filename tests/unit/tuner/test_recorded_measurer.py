@@ -21,7 +21,7 @@ from autotune.tuner.base import Observation, Tuner
 from autotune.tuner.factory import make_tuner
 from autotune.tuner.replay.compare_tuners import ReplayJob, distinct, run_jobs
 from autotune.tuner.replay.replay_tuner import Trace, replay
-from autotune.tuner.run.stop_rule import Patience
+from autotune.tuner.run.patience import Patience
 from records import Record
 from search_spaces import ChoiceKnob, Constraint, ListedSpace, Space, SpaceError
 
@@ -226,8 +226,6 @@ def test_a_large_space_is_judged_in_part():
 
     def cost(index: int) -> float:
         return float(1 + np.abs(space.positions([index])[0] - 6).sum())
-
-
 
     while len(tuner.observations) < 32:
         tuner.tell([Observation(index, cost(index)) for index in tuner.ask(8)])

@@ -11,8 +11,8 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.tuner.base import Observation, Tuner
+from autotune.tuner.encoding import KnobFeatures
 from autotune.tuner.factory import TUNERS, check_tuner, make_tuner
-from autotune.tuner.model.knob_features import KnobFeatures
 from search_spaces import AnnotateKnob, ChoiceKnob, Constraint, Space, SplitKnob
 
 Measure = Callable[[int], Observation]

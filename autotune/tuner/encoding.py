@@ -1,14 +1,19 @@
-"""Encodes configurations for a Gaussian process: knob values as numbers between 0 and 1."""
+"""Encodes configurations as numbers, by the values of their knobs.
+
+`KnobEncoding` is what a Gaussian process reads, `KnobDistances` tells how different configurations
+are, and `KnobFeatures` is what boosted trees read where there is no template.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.cost_model.base import FloatVector, IndexVector
+from autotune.cost_model.base import FloatMatrix, FloatVector, IndexVector
 from autotune.cost_model.gaussian_process import KernelPrior
+from features.knob_columns import knob_matrix
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 
@@ -69,10 +74,93 @@ class KnobEncoding:
         return out
 
 
+class KnobDistances:
+    """Distances between the configurations of a space.
+
+    A numeric knob contributes the mean difference of its columns on a logarithmic scale, a
+    categorical knob 0 or 1; each knob at most 1.
+
+    Parameters
+    ----------
+    space : Space
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._tables: dict[int, FloatVector] = {}
+        for number, knob in enumerate(space.knobs):
+            if knob.numeric:
+                sizes = [_unit(_signed_log2(column)) for column in _columns(knob)]
+                self._tables[number] = np.stack(sizes, axis=1) / len(sizes)
+
+    def positions(self, indices: Sequence[int] | IndexVector) -> IndexVector:
+        """Return the knob positions of candidates, int64 (n, knobs)."""
+        return self._space.positions(np.asarray(indices, dtype=np.int64))
+
+    def distances(self, some: IndexVector, many: IndexVector) -> FloatVector:
+        """Return the distances of positions (k, knobs) from positions (n, knobs): (k, n)."""
+        total = np.zeros((len(some), len(many)))
+        for number in range(some.shape[1]):
+            here, there = some[:, number], many[:, number]
+            table = self._tables.get(number)
+            if table is None:
+                total += here[:, None] != there
+            else:
+                for column in table.T:
+                    total += np.abs(column[here][:, None] - column[there])
+        return total
+
+    def distance(self, one: IndexVector, many: IndexVector) -> FloatVector:
+        """Return the distances from positions (knobs,) to positions (n, knobs): shape (n,)."""
+        out: FloatVector = self.distances(one[np.newaxis], many)[0]
+        return out
+
+
+class KnobFeatures:
+    """A `FeatureSource` of the knob values themselves, which needs no template.
+
+    Parameters
+    ----------
+    space : Space
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._categories = space.categories
+        self.names: tuple[str, ...] = tuple(self._named_matrix(np.zeros(0, dtype=np.int64))[0])
+
+    def prepare(self, n: int) -> None:
+        """Do nothing."""
+
+    def matrix(self, indices: IndexVector, names: Sequence[str] | None = None) -> FloatMatrix:
+        """Return the features of the candidates at ``indices``, float32 (n, len(names))."""
+        matrix = self._named_matrix(indices)[1]
+        return matrix if names is None else matrix[:, [self.names.index(name) for name in names]]
+
+    def preparations(self) -> Iterator[None]:
+        """Do nothing ahead: there is nothing that takes long."""
+        return iter(())
+
+    def _named_matrix(self, indices: IndexVector) -> tuple[list[str], FloatMatrix]:
+        columns = self._space.columns(indices)
+        return knob_matrix(columns, len(indices), self._categories, order="C")
+
+
+def _columns(knob: Knob) -> list[FloatVector]:
+    """Return the columns of all values of a numeric knob, float64 (len(knob),) each."""
+    columns = knob.columns(np.arange(len(knob), dtype=np.int64)).values()
+    return [column.astype(np.float64) for column in columns]
+
+
+def _signed_log2(values: FloatVector) -> FloatVector:
+    """Return sign(x) log2(1 + abs(x)): a logarithmic scale that has zero and negative numbers."""
+    out: FloatVector = np.sign(values) * np.log2(1.0 + np.abs(values))
+    return out
+
+
 def _axes(number: int, knob: Knob) -> list[_Axis]:
     if knob.numeric:
-        columns = knob.columns(np.arange(len(knob), dtype=np.int64)).values()
-        return [axis for column in columns for axis in _size_axes(number, column.astype(float))]
+        return [axis for column in _columns(knob) for axis in _size_axes(number, column)]
     values = [knob.value(position) for position in range(len(knob))]
     first = values[0]
     if isinstance(first, tuple) and all(
@@ -96,7 +184,7 @@ def _size_axes(number: int, column: FloatVector) -> list[_Axis]:
     if len(distinct) < 2:
         return []
     low = float(distinct[0])
-    size = np.log2(column) if low > 0 else np.sign(column) * np.log2(1.0 + np.abs(column))
+    size = np.log2(column) if low > 0 else _signed_log2(column)
     axes = [_Axis(number, _unit(size)[:, None], SIZE_LENGTH)]
     whole = bool(np.all(column == np.round(column)))
     if whole and len(distinct) > 4 and not _powers_of_two(distinct):

@@ -1,0 +1,141 @@
+"""The interface of measurers: `build` candidates, then `run` each of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+from autotune.measure.result import MeasureInput, MeasureResult
+from autotune.measure.roofline import Ceiling
+from autotune.measure.timing_policy import TimingPolicy
+from search_spaces import Config
+
+BATCH = 16
+"""Candidates that are built before the first of them runs, at most."""
+
+
+class Measurer(ABC):
+    """Measures candidates of one workload on one target.
+
+    Attributes
+    ----------
+    policy : TimingPolicy
+        How candidates are timed.
+    overlap : bool
+        Whether candidates are built while others run.
+    """
+
+    policy: TimingPolicy
+    overlap: bool = False
+
+    def remember(self, result: MeasureResult) -> None:  # noqa: B027, some know all results
+        """Reuse this result for candidates with the same code hash: they are not measured."""
+
+    def build(self, candidates: Iterable[MeasureInput]) -> None:  # noqa: B027
+        """Begin to build candidates, without waiting."""
+
+    def await_builds(self) -> None:  # noqa: B027
+        """Wait until the first candidate is built; without `overlap`, until all are."""
+
+    @abstractmethod
+    def run(self, candidate: MeasureInput) -> MeasureResult:
+        """Return the result of a candidate: its answer is checked, and it is timed."""
+
+    def run_ahead(self, candidate: MeasureInput) -> None:  # noqa: B027
+        """With `overlap`, begin to run a candidate, if it is built and the device is idle.
+
+        So the device is busy while the caller handles the result of the candidate before.
+        """
+
+    def measure(
+        self, candidates: Iterable[MeasureInput]
+    ) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        """Yield each candidate with its result, in order; build a batch at a time.
+
+        Raises
+        ------
+        UsageError
+            If the template or its reference cannot be used at all.
+        AutotuneError
+            If no worker can measure the first candidate.
+        """
+        rest = iter(candidates)
+        built: deque[MeasureInput] = deque()
+        while True:
+            if not built or self.overlap:
+                for candidate in islice(rest, BATCH - len(built)):
+                    self.build([candidate])
+                    built.append(candidate)
+            if not built:
+                return
+            self.await_builds()
+            candidate = built.popleft()
+            result = self.run(candidate)
+            if built:
+                self.run_ahead(built[0])
+            yield candidate, result
+
+    def ceiling(self) -> Ceiling | None:
+        """Measure what the machine can do at best for this workload; None if that is not known."""
+        return None
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of processes; measuring later starts new ones."""
+
+
+@runtime_checkable
+class SupportsPrebuild(Protocol):
+    """A measurer that begins to build what may be measured next when it is told.
+
+    If it has `overlap` that may be while it measures.
+    """
+
+    overlap: bool
+
+    def prebuild(self, candidates: Iterable[MeasureInput]) -> None:
+        """Begin to build candidates that are likely to be measured next; wait for nothing."""
+        ...
+
+
+@runtime_checkable
+class SupportsComparison(Protocol):
+    """A measurer that can time several candidates in turns."""
+
+    @property
+    def opening_s(self) -> float | None:
+        """Seconds that a new process takes to compute the right answers; None if unknown."""
+        ...
+
+    @property
+    def starting_s(self) -> float:
+        """Seconds that it takes to start processes, where none are left; else 0."""
+        ...
+
+    def compare(
+        self, configs: Sequence[Config], seconds: float, seed: int, fresh: bool, check: bool
+    ) -> Mapping[int, MeasureResult]:
+        """Time candidates in turns, in one process and on one set of arrays.
+
+        Parameters
+        ----------
+        configs : sequence of Config
+        seconds : float
+            How long the timing may take, about; what is needed to build and begin comes on top.
+        seed : int
+            Of the order, and of the places of the arrays.
+        fresh : bool
+            Whether the round is in a new process; otherwise it is in that of the round before.
+        check : bool
+            Whether a new process computes the right answers and checks each candidate once. The
+            one process that owns a GPU always does, and is kept.
+
+        Returns
+        -------
+        mapping of int to MeasureResult
+            By index: a single cost, or why a candidate failed. Costs are missing if the round was
+            lost through no candidate's fault, or one has spoilt it for others.
+        """
+        ...
