@@ -1,6 +1,6 @@
 """NVRTC: machine code without a driver, what kernels take of a device, and what errors say."""
 
-import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -220,9 +220,9 @@ def test_an_unknown_flag_is_an_error():
 
 @needs_nvrtc
 def test_a_header_that_is_missing_is_told_with_where_it_comes_from(monkeypatch):
-    found, library = cuda_toolkit.load_toolkit()
+    found, bindings = cuda_toolkit.load_toolkit()
     bare = cuda_toolkit.Toolkit(found.library, None)
-    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (bare, library))
+    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (bare, bindings))
     with pytest.raises(CompileError, match="nvidia-cuda-runtime"):
         compile_cubin("#include <cuda_fp16.h>\n" + SCALE, "sm_90")
 
@@ -249,42 +249,72 @@ def test_the_oldest_of_many_refused_sources_go(monkeypatch):
 # -- where the library is ----------------------------------------------------------------------
 
 
-def test_no_compiler_is_one_line_with_the_remedy(monkeypatch):
-    monkeypatch.setattr(
-        cuda_toolkit, "candidates", lambda: iter([cuda_toolkit.Toolkit("libno.so", None)])
-    )
+@pytest.fixture
+def fresh_search(monkeypatch):
+    """Let a compiler be looked for anew; return the settings of a process that looks."""
+    for name in ("CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_no_compiler_is_one_line_with_the_remedy(fresh_search):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
+    def nowhere(name: str) -> None:
+        raise pathfinder.DynamicLibNotFoundError(f"{name} is nowhere:\nneither here\nnor there")
+
+    fresh_search.setattr(pathfinder, "load_nvidia_dynamic_lib", nowhere)
     with pytest.raises(TargetError, match=r"NVRTC is not installed: pip install .*cuda13"):
         cuda_toolkit.load_toolkit.__wrapped__()
 
 
-def test_a_damaged_compiler_is_told_from_a_missing_one(tmp_path, monkeypatch):
+def test_without_the_bindings_one_line_says_what_to_install(fresh_search):
+    fresh_search.setitem(sys.modules, "cuda", None)
+    message = "cannot be called without cuda-bindings .*cuda.*: pip install .*cuda13"
+    with pytest.raises(TargetError, match=message):
+        cuda_toolkit.load_toolkit.__wrapped__()
+
+
+def test_a_damaged_compiler_is_told_from_a_missing_one(tmp_path, fresh_search):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
     damaged = tmp_path / "lib64" / "libnvrtc.so.13"
     damaged.parent.mkdir()
     damaged.write_bytes(b"no library")
-    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
-    first = next(cuda_toolkit.candidates())
-    assert first == cuda_toolkit.Toolkit(str(damaged), None)
-    monkeypatch.setattr(cuda_toolkit, "candidates", lambda: iter([first]))
+    fresh_search.setenv("CUDA_PATH", str(tmp_path))
+
+    def nowhere(name: str) -> None:
+        raise pathfinder.DynamicLibNotFoundError(name)
+
+    fresh_search.setattr(pathfinder, "load_nvidia_dynamic_lib", nowhere)
     with pytest.raises(TargetError, match=r"cannot be loaded \(.*libnvrtc"):
         cuda_toolkit.load_toolkit.__wrapped__()
 
 
-def test_wheels_are_found_with_their_headers_the_newest_first(tmp_path, monkeypatch):
-    for library, include in (
-        ("cu13/lib/libnvrtc.so.13", "cu13/include"),
-        ("cuda_nvrtc/lib/libnvrtc.so.12", "cuda_runtime/include"),
-    ):
-        (tmp_path / library).parent.mkdir(parents=True)
-        (tmp_path / library).touch()
-        (tmp_path / include).mkdir(parents=True)
-        (tmp_path / include / "cuda_fp16.h").touch()
-    monkeypatch.setattr(cuda_toolkit, "_wheels", lambda: [tmp_path])
-    monkeypatch.delenv("CUDA_PATH", raising=False)
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    found = list(cuda_toolkit.candidates())[:2]
-    assert [Path(t.library).name for t in found] == ["libnvrtc.so.13", "libnvrtc.so.12"]
-    folders = [tmp_path / "cu13" / "include", tmp_path / "cuda_runtime" / "include"]
-    assert [t.include for t in found] == folders
+@needs_nvrtc
+def test_the_toolkit_that_cuda_path_names_goes_first(tmp_path):
+    usual, _ = cuda_toolkit.load_toolkit()
+    folder = tmp_path / "targets" / "x86_64-linux" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnvrtc.so.13").symlink_to(usual.library)
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "cuda_fp16.h").touch()
+    script = "from autotune.runtime.cuda import cuda_toolkit as t; print(t.load_toolkit()[0])"
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "CUDA_PATH": str(tmp_path)},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    expected = cuda_toolkit.Toolkit(str(folder / "libnvrtc.so.13"), tmp_path / "include")
+    assert told.stdout.strip() == str(expected)
+
+
+@needs_nvrtc
+def test_a_damaged_toolkit_in_cuda_path_is_passed_over(tmp_path, fresh_search):
+    usual, _ = cuda_toolkit.load_toolkit()
+    (tmp_path / "lib64").mkdir()
+    (tmp_path / "lib64" / "libnvrtc.so.13").write_bytes(b"no library")
+    fresh_search.setenv("CUDA_PATH", str(tmp_path))
+    assert cuda_toolkit.load_toolkit.__wrapped__()[0].library == usual.library
 
 
 # -- logs of other versions --------------------------------------------------------------------
@@ -310,11 +340,10 @@ def test_usage_is_read_off_logs_of_several_versions():
 
 
 def test_a_failure_without_a_message_is_told_by_its_number(monkeypatch):
-    fake = ctypes.CDLL(None)
     monkeypatch.setattr(nvrtc, "check_arch", lambda arch: None)
     monkeypatch.setattr(nvrtc, "compiler_identity", lambda: "fake")
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (cuda_toolkit.Toolkit("fake", None), fake))
+    monkeypatch.setattr(nvrtc, "load_toolkit", lambda: (cuda_toolkit.Toolkit("fake", None), None))
     monkeypatch.setattr(nvrtc, "_compile", lambda *args: (11, "", b"", {}))
     with pytest.raises(CompileError, match=r"NVRTC 13\.0 refuses .*error 11 without a message"):
         compile_cubin(SCALE, "sm_90")

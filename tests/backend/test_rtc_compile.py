@@ -99,21 +99,17 @@ def test_vectors_of_16_bytes_are_moved_by_one_instruction(input, output, lanes):
 
 def assembly(source: str) -> str:
     """Return the assembly text of a source, made by the same compiler."""
-    import ctypes
-
     from autotune.runtime.cuda.cuda_toolkit import load_toolkit
 
-    toolkit, library = load_toolkit()
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None)
+    toolkit, bindings = load_toolkit()
+    _, program = bindings.nvrtcCreateProgram(source.encode(), b"k.cu", 0, None, None)
     words = ["--gpu-architecture=compute_90", "--std=c++17", f"--include-path={toolkit.include}"]
-    options = (ctypes.c_char_p * 3)(*(word.encode() for word in words))
-    assert library.nvrtcCompileProgram(program, 3, options) == 0
-    library.nvrtcGetPTXSize(program, ctypes.byref(size))
-    text = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetPTX(program, text)
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    return text.value.decode()
+    (status,) = bindings.nvrtcCompileProgram(program, 3, [word.encode() for word in words])
+    assert status == 0
+    text = bytearray(bindings.nvrtcGetPTXSize(program)[1])
+    bindings.nvrtcGetPTX(program, text)
+    bindings.nvrtcDestroyProgram(program)
+    return text.rstrip(b"\0").decode()
 
 
 def moved_bytes(ptx: str, instruction: str) -> list[int]:

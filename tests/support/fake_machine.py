@@ -38,11 +38,13 @@ class FakeMachine:
         (folder / "driver").mkdir()
         (folder / "toolkit" / "lib").mkdir(parents=True)
         (folder / "kernels").mkdir()
-        library = folder / "driver" / "libcuda.so.1"
-        command = [COMPILER, "-shared", "-fPIC", "-w", "-o", str(library)]
-        subprocess.run([*command, str(FOLDER / "libraries.c"), "-ldl"], check=True)
-        (folder / "driver" / "libnvidia-ml.so.1").symlink_to(library)
-        (folder / "toolkit" / "lib" / "libnvrtc.so.12").symlink_to(library)
+        driver = folder / "driver" / "libcuda.so.1"
+        for library in (driver, folder / "toolkit" / "lib" / "libnvrtc.so.12"):
+            # A compiler that is loaded is found again by the name that it says it has.
+            command = [COMPILER, "-shared", "-fPIC", "-w", f"-Wl,-soname,{library.name}"]
+            command += ["-o", str(library), str(FOLDER / "libraries.c"), "-ldl"]
+            subprocess.run(command, check=True)
+        (folder / "driver" / "libnvidia-ml.so.1").symlink_to(driver)
         if toolkit.include is not None:
             (folder / "toolkit" / "include").symlink_to(toolkit.include)
         return cls(folder)

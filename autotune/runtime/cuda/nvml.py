@@ -1,15 +1,13 @@
-"""Clocks and driver of GPUs, asked of NVIDIA's management library, which comes with the driver.
+"""Clocks and driver of GPUs, asked of NVML (nvidia-ml-py), whose library comes with the driver.
 
-They are only read. Where the library is missing or does not answer, nothing is known.
+They are only read. Where NVML is missing or does not answer, nothing is known.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 from collections.abc import Callable
-
-_KINDS = {"sm_mhz": 1, "memory_mhz": 2}
-"""What is told, and NVML's numbers for it (nvmlClockType_t)."""
+from typing import Any
 
 
 def clock_reader(pci_bus_id: str) -> tuple[Callable[[], dict[str, int] | None], str | None]:
@@ -28,22 +26,18 @@ def clock_reader(pci_bus_id: str) -> tuple[Callable[[], dict[str, int] | None], 
         One line.
     """
     try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError as error:
-        return _nothing, f"the GPU's clocks are not known: {' '.join(str(error).split())}"
-    handle = ctypes.c_void_p()
-    status = library.nvmlInit_v2() or library.nvmlDeviceGetHandleByPciBusId_v2(
-        pci_bus_id.encode(), ctypes.byref(handle)
-    )
-    if status:
-        return _nothing, f"the GPU's clocks are not known: NVML answers error {status}"
+        nvml = _started()
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+    except ImportError:
+        return lambda: None, "the GPU's clocks are not known: nvidia-ml-py is not installed"
+    except Exception as error:  # the type of NVML's errors comes with the module
+        return lambda: None, f"the GPU's clocks are not known: {' '.join(str(error).split())}"
 
     def read() -> dict[str, int] | None:
         found = {}
-        for name, kind in _KINDS.items():
-            clock = ctypes.c_uint()
-            if library.nvmlDeviceGetClockInfo(handle, kind, ctypes.byref(clock)) == 0:
-                found[name] = clock.value
+        for name, kind in (("sm_mhz", nvml.NVML_CLOCK_SM), ("memory_mhz", nvml.NVML_CLOCK_MEM)):
+            with contextlib.suppress(nvml.NVMLError):
+                found[name] = int(nvml.nvmlDeviceGetClockInfo(handle, kind))
         return found or None
 
     return read, None
@@ -52,14 +46,13 @@ def clock_reader(pci_bus_id: str) -> tuple[Callable[[], dict[str, int] | None], 
 def driver_release() -> str | None:
     """Return the release of the driver, such as "580.65.06"; None if it is not to be had."""
     try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
+        return str(_started().nvmlSystemGetDriverVersion())
+    except Exception:  # as in `clock_reader`
         return None
-    text = ctypes.create_string_buffer(80)
-    if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(text, len(text)):
-        return None
-    return text.value.decode(errors="replace")
 
 
-def _nothing() -> None:
-    return None
+def _started() -> Any:
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml

@@ -1,11 +1,10 @@
 """CUDA source to machine code by NVRTC, NVIDIA's runtime compiler: no driver, no GPU needed.
 
-The library is called directly; what a kernel takes of the device is read off the compiler's log.
+What a kernel takes of the device is read off the compiler's log.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import os
@@ -13,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
+from typing import Any
 
 from autotune.errors import CompileError, TargetError
 from autotune.runtime.cuda.cubin import kernel_infos
@@ -233,10 +233,6 @@ def _problem(status: int, log: str, kernels: Mapping[str, Usage]) -> str | None:
 # -- the library -------------------------------------------------------------------------------
 
 
-def _library() -> ctypes.CDLL:
-    return load_toolkit()[1]
-
-
 @functools.cache
 def version() -> tuple[int, int]:
     """Return the version of NVRTC.
@@ -246,16 +242,15 @@ def version() -> tuple[int, int]:
     TargetError
         If it is not installed.
     """
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    _done("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-    return major.value, minor.value
+    major, minor = _call("nvrtcVersion")
+    return major, minor
 
 
 @functools.cache
 def compiler_identity() -> str:
     """Return what tells one build of the compiler from another, for keys of caches."""
     toolkit, _ = load_toolkit()
-    files = [toolkit.library] if os.path.isabs(toolkit.library) else []
+    files = [toolkit.library]
     if toolkit.include is not None:
         files.append(str(toolkit.include / "cuda_fp16.h"))
     states = [(state.st_size, state.st_mtime_ns) for state in map(os.stat, files)]
@@ -265,10 +260,7 @@ def compiler_identity() -> str:
 @functools.cache
 def architectures() -> tuple[str, ...]:
     """Return the names of the architectures that NVRTC compiles for, without their variants."""
-    count = ctypes.c_int()
-    _done("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-    numbers = (ctypes.c_int * count.value)()
-    _done("nvrtcGetSupportedArchs", numbers)
+    (numbers,) = _call("nvrtcGetSupportedArchs")
     return tuple(f"sm_{number}" for number in numbers)
 
 
@@ -282,34 +274,33 @@ def check_arch(arch: str) -> None:
         )
 
 
-def _done(function: str, *args: object) -> None:
-    status = getattr(_library(), function)(*args)
+def _call(function: str, *args: object) -> list[Any]:
+    """Call a function of NVRTC; return what it returns behind its status."""
+    status, *values = getattr(load_toolkit()[1], function)(*args)
     if status:
-        raise TargetError(f"NVRTC does not work: {function} fails with error {status}")
+        raise TargetError(f"NVRTC does not work: {function} fails with error {int(status)}")
+    return values
 
 
 def _compile(
     source: str, words: Sequence[str], names: Sequence[str]
 ) -> tuple[int, str, bytes, dict[str, str]]:
     """Return the compiler's status and log, and machine code and symbols, none if it failed."""
-    handle = ctypes.c_void_p()
-    text, headers = source.encode(), _headers()
-    made = (ctypes.c_char_p * len(headers))
-    pair = made(*headers.values()), made(*headers)
-    _done(
-        "nvrtcCreateProgram", ctypes.byref(handle), text, b"kernel.cu", len(headers), *pair
-    )
+    headers = _headers()
+    made = list(headers.values()), list(headers)
+    (program,) = _call("nvrtcCreateProgram", source.encode(), b"kernel.cu", len(headers), *made)
     try:
         for name in names:
-            _done("nvrtcAddNameExpression", handle, name.encode())
-        options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
-        status = _library().nvrtcCompileProgram(handle, len(words), options)
-        log = _bytes("ProgramLog", handle).rstrip(b"\0").decode(errors="replace")
+            _call("nvrtcAddNameExpression", program, name.encode())
+        options = [word.encode() for word in words]
+        (status,) = load_toolkit()[1].nvrtcCompileProgram(program, len(options), options)
+        log = _bytes("ProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if status:
-            return status, log, b"", {}
-        return 0, log, _bytes("CUBIN", handle), {name: _symbol(handle, name) for name in names}
+            return int(status), log, b"", {}
+        symbols = {n: _call("nvrtcGetLoweredName", program, n.encode())[0].decode() for n in names}
+        return 0, log, _bytes("CUBIN", program), symbols
     finally:
-        _done("nvrtcDestroyProgram", ctypes.byref(handle))
+        _call("nvrtcDestroyProgram", program)
 
 
 @functools.cache
@@ -318,18 +309,11 @@ def _headers() -> dict[bytes, bytes]:
     return {b"type_traits": files("autotune.runtime.cuda").joinpath("type_traits.h").read_bytes()}
 
 
-def _bytes(what: str, handle: ctypes.c_void_p) -> bytes:
-    size = ctypes.c_size_t()
-    _done(f"nvrtcGet{what}Size", handle, ctypes.byref(size))
-    buffer = ctypes.create_string_buffer(size.value)
-    _done(f"nvrtcGet{what}", handle, buffer)
-    return buffer.raw
-
-
-def _symbol(handle: ctypes.c_void_p, name: str) -> str:
-    symbol = ctypes.c_char_p()
-    _done("nvrtcGetLoweredName", handle, name.encode(), ctypes.byref(symbol))
-    return (symbol.value or b"").decode()
+def _bytes(what: str, program: Any) -> bytes:
+    (size,) = _call(f"nvrtcGet{what}Size", program)
+    buffer = bytearray(size)
+    _call(f"nvrtcGet{what}", program, buffer)
+    return bytes(buffer)
 
 
 def _text(numbers: tuple[int, int]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = {
     "ml_dtypes", "xgboost", "optuna", "pandas", "llvmlite", "cupy", "rich", "typer", "click",
-    "yaml", "pyarrow", "sklearn", "lark", "islpy",
+    "yaml", "pyarrow", "sklearn", "lark", "islpy", "cuda", "pynvml",
 }  # fmt: skip
 
 
