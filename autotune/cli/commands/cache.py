@@ -7,21 +7,19 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import Json, command_app
 from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError
+from autotune.report.units import age_text, size_text
+from autotune.runtime.object_cache import DISK_BYTES, clear, object_folder, use_of
+
+app = command_app()
 
 
-def info_command(as_json: bool) -> None:
-    """Print folder, entries, size and age.
-
-    Raises
-    ------
-    UsageError
-        If the folder cannot be read.
-    """
-    from autotune.report.units import size_text
-    from autotune.runtime.object_cache import DISK_BYTES, object_folder, use_of
-
+@app.command(cls=Command)
+def info(as_json: Json = False) -> None:
+    """Print where compiled code is kept, how much there is and how old it is."""
     folder = object_folder()
     try:
         use = use_of(folder)
@@ -37,17 +35,9 @@ def info_command(as_json: bool) -> None:
         print_line(f"  written {_age(use.oldest_s)} to {_age(use.newest_s)} ago")
 
 
-def clear_command(as_json: bool) -> None:
-    """Delete what is kept, and print how much that was.
-
-    Raises
-    ------
-    UsageError
-        If the folder cannot be read, or something in it not be deleted.
-    """
-    from autotune.report.units import size_text
-    from autotune.runtime.object_cache import clear, object_folder
-
+@app.command("clear", cls=Command)
+def clear_cache(as_json: Json = False) -> None:
+    """Delete all compiled code that is kept; runs that go on meanwhile lose nothing."""
     folder = object_folder()
     try:
         freed = clear(folder)
@@ -71,6 +61,4 @@ def _objects(entries: int) -> str:
 
 
 def _age(moment_s: float) -> str:
-    from autotune.report.units import age_text
-
     return age_text(max(0.0, time.time() - moment_s))

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli.doctor.finding import Check, Finding
-from autotune.cli.options.task_arguments import closest
 from autotune.errors import AutotuneError
 from autotune.system.available_memory import available_memory
 from autotune.system.folders import CACHE_VARIABLE, CONFIG_VARIABLE
+from autotune.system.similar_names import closest
 
 MIN_MEMORY = 512 * 2**20
 MIN_DISK = 100 * 2**20

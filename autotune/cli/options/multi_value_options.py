@@ -20,9 +20,7 @@ FLAGS = ("--json", "--json-lines", "--quiet", "-q", "--help", "--with-programs")
 """Options without a word of their own."""
 
 
-def expand_lists(
-    args: list[str], arguments: int = 1, lists: Collection[str] = LISTS
-) -> list[str]:
+def expand_lists(args: list[str], arguments: int = 1, lists: Collection[str] = LISTS) -> list[str]:
     """Return the words with an option of several values repeated before each of them.
 
     As long as fewer words than the command's arguments have come, an option takes one word only,

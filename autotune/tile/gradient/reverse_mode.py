@@ -181,8 +181,7 @@ def _with_dimensions(
         raise tile_error(
             function, declared.span,
             f"how many dimensions {text} has is not known, and its gradient depends on it",
-            f"write them in the header, as in {text}[M, N], or give ranks={{{text!r}: 2}}, "
-            f"on the command line --rank {text}=2",
+            f"write them in the header, as in {text}[M, N], or give its rank, as in {text}=2",
         )  # fmt: skip
     return Input(declared.name, tuple(Name(names.fresh(f"{text}{k}")) for k in range(rank)))
 

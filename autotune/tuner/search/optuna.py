@@ -248,9 +248,7 @@ def _distributions(space: Space) -> dict[str, Any]:
     }
 
 
-def _make_study(
-    sampler: str, seed: int, two: bool, storage: str | None, study: str | None
-) -> Any:
+def _make_study(sampler: str, seed: int, two: bool, storage: str | None, study: str | None) -> Any:
     import optuna
     from sqlalchemy.exc import SQLAlchemyError  # what Optuna's storages raise
 
