@@ -14,8 +14,8 @@ from autotune.report.units import (
     percent_text,
     three_digits,
     time_text,
-    trials_text,
 )
+from autotune.system.words import counted
 from autotune.tuner.run.events import End
 
 LIBRARY = "cuBLAS"
@@ -202,7 +202,7 @@ def last_line(
     """
     said = _best_of_one(statuses[0]) if len(statuses) == 1 else _best_of_several(statuses)
     summaries = [status.summary for status in statuses if status.summary is not None]
-    said.append(trials_text(sum(summary.trials for summary in summaries)))
+    said.append(counted(sum(summary.trials for summary in summaries), "trial"))
     failures: dict[str, int] = {}
     for summary in summaries:
         for code, count in summary.failures.items():

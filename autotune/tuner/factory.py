@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.errors import UsageError
-from autotune.system.similar_names import did_you_mean
+from autotune.system.words import did_you_mean
 from autotune.tuner.base import Tuner
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
 from autotune.tuner.model.transfer import TransferPrior

@@ -22,7 +22,7 @@ from autotune.cli.options.shared_options import (
 )
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import TimingPolicy
-from autotune.system.similar_names import did_you_mean
+from autotune.system.words import did_you_mean
 from autotune.target import Target
 from autotune.template import Template
 from search_spaces import Knob, KnobValue, Space

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from autotune.builder import best_config
-from autotune.cli.options.multi_value_options import ListOptions
+from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import (
     Json,
     Set,
@@ -33,7 +33,7 @@ BY_TRIALS = "no final comparison: the fastest of its trials"
 app = command_app()
 
 
-@app.command(cls=ListOptions)
+@app.command(cls=Command)
 def best(
     template: TemplateName,
     logs: Annotated[

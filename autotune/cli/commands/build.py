@@ -12,7 +12,7 @@ import typer
 
 from autotune.builder import build_task
 from autotune.cli.commands.best import BY_TRIALS
-from autotune.cli.options.multi_value_options import ListOptions
+from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import Set, Shape, TargetText, TemplateName, command_app
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
 from autotune.cli.terminal.output import print_line
@@ -23,7 +23,7 @@ from autotune.runtime.save_library import check_can_save
 app = command_app()
 
 
-@app.command(cls=ListOptions)
+@app.command(cls=Command)
 def build(
     template: TemplateName,
     settings: Set = None,

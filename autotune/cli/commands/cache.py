@@ -13,6 +13,7 @@ from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError
 from autotune.report.units import age_text, size_text
 from autotune.runtime.object_cache import DISK_BYTES, clear, object_folder, use_of
+from autotune.system.words import counted
 
 app = command_app()
 
@@ -28,9 +29,8 @@ def info(as_json: Json = False) -> None:
     if as_json:
         print_line(json.dumps({"folder": str(folder), **asdict(use), "limit_bytes": DISK_BYTES}))
         return
-    print_line(
-        f"{folder}\n  {_objects(use.entries)}, {size_text(use.bytes)} of {size_text(DISK_BYTES)}"
-    )
+    entries = counted(use.entries, "compiled object")
+    print_line(f"{folder}\n  {entries}, {size_text(use.bytes)} of {size_text(DISK_BYTES)}")
     if use.oldest_s is not None and use.newest_s is not None:
         print_line(f"  written {_age(use.oldest_s)} to {_age(use.newest_s)} ago")
 
@@ -47,17 +47,14 @@ def clear_cache(as_json: Json = False) -> None:
         freed_json = {"entries": freed.entries, "bytes": freed.bytes}
         print_line(json.dumps({"folder": str(folder), **freed_json}))
         return
-    print_line(f"deleted {_objects(freed.entries)}, {size_text(freed.bytes)}, from {folder}")
+    entries = counted(freed.entries, "compiled object")
+    print_line(f"deleted {entries}, {size_text(freed.bytes)}, from {folder}")
 
 
 def _unusable(what: str, folder: Path, error: OSError) -> UsageError:
     return UsageError(
         f"cannot {what} the cache {folder}: {error.strerror}; AUTOTUNE_CACHE_DIR names another"
     )
-
-
-def _objects(entries: int) -> str:
-    return "1 compiled object" if entries == 1 else f"{entries} compiled objects"
 
 
 def _age(moment_s: float) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options.input_files import check_readable
-from autotune.cli.options.multi_value_options import ListOptions
+from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.shared_options import Json, Set, Shape, TargetText, command_app
 from autotune.cli.options.task_arguments import make_task
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
@@ -19,14 +19,14 @@ from autotune.cli.terminal.signals import ending_signals
 from autotune.dataset import NothingToExportError, explain_columns, export
 from autotune.errors import UsageError
 from autotune.report.text_tables import wrap
-from autotune.system.similar_names import did_you_mean
+from autotune.system.words import counted, did_you_mean
 from features import FEATURE_LAYOUTS
 from records.table import Field
 
 app = command_app()
 
 
-@app.command("export", cls=ListOptions)
+@app.command("export", cls=Command)
 def export_logs(
     logs: Annotated[
         list[str],
@@ -78,11 +78,11 @@ def export_logs(
             done = export(logs, out, layouts, with_programs, template or [])
         except NothingToExportError as error:
             raise StopError(NOTHING_FOUND, str(error)) from error
-    kinds = f"{_count(done.workloads, 'workload')}, {_count(done.features, 'feature')}"
-    print_line(f"{done.data}: {_count(done.rows, 'row')}, {kinds}; {done.schema}; {done.card}")
+    kinds = f"{counted(done.workloads, 'workload')}, {counted(done.features, 'feature')}"
+    print_line(f"{done.data}: {counted(done.rows, 'row')}, {kinds}; {done.schema}; {done.card}")
 
 
-@app.command(cls=ListOptions)
+@app.command(cls=Command)
 def describe(
     template: Annotated[
         str | None,
@@ -124,7 +124,3 @@ def _check_layouts(layouts: Sequence[str]) -> None:
         if layout not in FEATURE_LAYOUTS:
             hint = did_you_mean(layout, FEATURE_LAYOUTS)
             raise UsageError(f"--layout {layout!r} is no layout of features: {hint}")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"

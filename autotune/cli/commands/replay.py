@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.options.input_files import check_readable
-from autotune.cli.options.multi_value_options import ListOptions
+from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.search_checks import check_search, transfer_errors
 from autotune.cli.options.shared_options import (
     MEASUREMENTS_HELP,
@@ -34,6 +34,7 @@ from autotune.report.replay_scores import (
     score_table,
 )
 from autotune.report.units import duration_text, time_text
+from autotune.system.words import counted
 from autotune.tuner.replay.compare_tuners import (
     ReplayJob,
     check_replayed,
@@ -103,7 +104,7 @@ class ReplayCompareOptions(ReplayOptions):
 app = command_app()
 
 
-@app.command(cls=ListOptions)
+@app.command(cls=Command)
 @options_of(ReplayRunOptions)
 def run(options: ReplayRunOptions) -> None:
     """Search one recorded space: nothing is built, nothing runs.
@@ -141,7 +142,7 @@ def run(options: ReplayRunOptions) -> None:
         raise StopError(NOTHING_FOUND, f"{name}: every recorded measurement failed")
 
 
-@app.command(cls=ListOptions)
+@app.command(cls=Command)
 @options_of(ReplayCompareOptions)
 def compare(options: ReplayCompareOptions) -> None:
     """Search every recorded space of a folder, and print the means.
@@ -155,7 +156,7 @@ def compare(options: ReplayCompareOptions) -> None:
     if options.as_json:
         print_line(json.dumps(_comparison(traces, options)))
     else:
-        runs = "1 run" if options.repeats == 1 else f"{options.repeats} runs"
+        runs = counted(options.repeats, "run")
         print_line(f"{len(workloads)} spaces, {runs} each, {options.budget} measurements")
         _say_table(traces, options)
     _plot(traces, options)
@@ -244,8 +245,7 @@ def _trace_text(trace: Trace) -> str:
     worked = trace.costs_s[trace.costs_s == trace.costs_s]
     best = f"best {time_text(float(worked.min()))}" if len(worked) else "nothing worked"
     spent = duration_text(float(trace.seconds[-1])) if count else "0 s"
-    several = "" if count == 1 else "s"
-    return f"{best} in {count} measurement{several} ({spent} recorded), {trace.ended}"
+    return f"{best} in {counted(count, 'measurement')} ({spent} recorded), {trace.ended}"
 
 
 def _check(options: ReplayOptions) -> None:

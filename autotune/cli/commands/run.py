@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from autotune.cli.numpy_threads import load_numpy_for_one_thread
-from autotune.cli.options.multi_value_options import ListOptions
+from autotune.cli.options.multi_value_options import Command
 from autotune.cli.options.run_options import given_options, on_command_line
 from autotune.cli.options.shared_options import command_app
 from autotune.cli.terminal.signals import ending_signals
@@ -40,4 +40,4 @@ _CONTEXT = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context
 run.__signature__ = Signature([_CONTEXT, *on_command_line()])  # type: ignore[attr-defined]
 
 app = command_app()
-app.command(cls=ListOptions)(run)
+app.command(cls=Command)(run)

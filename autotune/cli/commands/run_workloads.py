@@ -18,12 +18,13 @@ from autotune.cost_model.xgboost_model import load_alone
 from autotune.measure.local_measurer import LocalMeasurer
 from autotune.measure.pool.fork_server_client import ForkServerProcess
 from autotune.operators.template_lookup import text_of
-from autotune.report.display.run_display import Display, View, make_display
+from autotune.report.display.base import Display
+from autotune.report.display.run_display import View, make_display
 from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import refusals_text
 from autotune.report.progress import RunProgress, WorkloadStatus, failures_text
 from autotune.report.space_text import legal_lines
-from autotune.report.units import trials_text
+from autotune.system.words import counted
 from autotune.task.task import Task
 from autotune.task.valid_records import valid_records
 from autotune.tuner.factory import make_tuner
@@ -158,8 +159,8 @@ def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior |
         return None
     with transfer_errors():
         prior = TransferPrior.of([record for log in logs for record in read_any(log)], task.space)
-    others = "1 workload" if prior.sources == 1 else f"{prior.sources} workloads"
-    display.note(f"learned from {prior.measurements} measurements of {others}")
+    of = counted(prior.sources, "workload")
+    display.note(f"learned from {prior.measurements} measurements of {of}")
     return prior
 
 
@@ -210,4 +211,4 @@ def _nothing_valid(plan: WorkloadPlan, summary: TuneSummary) -> str:
         over = summary.ended == "time"
         return f"nothing was measured{' before the time was over; give more' if over else ''}"
     what, path = failures_text(summary.failures), plan.store.path
-    return f"nothing valid was found in {trials_text(summary.trials)}: {what}; {path} says why"
+    return f"nothing valid was found in {counted(summary.trials, 'trial')}: {what}; {path} says why"

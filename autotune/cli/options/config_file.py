@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli.options.input_files import read_text
-from autotune.cli.options.multi_value_options import LISTS
+from autotune.cli.options.multi_value_options import takes_words
 from autotune.errors import UsageError
 from autotune.system.folders import config_folder
-from autotune.system.similar_names import did_you_mean
+from autotune.system.words import did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def _value(value: Any, option: Any, where: str) -> Any:
         if not isinstance(value, bool):
             raise UsageError(f"{where} must be true or false, not {value!r}")
         return value
-    if LISTS.intersection(option.opts) and several and not isinstance(value, list):
+    if takes_words(option) and not isinstance(value, list):
         value = [value]  # as on the command line, where several words may follow
     if several != isinstance(value, list):
         raise UsageError(f"{where} must be {'a list' if several else 'one value'}, not {value!r}")

@@ -21,8 +21,8 @@ from autotune.cli.options.run_options import (
 )
 from autotune.cli.options.search_checks import check_search
 from autotune.errors import UsageError
-from autotune.system.similar_names import closest
-from autotune.tuner.factory import check_tuner
+from autotune.system.words import closest
+from autotune.tuner.factory import OPTUNA, check_tuner
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,9 @@ def _options(
 def _checked(options: WorkloadOptions) -> WorkloadOptions:
     """Return the options of a workload; UsageError if they do not go together."""
     _ = options.limits, options.policy
-    check_tuner(options.tuner, bool(options.transfer), options.storage is not None)
+    check_tuner(options.tuner, bool(options.transfer))
+    if options.storage is not None and not options.tuner.startswith(OPTUNA):
+        raise UsageError(f"tuner {options.tuner!r} has no use for --storage: choose {OPTUNA}tpe")
     check_search([options.tuner], options.patience, options.transfer)
     return options
 

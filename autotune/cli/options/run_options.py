@@ -30,7 +30,7 @@ from autotune.cli.options.shared_options import (
 )
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
-from autotune.system.similar_names import did_you_mean
+from autotune.system.words import did_you_mean
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import BATCH, Limits
 from autotune.tuner.run.stop_rule import check_share

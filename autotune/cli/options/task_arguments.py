@@ -10,7 +10,7 @@ from autotune.cli.options.name_value_words import parse_settings
 from autotune.errors import UsageError
 from autotune.operators.template_lookup import BUILTIN, find_template, names_tile
 from autotune.report.units import Work
-from autotune.system.similar_names import closest
+from autotune.system.words import closest
 from autotune.target import Target
 from autotune.task.task import Task
 from autotune.template import Template

@@ -17,6 +17,7 @@ import numpy as np
 from autotune.ir import dtypes
 from autotune.measure.checks.check_inputs import Array
 from autotune.runtime.signature import ArrayParameter
+from autotune.system.words import counted
 
 ZONE = 1 << 16
 """Bytes of the guard zone before and after each array: many rows of a tile, and quick to
@@ -113,10 +114,10 @@ def zone_message(name: str, before: Array, after: Array) -> str | None:
     """
     place = first_difference(after, zone_pattern())
     if place is not None:
-        return f"it wrote outside {name}: {_bytes(place)} past its end"
+        return f"it wrote outside {name}: {counted(place, 'byte')} past its end"
     place = first_difference(before[::-1], zone_pattern()[::-1])
     if place is not None:
-        return f"it wrote outside {name}: {_bytes(place + 1)} before its start"
+        return f"it wrote outside {name}: {counted(place + 1, 'byte')} before its start"
     return None
 
 
@@ -163,7 +164,3 @@ def change_message(name: str, place: Sequence[Any], now: object, before: object)
     """Return a message that says where an input was changed first."""
     where = ", ".join(str(int(i)) for i in place)
     return f"it changed its input {name}, first at [{where}]: {now}, was {before}"
-
-
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count} bytes"

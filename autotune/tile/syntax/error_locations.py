@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from autotune.errors import TileError, UsageError
-from autotune.system.similar_names import closest
+from autotune.system.words import closest
 from autotune.tile.syntax.syntax_tree import Function, Span
 
 #: How much of a long line is shown on either side of the caret.
@@ -52,8 +52,3 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``"did you mean ...?"`` if a known word is much like this one, else ""."""
     found = closest(word, known)
     return f"did you mean {found}?" if found else ""
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 index", "2 indices"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -18,7 +18,7 @@ from autotune.report.log_summary import log_summary_text
 from autotune.report.space_text import legal_lines, space_text
 from autotune.report.text_tables import TableColumn, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
-from autotune.system.similar_names import closest
+from autotune.system.words import closest
 from records import summary
 from records.record_errors import RecordWarning
 from search_spaces import ChoiceKnob, Constraint, Space, SplitKnob

@@ -1,9 +1,14 @@
-"""Finds the name that a misspelt one may stand for."""
+"""Words of messages: numbers of things, and what a misspelt name may stand for."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 index", "2 indices"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
