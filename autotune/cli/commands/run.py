@@ -30,10 +30,12 @@ def run(context: typer.Context, quiet: bool, json_lines: bool, **_: Any) -> None
     with ending_signals(), ForkServerProcess() as fork_server:
         # It imports what is imported here, at the same time, so nothing large comes before it.
         load_numpy_for_one_thread()  # before anything else imports it
-        from autotune.cli.commands.run_workloads import run_workloads
         from autotune.cli.options.job_files import run_options
 
-        run_workloads(run_options(*given_options(context), view), begin, fork_server)
+        options = run_options(*given_options(context), view)
+        from autotune.cli.commands.run_workloads import run_workloads  # if there is what to run
+
+        run_workloads(options, begin, fork_server)
 
 
 _CONTEXT = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
