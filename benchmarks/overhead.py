@@ -64,17 +64,17 @@ def run_and_tell(path: str, words: Sequence[str]) -> int:
     from autotune.cli.commands import run
     from autotune.cli.main import main
 
-    start = run._run
+    start = run.load_numpy_for_one_thread
 
-    def watched(*args: Any) -> None:
+    def watched() -> None:
         """Watch what the run imports, now that the process it starts first imports beside it."""
+        start()
         for name, functions in PARTS.items():
             for function in functions:
                 _watch(function, spans.setdefault(name, []))
         _watch_measurer(spans)
-        start(*args)
 
-    run._run = watched
+    run.load_numpy_for_one_thread = watched
     code = 1
     try:
         code = main(["run", *words])

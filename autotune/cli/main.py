@@ -15,6 +15,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import typer
+
+from autotune.cli.app import app
+from autotune.cli.options.config_file import config_file
 from autotune.cli.terminal.diagnostics import Messages
 from autotune.cli.terminal.output import (
     DONE,
@@ -29,6 +33,7 @@ from autotune.cli.terminal.output import (
 from autotune.cli.terminal.signals import exit_code
 from autotune.errors import AutotuneError, TileError
 from autotune.system.terminal_escapes import printable
+from records.record_errors import RecordError
 
 _log = logging.getLogger(__name__)
 
@@ -98,8 +103,6 @@ def _refused(error: OSError) -> int:
 
 
 def _dispatch(args: list[str], messages: Messages) -> int:
-    import typer
-
     command = _command()
     try:
         # Not command(): it would print mistakes in boxes and end the process itself.
@@ -118,10 +121,6 @@ def _dispatch(args: list[str], messages: Messages) -> int:
 @functools.cache
 def _command() -> Any:
     """Return what parses command lines: made of the commands' signatures, once in a process."""
-    import typer
-
-    from autotune.cli.app import app
-
     return typer.main.get_command(app)
 
 
@@ -138,8 +137,7 @@ def _usage_message(error: Exception) -> str | None:
     say = getattr(error, "format_message", None)
     if say is not None:
         return f"{str(say()).rstrip('.')}{_hint(error)}"
-    from records.record_errors import RecordError
-    from search_spaces.space_errors import SpaceError
+    from search_spaces.space_errors import SpaceError  # loads NumPy, so not before it is needed
 
     return str(error) if isinstance(error, RecordError | SpaceError) else None
 
@@ -151,7 +149,5 @@ def _hint(error: Exception) -> str:
         return ""
     source = context.get_parameter_source(option.name) if option is not None else None
     if source is not None and source.name == "DEFAULT_MAP":
-        from autotune.cli.options.config_file import config_file
-
         return f" (set in {config_file()})"
     return f" (see `{context.command_path} --help`)"

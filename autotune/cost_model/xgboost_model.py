@@ -46,7 +46,7 @@ def _useless(how: str, error: Exception) -> AutotuneError:
     why = " ".join(str(error).split()) or type(error).__name__
     return AutotuneError(
         f"the model tuner cannot rank: XGBoost {how} ({why[:200]}); reinstall it, or take another "
-        "tuner (--tuner local)"
+        "tuner, such as local"
     )
 
 

@@ -13,6 +13,7 @@ from autotune.dataset.schema_file import schema_path
 from autotune.dataset.splits import SPLITS
 from autotune.dataset.task_finder import REASONS
 from autotune.system.terminal_escapes import printable
+from autotune.system.words import counted
 from features import FEATURE_VERSION
 from records.table import Field
 
@@ -57,9 +58,9 @@ def card_text(
     loops = "The features are read off the loops that each configuration leads to"
     parts = [
         f"# {data.name}\n",
-        f"{_count(len(log_index), 'measurement')} of "
-        f"{_count(len(log_index.workloads()), 'workload')} "
-        f"(each on one target), {failed} of them failures; {_count(len(fields), 'column')}. "
+        f"{counted(len(log_index), 'measurement')} of "
+        f"{counted(len(log_index.workloads()), 'workload')} "
+        f"(each on one target), {failed} of them failures; {counted(len(fields), 'column')}. "
         f"Exported by autotune; features of version {FEATURE_VERSION} in the layout"
         f"{'s' if len(layouts) > 1 else ''} {', '.join(layouts)}. `{schema_path(data).name}` "
         "explains every column.\n",
@@ -135,7 +136,7 @@ def _workloads(log_index: LogIndex) -> list[tuple[object, ...]]:
 
 
 def _further(n: int, what: str) -> str:
-    return f"... and {_count(n, f'more {what}')}.\n" if n > 0 else ""
+    return f"... and {counted(n, f'more {what}')}.\n" if n > 0 else ""
 
 
 def _device_splits(statistics: ExportStatistics) -> str:
@@ -174,7 +175,7 @@ def _reading(data: Path) -> str:
 
 def _notes(log_index: LogIndex) -> str:
     raced = (
-        f"{_count(log_index.raced, 'row')} (`raced`) stopped early, as clearly slower than the "
+        f"{counted(log_index.raced, 'row')} (`raced`) stopped early, as clearly slower than the "
         "best: fewer repeats. "
         if log_index.raced
         else ""
@@ -185,10 +186,6 @@ def _notes(log_index: LogIndex) -> str:
         "is made for learning across workloads. `cost_s` is a median; `noise` says how far to "
         "trust it.\n"
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _table(headers: Sequence[str], rows: Any) -> str:

@@ -136,7 +136,7 @@ def _check(data: Path, logs: Sequence[Path], layouts: Sequence[str]) -> None:
         raise UsageError(f"{data}: there is no folder {data.parent}; make it first")
     for path in (data, schema_path(data), card_path(data)):
         if path.is_dir():
-            raise UsageError(f"{path} is a folder: give --out another name")
+            raise UsageError(f"{path} is a folder: choose another file")
     if data.exists() and any(log.exists() and log.samefile(data) for log in logs):
         raise UsageError(f"{data} is one of the logs: choose another file")
     for layout in layouts:

@@ -39,7 +39,7 @@ REFUSED = "refused"
 NO_LOOPS = "no_loops"
 
 REASONS = {
-    NO_TEMPLATE: "no template of this name for this kind of target is here (see --template)",
+    NO_TEMPLATE: "no template of this name for this kind of target is here, or was given",
     BAD_TARGET: "the target has options that are not ours",
     BAD_ARGUMENTS: "the template does not take these arguments",
     TEMPLATE_FAILS: "the template fails whatever its knobs are, or cannot be analysed",
@@ -73,7 +73,7 @@ class TaskFinder:
                 key = (template.name, template.target)
                 if key in self._own:
                     raise UsageError(
-                        f"--template gives {template.name!r} for {template.target} twice"
+                        f"the templates give {template.name!r} for {template.target} twice"
                     )
                 self._own[key] = template, reference
 
@@ -123,7 +123,7 @@ def _templates(reference: str) -> list[Template]:
         return [find_template(reference, kind) for kind in KINDS]
     if not names_file(reference):
         raise UsageError(
-            f"--template {reference!r}: give path/to/file.py:function or path/to/file.tile; "
+            f"template {reference!r}: give path/to/file.py:function or path/to/file.tile; "
             "templates that have a name are found by it"
         )
     return [run_isolated(partial(template_in_file, reference, _IMPORT_S))]

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.measure.noise_monitor import NOISY
 from autotune.report.units import Work, percent_text
+from autotune.task.workload import Workload
 from records import Record
 
 BEST = "best recorded"
@@ -87,8 +88,7 @@ class BenchmarkedTemplate:
     @property
     def title(self) -> str:
         """One line: "matmul(dtype=float32) on llvm"."""
-        args = ", ".join(f"{name}={value}" for name, value in self.args.items())
-        return f"{self.template}({args}) on {self.target}"
+        return f"{Workload(self.template, self.args)} on {self.target}"
 
     @property
     def place(self) -> str:

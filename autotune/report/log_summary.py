@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from autotune.report.progress import failures_text
 from autotune.report.text_tables import wrap
-from autotune.report.units import time_text, trials_text
+from autotune.report.units import time_text
+from autotune.system.words import counted
+from autotune.task.workload import Workload
 from records import SummaryRow
-
-
-def workload_text(template: str, args: Mapping[str, Any], target: str) -> str:
-    """Return a workload as a call: "matmul(m=512, n=512) on llvm"."""
-    return f"{template}({', '.join(f'{k}={v}' for k, v in args.items())}) on {target}"
 
 
 def log_summary_text(row: SummaryRow, width: int) -> str:
     """Return what a log holds of one workload, as a block of lines."""
-    lines = [wrap(workload_text(row.template, row.args, row.target), width, "    ")]
-    counts = f"{trials_text(row.trials)}, {row.ok} ok"
+    lines = [wrap(f"{Workload(row.template, row.args)} on {row.target}", width, "    ")]
+    counts = f"{counted(row.trials, 'trial')}, {row.ok} ok"
     if row.failures:
         counts += f", {failures_text(row.failures)}"
     lines.append(wrap(f"  {counts}", width, "    "))

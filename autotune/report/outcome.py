@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from autotune.report.progress import WorkloadStatus, failures_text
+from autotune.report.progress import WorkloadStatus, all_failures, failures_text
 from autotune.report.ratio import Ratio
 from autotune.report.text_tables import TableColumn, fitted
 from autotune.report.units import (
@@ -14,8 +14,8 @@ from autotune.report.units import (
     percent_text,
     three_digits,
     time_text,
-    trials_text,
 )
+from autotune.system.words import counted
 from autotune.tuner.run.events import End
 
 LIBRARY = "cuBLAS"
@@ -202,12 +202,8 @@ def last_line(
     """
     said = _best_of_one(statuses[0]) if len(statuses) == 1 else _best_of_several(statuses)
     summaries = [status.summary for status in statuses if status.summary is not None]
-    said.append(trials_text(sum(summary.trials for summary in summaries)))
-    failures: dict[str, int] = {}
-    for summary in summaries:
-        for code, count in summary.failures.items():
-            failures[code] = failures.get(code, 0) + count
-    if failures:
+    said.append(counted(sum(summary.trials for summary in summaries), "trial"))
+    if failures := all_failures(summary.failures for summary in summaries):
         said.append(failures_text(failures))
     lacking = sum(bool(_lacks_final(status)) for status in statuses)
     if lacking:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.measure.noise_monitor import NOISY
@@ -187,11 +188,7 @@ class RunProgress:
     @property
     def failures(self) -> dict[str, int]:
         """Failures of this run by error code, over all workloads."""
-        total: dict[str, int] = {}
-        for status in self.standings.values():
-            for code, count in status.failures.items():
-                total[code] = total.get(code, 0) + count
-        return total
+        return all_failures(status.failures for status in self.standings.values())
 
     def open(self, job: WorkloadInfo) -> None:
         """Take in that a workload belongs to the run."""
@@ -285,6 +282,11 @@ def _roof(machine: MachineKnown, job: WorkloadInfo) -> str:
         return "ceiling"
     copying_s = job.work.bytes / machine.copy_bytes_s
     return "copy" if math.isclose(copying_s, machine.ceiling_s, rel_tol=1e-6) else "peak"
+
+
+def all_failures(failures: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return how many failures several workloads have together, by error code."""
+    return dict(sum(map(Counter, failures), Counter[str]()))
 
 
 def failures_text(failures: Mapping[str, int]) -> str:

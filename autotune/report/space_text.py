@@ -6,6 +6,7 @@ from typing import Any
 
 from autotune.report.text_tables import table, wrap
 from autotune.report.units import percent_text
+from autotune.system.words import counted
 from search_spaces import FeasibilityCounts, Knob, Space
 from search_spaces.rejection_counts import SAMPLE
 
@@ -72,8 +73,7 @@ def space_json(space: Space, counts: FeasibilityCounts, index: int | None) -> di
 
 def _sizes(counts: FeasibilityCounts) -> str:
     if counts.exact:
-        several = "" if counts.size == 1 else "s"
-        return f"{counts.size} configuration{several}, {counts.feasible} allowed"
+        return f"{counted(counts.size, 'configuration')}, {counts.feasible} allowed"
     if not counts.feasible:
         return f"{counts.size} configurations, none of {counts.counted} drawn is allowed"
     share = percent_text(counts.feasible / counts.counted)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.system.words import counted
+
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -28,8 +30,7 @@ def age_text(seconds: float) -> str:
     """Return how long ago something was, in its largest unit: "3 days", "2 hours", "8 s"."""
     for length, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= length:
-            number = int(seconds // length)
-            return f"{number} {unit}{'' if number == 1 else 's'}"
+            return counted(int(seconds // length), unit)
     return f"{int(seconds)} s"
 
 
@@ -55,11 +56,6 @@ def percent_text(share: float) -> str:
     if 0.0 < percent < 0.05:
         return "<0.1 %"
     return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
-
-
-def trials_text(number: int) -> str:
-    """Return "1 trial", "2 trials"."""
-    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from autotune.system.words import counted
 from autotune.task.task import Task
 from autotune.task.workload import Workload
 from records import Record, select
@@ -61,7 +62,7 @@ def why_unused(task: Task, records: Sequence[Record]) -> str:
     failed = sum(not record.ok for record in own)
     if own:
         held = "none of them holds" if failed < len(own) else "all of them failed"
-        return f"{_counted(len(own), 'record')} of it, {held}"
+        return f"{counted(len(own), 'record')} of it, {held}"
     for what, found in (
         ("target", {r.target for r in select(records, workload.template, workload.args)}),
         ("workload", {str(_workload(record)) for record in select(records, workload.template)}),
@@ -77,7 +78,3 @@ def why_unused(task: Task, records: Sequence[Record]) -> str:
 
 def _workload(record: Record) -> Workload:
     return Workload(record.template, record.args)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.cost_model.base import CostModel, FeatureSource
 from autotune.errors import UsageError
+from autotune.system.words import did_you_mean
 from autotune.tuner.base import Tuner
 from autotune.tuner.model.model_tuner import ModelTuner, default_model
 from autotune.tuner.model.transfer import TransferPrior
@@ -55,15 +55,13 @@ def check_tuner(name: str, prior: bool = False, storage: bool = False) -> None:
     `prior` and `storage` say that it is to use one.
     """
     if name not in TUNERS:
-        close = difflib.get_close_matches(name.lower(), TUNERS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(TUNERS)}"
-        raise UsageError(f"unknown tuner {name!r}: {hint}")
+        raise UsageError(f"unknown tuner {name!r}: {did_you_mean(name.lower(), TUNERS)}")
     if name.startswith(OPTUNA):
         check_sampler(name.removeprefix(OPTUNA))
     if prior and name != "model":
-        raise UsageError(f"tuner {name!r} cannot use --transfer: only the model tuner can")
+        raise UsageError(f"tuner {name!r} cannot learn from other logs: only the model tuner can")
     if storage and not name.startswith(OPTUNA):
-        raise UsageError(f"tuner {name!r} has no use for --storage: choose {OPTUNA}tpe")
+        raise UsageError(f"tuner {name!r} has no use for a storage: choose {OPTUNA}tpe")
 
 
 def make_tuner(

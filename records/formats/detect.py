@@ -120,7 +120,7 @@ def load_own(store: RecordStore, must_exist: bool = False) -> list[Record]:
             raise
         raise RecordError(
             f"{store.path} is {kind}, which this cannot use: `autotune records summary`, `features "
-            "export`, `replay run` and `run --transfer` read it"
+            "export` and `replay run` read it, and `run` can learn from it"
         ) from error
 
 

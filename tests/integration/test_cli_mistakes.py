@@ -180,7 +180,7 @@ def test_an_error_of_our_own_that_is_no_usage_error_is_one_line_too(monkeypatch,
     def fail(*_: object) -> None:
         raise ScheduleError("split: no such axis")
 
-    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", fail)
+    monkeypatch.setattr("autotune.cli.commands.templates.list_templates", fail)
     assert main(["templates"]) == 2
     assert capsys.readouterr().err == "autotune: split: no such axis\n"
 
@@ -189,7 +189,7 @@ def test_a_bug_is_not_dressed_up_as_a_mistake(monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", fail)
+    monkeypatch.setattr("autotune.cli.commands.templates.list_templates", fail)
     with pytest.raises(ZeroDivisionError):
         main(["templates"])
 
@@ -198,6 +198,6 @@ def test_interrupting_a_command_is_exit_code_130(monkeypatch, capsys):
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", stop)
+    monkeypatch.setattr("autotune.cli.commands.templates.list_templates", stop)
     assert main(["templates"]) == 130
     assert capsys.readouterr().err == "autotune: interrupted\n"

@@ -33,6 +33,7 @@ PRELOADED = (
     "autotune.cli.commands.records",
     "autotune.cli.commands.replay",
     "autotune.cli.commands.run",
+    "autotune.cli.commands.run_workloads",
     "autotune.cli.commands.show",
     "autotune.cli.commands.templates",
     "autotune.dataset.data_card",

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autotune.cli.commands.bench_measurements import Measurements, read_policy
+from autotune.cli.commands.bench_measurements import Measurements
 from autotune.cli.commands.bench_plan import (
     BenchOptions,
     ascending,
@@ -20,40 +19,43 @@ from autotune.cli.commands.bench_plan import (
     sizes_of,
     value_text,
 )
-from autotune.cli.numpy_threads import load_numpy_for_one_thread
 from autotune.cli.options.log_files import check_log, open_log
+from autotune.cli.options.multi_value_options import OptionalHeatmap
+from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.options.run_plans import check_target, log_name
-from autotune.cli.options.task_arguments import parse_settings, task_with, template_of
+from autotune.cli.options.shared_options import command_app, options_of
+from autotune.cli.options.task_arguments import task_with, template_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals, exit_code
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from autotune.report.bench_speeds import Grid, Point, Setting, Speeds
-    from autotune.task.task import Task
-    from search_spaces import Knob, KnobValue
+from autotune.report.bench_speeds import BEST, Grid, Point, Setting, Speeds
+from autotune.report.bench_tables import as_json, as_text
+from autotune.report.plots import check_picture, draw_speeds
+from autotune.target import Target
+from autotune.task.task import Task
+from search_spaces import Knob, KnobValue
 
 DEFAULT = "default"
 """Name of the only line there is."""
 
-Values = Mapping[str, "KnobValue"]
+Values = Mapping[str, KnobValue]
 
 
-def bench_command(options: BenchOptions) -> None:
-    """Measure, print a table or JSON, and draw a picture if one is asked for.
+app = command_app()
 
-    Raises
-    ------
-    StopError
-        3 if nothing valid was measured; 130 (or 128 and the signal) if interrupted.
-    UsageError
-        If an option, a template or a log is not what it should be.
+
+@app.command(cls=OptionalHeatmap)
+@options_of(BenchOptions)
+def bench(options: BenchOptions) -> None:
+    """Compare schedules with one another and with NumPy or CuPy, over sizes or over two knobs.
+
+    autotune bench broadcast_add --target cuda --plot speeds.png
+
+    Speeds are in GFLOPS, where operations are known. What is measured is checked and logged as by
+    `autotune run`; what the log holds is not measured again.
     """
     with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints is not asked for
-        load_numpy_for_one_thread()
         if options.plot is not None:
-            from autotune.report.plots import check_picture
-
             check_picture(Path(options.plot))
         found = _measured(options)
     _show(found, options)
@@ -63,7 +65,7 @@ def _measured(options: BenchOptions) -> Speeds | Grid:
     tasks, varied = _tasks(options)
     usual = log_name(tasks[0].workload.template)
     log = check_log(usual if options.log is None else options.log)
-    runs = Measurements(open_log(log), read_policy(options), options.timeout_s, varied)
+    runs = Measurements(open_log(log), options.policy, options.timeout_s, varied)
     try:
         if options.heatmap is None:
             return _speeds(options, tasks, runs)
@@ -77,8 +79,6 @@ def _measured(options: BenchOptions) -> Speeds | Grid:
 
 def _tasks(options: BenchOptions) -> tuple[list[Task], list[str]]:
     """Return a task for each size, and the names of the arguments that vary."""
-    from autotune.target import Target
-
     target = Target.parse(options.target)
     check_target(target)
     template = template_of(options.template, target, options.timeout_s)
@@ -96,16 +96,12 @@ def _tasks(options: BenchOptions) -> tuple[list[Task], list[str]]:
 
 def _show(found: Speeds | Grid, options: BenchOptions) -> None:
     """Print and draw the results; raise StopError if there are none."""
-    from autotune.report.bench_tables import as_json, as_text
-
     print_line(json.dumps(as_json(found)) if options.as_json else as_text(found, width()))
     points = list(found.points())
     if all(point.cost_s is None for point in points):
         raise StopError(NOTHING_FOUND, f"nothing valid was measured: {points[0].why}")
     if options.plot is None:
         return
-    from autotune.report.plots import draw_speeds
-
     draw_speeds(found, Path(options.plot))
     if not options.as_json:
         print_line(f"drawn into {options.plot}")
@@ -113,8 +109,6 @@ def _show(found: Speeds | Grid, options: BenchOptions) -> None:
 
 def _speeds(options: BenchOptions, tasks: Sequence[Task], runs: Measurements) -> Speeds:
     """Measure a configuration for each line at each size."""
-    from autotune.report.bench_speeds import BEST, Speeds
-
     fixed = fixed_knobs(options.knobs, tasks[0].space)
     wanted = _ways(line_knob(tasks[0].space, options.by, fixed), fixed)
     lines: dict[str, list[Point | None]] = {name or DEFAULT: [] for name in wanted}
@@ -133,8 +127,6 @@ def _speeds(options: BenchOptions, tasks: Sequence[Task], runs: Measurements) ->
 
 def _grid(options: BenchOptions, task: Task, runs: Measurements, words: str) -> Grid:
     """Measure a configuration for each pair of values of two knobs."""
-    from autotune.report.bench_speeds import Grid
-
     fixed = fixed_knobs(options.knobs, task.space)
     across, down = grid_knobs(task.space, words, fixed)
     knob = line_knob(task.space, options.by, fixed)

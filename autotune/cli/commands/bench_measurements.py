@@ -5,22 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from autotune.cli.terminal.output import note, print_error
 from autotune.errors import AutotuneError
-
-if TYPE_CHECKING:
-    from autotune.cli.commands.bench_plan import BenchOptions
-    from autotune.measure.local_measurer import LocalMeasurer
-    from autotune.measure.timing_policy import TimingPolicy
-    from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
-    from autotune.report.units import Work
-    from autotune.target import Target
-    from autotune.task.task import Task
-    from autotune.tuner.run.fixed_configs import MeasuredConfigs
-    from records import Record, RecordStore
-    from search_spaces import KnobValue
+from autotune.measure import environment
+from autotune.measure.checks.unscheduled_program import float_operations
+from autotune.measure.local_measurer import LocalMeasurer
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.operators.template_lookup import names_tile
+from autotune.report.bench_speeds import BenchmarkedTemplate, Point, Setting
+from autotune.report.units import Work
+from autotune.system.host import cache_bytes
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.tuner.run.fixed_configs import MeasuredConfigs, measure_configs
+from records import Record, RecordStore
+from search_spaces import KnobValue, SpaceError
 
 SEED = 0
 """Of the inputs: every run computes with the same data."""
@@ -28,16 +29,6 @@ SEED = 0
 ELSEWHERE = "another process is measuring it just now"
 
 Key = TypeVar("Key", bound=Hashable)
-
-
-def read_policy(options: BenchOptions) -> TimingPolicy:
-    """Return how to time; UsageError if an option is not what it should be."""
-    from autotune.cli.options.run_options import WORKLOAD, read
-    from autotune.measure.timing_policy import TimingPolicy
-
-    given = {name: value for name, value in options.policy.items() if value is not None}
-    values = read({**given, "timeout": options.timeout_s}, WORKLOAD, "--")
-    return TimingPolicy(**{name.replace("-", "_"): values[name] for name in given})
 
 
 class Measurements:
@@ -77,10 +68,6 @@ class Measurements:
         Point or None
             The fastest of all that the log holds of the task.
         """
-        from autotune.measure.local_measurer import LocalMeasurer
-        from autotune.report.bench_speeds import Point, Setting
-        from autotune.tuner.run.fixed_configs import measure_configs
-
         args = {name: task.args[name] for name in self._varied}
         size = ", ".join(f"{name}={value}" for name, value in args.items()) or str(task.workload)
         workload = (task.template_ref, task.args, task.target)
@@ -113,9 +100,6 @@ class Measurements:
 
     def subject(self) -> BenchmarkedTemplate:
         """Return what was measured, and where; say what of the log is from elsewhere."""
-        from autotune.measure import environment
-        from autotune.report.bench_speeds import BenchmarkedTemplate
-
         assert self._task is not None
         task = self._task
         if self._foreign:
@@ -139,8 +123,6 @@ def _configurations(
     task: Task, wanted: Mapping[Key, Mapping[str, KnobValue]]
 ) -> tuple[dict[Key, int], dict[Key, str]]:
     """Return the configuration of each key, or why there is none."""
-    from search_spaces import SpaceError
-
     try:
         base = task.space.config(task.default_index).values
     except SpaceError as error:
@@ -156,9 +138,6 @@ def _configurations(
 
 
 def _work(task: Task, feasible: bool) -> Work:
-    from autotune.measure.checks.unscheduled_program import float_operations
-    from autotune.report.units import Work
-
     return Work(float_operations(task) if feasible else task.flops, task.bytes)
 
 
@@ -167,8 +146,6 @@ def _baseline(task: Task, measurer: LocalMeasurer) -> tuple[float, ...] | None:
 
     That of a Tile function says what is right, not how fast NumPy is.
     """
-    from autotune.operators.template_lookup import names_tile
-
     if task.reference is None or names_tile(task.template_ref):
         return None
     try:
@@ -186,8 +163,6 @@ def _device_text(device: Mapping[str, object]) -> str:
 
 def _cache_bytes(target: Target, device: Mapping[str, Any]) -> float | None:
     """Return the size of the largest cache of what the times are of."""
-    from autotune.system.host import cache_bytes
-
     if target.kind == "llvm":
         return float(cache_bytes())
     return None if target.on_cpu else device.get("l2_bytes")

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import Annotated, cast
 
-from autotune.cli.options.task_arguments import closest, parse_settings
+import typer
+
+from autotune.cli.options.name_value_words import parse_settings
+from autotune.cli.options.run_options import WORKLOAD, read, timing_policy
+from autotune.cli.options.shared_options import (
+    Flush,
+    Json,
+    MinRepeat,
+    Set,
+    Shape,
+    TargetText,
+    TemplateName,
+    Timeout,
+)
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from autotune.target import Target
-    from autotune.template import Template
-    from search_spaces import Knob, KnobValue, Space
+from autotune.measure.timing_policy import TimingPolicy
+from autotune.system.words import did_you_mean
+from autotune.target import Target
+from autotune.template import Template
+from search_spaces import Knob, KnobValue, Space
 
 MAX_LINES = 8
 """A knob with more values makes no lines unless it is named."""
@@ -23,21 +36,65 @@ _SMALLEST_POWER = 5
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The words of the command line, as in `autotune bench --help`."""
+    """Options of `autotune bench`, in the order of its help."""
 
-    template: str
-    settings: Sequence[str] = ()
-    shapes: Sequence[str] = ()
-    target: str = "llvm"
-    sizes: Sequence[str] = ()
-    by: str | None = None
-    knobs: Sequence[str] = ()
-    heatmap: str | None = None
-    plot: str | None = None
-    log: str | None = None
-    timeout_s: float = 10.0
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    as_json: bool = False
+    template: TemplateName
+    settings: Set = None
+    shapes: Shape = None
+    target: TargetText = "llvm"
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N,N,...",
+            help="Sizes to compare at, such as n=256,512 or m=n=k=256,512; repeat it for others "
+            "that go with them.  [powers of two]",
+        ),
+    ] = None
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KNOB", help="The knob whose values are the lines.  [the first without numbers]"
+        ),
+    ] = None
+    knobs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--knob", metavar="NAME=VALUE", help="Fix a knob, else at its default; repeat it."
+        ),
+    ] = None
+    heatmap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[K,K]",
+            help="Compare the values of two knobs at one size instead.  [the first two]",
+        ),
+    ] = None
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw it into a picture, whose suffix says its format."),
+    ] = None
+    log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Log of measurements, which are used again.  [TEMPLATE.jsonl]",
+        ),
+    ] = None
+    timeout_s: Timeout = 10.0
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", help="Times to take; their median counts.  [5]")
+    ] = None
+    min_repeat_ms: MinRepeat = None
+    flush: Flush = None
+    as_json: Json = False
+
+    @property
+    def policy(self) -> TimingPolicy:
+        """How a configuration is timed; UsageError if an option is not what it should be."""
+        own = {"repeats": self.repeats, "min-repeat-ms": self.min_repeat_ms, "flush": self.flush}
+        given = {name: value for name, value in own.items() if value is not None}
+        read({**given, "timeout": self.timeout_s}, WORKLOAD, "--")
+        return timing_policy(vars(self))
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -98,7 +155,7 @@ def _written(words: Iterable[str]) -> list[dict[str, str]]:
 # -- knobs ---------------------------------------------------------------------------------------
 
 
-def fixed_knobs(words: Sequence[str], space: Space) -> dict[str, KnobValue]:
+def fixed_knobs(words: Sequence[str] | None, space: Space) -> dict[str, KnobValue]:
     """Return the knobs that --knob NAME=VALUE fixes.
 
     Raises
@@ -107,7 +164,7 @@ def fixed_knobs(words: Sequence[str], space: Space) -> dict[str, KnobValue]:
         If a knob or a value of it is not known, or a knob is given twice.
     """
     fixed: dict[str, KnobValue] = {}
-    for word in words:
+    for word in words or ():
         name, equals, text = (part.strip() for part in word.partition("="))
         if not name or not equals or not text:
             raise UsageError(f"--knob {word!r}: expected NAME=VALUE, such as --knob nt=128")
@@ -127,8 +184,7 @@ def find_knob(space: Space, name: str, option: str) -> Knob:
     known = {knob.name: knob for knob in space.knobs}
     if name in known:
         return known[name]
-    likely = closest(name, known)
-    hint = f"did you mean {likely!r}?" if likely else f"the knobs are {', '.join(known)}"
+    hint = did_you_mean(name, known, "the knobs are")
     raise UsageError(f"{option} {name!r}: there is no such knob; {hint}")
 
 

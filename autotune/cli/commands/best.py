@@ -4,39 +4,47 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
+from typing import Annotated
 
+import typer
+
+from autotune.builder import best_config
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import (
+    Json,
+    Set,
+    Shape,
+    TargetText,
+    TemplateName,
+    command_app,
+)
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
+from autotune.report.ratio import Ratio
+from autotune.report.text_tables import wrap
+from autotune.report.units import time_text
+from autotune.task.valid_records import why_unused
 
 BY_TRIALS = "no final comparison: the fastest of its trials"
 """Note on a result without a final comparison: it is the fastest trial."""
 
 
-def best_command(
-    template: str,
-    settings: Sequence[str],
-    shapes: Sequence[str],
-    target: str,
-    logs: Sequence[str],
-    as_json: bool,
+app = command_app()
+
+
+@app.command(cls=Command)
+def best(
+    template: TemplateName,
+    logs: Annotated[
+        list[str], typer.Option("--log", metavar="FILE ...", help="Logs of measurements.")
+    ],
+    settings: Set = None,
+    shapes: Shape = None,
+    target: TargetText = "llvm",
+    as_json: Json = False,
 ) -> None:
-    """Print the best record, as text or as JSON.
-
-    Raises
-    ------
-    StopError
-        3 if the logs hold no valid record of the workload.
-    UsageError, RecordError
-        If an argument or a log is not what it should be.
-    """
-    from autotune.builder import best_config
-    from autotune.report.ratio import Ratio
-    from autotune.report.text_tables import wrap
-    from autotune.report.units import time_text
-    from autotune.task.valid_records import why_unused
-
+    """Print the configuration that logs have shown to be best."""
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target)
         records = load_logs(logs)

@@ -4,36 +4,50 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from autotune.builder import build_task
 from autotune.cli.commands.best import BY_TRIALS
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import Set, Shape, TargetText, TemplateName, command_app
 from autotune.cli.options.task_arguments import load_logs, make_task, work_of
 from autotune.cli.terminal.output import print_line
 from autotune.cli.terminal.signals import ending_signals
+from autotune.report.units import time_text
+from autotune.runtime.save_library import check_can_save
+
+app = command_app()
 
 
-def build_command(
-    template: str,
-    settings: Sequence[str],
-    shapes: Sequence[str],
-    target: str,
-    logs: Sequence[str],
-    output: str | None,
-    name: str | None,
+@app.command(cls=Command)
+def build(
+    template: TemplateName,
+    settings: Set = None,
+    shapes: Shape = None,
+    target: TargetText = "llvm",
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE ...", help="Logs whose best record to use.  [the default config]"
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The library.  [TEMPLATE.so]"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the function.  [TEMPLATE]")
+    ] = None,
 ) -> None:
-    """Build, save, and say what was saved.
+    """Compile the best configuration into a shared library.
 
-    Raises
-    ------
-    UsageError, RecordError, SaveError
-        If an argument or a log is not what it should be, or a file cannot be written.
+    A C header stands beside it. Python calls it with autotune.load(FILE), which needs no compiler.
     """
-    from autotune.builder import build_task
-    from autotune.report.units import time_text
-    from autotune.runtime.save_library import check_can_save
-
+    logs = log or []
     with ending_signals(), redirect_stdout(sys.stderr):  # what a template prints was not asked for
         warnings.filterwarnings("ignore", "no records given")  # the line below says so
         task = make_task(template, settings, shapes, target)

@@ -7,21 +7,20 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import Json, command_app
 from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError
+from autotune.report.units import age_text, size_text
+from autotune.runtime.object_cache import DISK_BYTES, clear, object_folder, use_of
+from autotune.system.words import counted
+
+app = command_app()
 
 
-def info_command(as_json: bool) -> None:
-    """Print folder, entries, size and age.
-
-    Raises
-    ------
-    UsageError
-        If the folder cannot be read.
-    """
-    from autotune.report.units import size_text
-    from autotune.runtime.object_cache import DISK_BYTES, object_folder, use_of
-
+@app.command(cls=Command)
+def info(as_json: Json = False) -> None:
+    """Print where compiled code is kept, how much there is and how old it is."""
     folder = object_folder()
     try:
         use = use_of(folder)
@@ -30,24 +29,15 @@ def info_command(as_json: bool) -> None:
     if as_json:
         print_line(json.dumps({"folder": str(folder), **asdict(use), "limit_bytes": DISK_BYTES}))
         return
-    print_line(
-        f"{folder}\n  {_objects(use.entries)}, {size_text(use.bytes)} of {size_text(DISK_BYTES)}"
-    )
+    entries = counted(use.entries, "compiled object")
+    print_line(f"{folder}\n  {entries}, {size_text(use.bytes)} of {size_text(DISK_BYTES)}")
     if use.oldest_s is not None and use.newest_s is not None:
         print_line(f"  written {_age(use.oldest_s)} to {_age(use.newest_s)} ago")
 
 
-def clear_command(as_json: bool) -> None:
-    """Delete what is kept, and print how much that was.
-
-    Raises
-    ------
-    UsageError
-        If the folder cannot be read, or something in it not be deleted.
-    """
-    from autotune.report.units import size_text
-    from autotune.runtime.object_cache import clear, object_folder
-
+@app.command("clear", cls=Command)
+def clear_cache(as_json: Json = False) -> None:
+    """Delete all compiled code that is kept; runs that go on meanwhile lose nothing."""
     folder = object_folder()
     try:
         freed = clear(folder)
@@ -57,7 +47,8 @@ def clear_command(as_json: bool) -> None:
         freed_json = {"entries": freed.entries, "bytes": freed.bytes}
         print_line(json.dumps({"folder": str(folder), **freed_json}))
         return
-    print_line(f"deleted {_objects(freed.entries)}, {size_text(freed.bytes)}, from {folder}")
+    entries = counted(freed.entries, "compiled object")
+    print_line(f"deleted {entries}, {size_text(freed.bytes)}, from {folder}")
 
 
 def _unusable(what: str, folder: Path, error: OSError) -> UsageError:
@@ -66,11 +57,5 @@ def _unusable(what: str, folder: Path, error: OSError) -> UsageError:
     )
 
 
-def _objects(entries: int) -> str:
-    return "1 compiled object" if entries == 1 else f"{entries} compiled objects"
-
-
 def _age(moment_s: float) -> str:
-    from autotune.report.units import age_text
-
     return age_text(max(0.0, time.time() - moment_s))

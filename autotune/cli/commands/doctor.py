@@ -7,36 +7,37 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import typer
+
 from autotune.cli.doctor import machine_checks, software_checks
 from autotune.cli.doctor.finding import Check
+from autotune.cli.doctor.probe import probe_libraries
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import Json, command_app
 from autotune.cli.terminal.output import print_line, width
 from autotune.cli.terminal.signals import ending_signals
+from autotune.report.text_tables import wrap
 from autotune.system.interrupts import ThreadedCall
 
 PROBLEMS_FOUND = 1
 """Exit code if something that should work does not."""
 
 
-def doctor_command(command: Any, as_json: bool) -> int:
-    """Print what the checks find; return the exit code, 0 or 1.
+app = command_app()
 
-    Parameters
-    ----------
-    command
-        The command line's group of commands, which config.toml is held against.
-    as_json : bool
-    """
+
+@app.command(cls=Command)
+def doctor(context: typer.Context, as_json: Json = False) -> None:
+    """Check what is installed and which targets work here, and measure a small kernel."""
     with ending_signals():  # so that nothing is left lying about
-        done = _run_checks(command)
+        done = _run_checks(context.find_root().command)
     problems = [f for check in done for f in check.findings if f.problem]
     print_line(json.dumps(_as_json(done)) if as_json else _as_text(done))
-    return PROBLEMS_FOUND if problems else 0
+    raise typer.Exit(PROBLEMS_FOUND if problems else 0)
 
 
 def _run_checks(command: Any) -> list[Check]:
     """Do all checks; other processes probe libraries while the self-test runs."""
-    from autotune.cli.doctor.probe import probe_libraries
-
     trying = ThreadedCall(partial(probe_libraries, software_checks.STEPS))
     tested = machine_checks.self_test()
     outcomes = trying.result()
@@ -55,8 +56,6 @@ def _run_checks(command: Any) -> list[Check]:
 
 
 def _as_text(done: Sequence[Check]) -> str:
-    from autotune.report.text_tables import wrap
-
     label = max(len(check.name) for check in done) + 2
     lines = [
         # A path alone stays whole, to be copied.

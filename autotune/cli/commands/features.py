@@ -6,36 +6,67 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+import typer
 
 from autotune.cli.options.input_files import check_readable
-from autotune.cli.options.task_arguments import closest, make_task
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import Json, Set, Shape, TargetText, command_app
+from autotune.cli.options.task_arguments import make_task
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_line, width
 from autotune.cli.terminal.signals import ending_signals
+from autotune.dataset import NothingToExportError, explain_columns, export
 from autotune.errors import UsageError
+from autotune.report.text_tables import wrap
+from autotune.system.words import counted, did_you_mean
+from features import FEATURE_LAYOUTS
+from records.table import Field
 
-if TYPE_CHECKING:
-    from records.table import Field
+app = command_app()
 
 
-def export_command(
-    logs: Sequence[str],
-    out: str,
-    layouts: Sequence[str],
-    programs: bool,
-    templates: Sequence[str],
+@app.command("export", cls=Command)
+def export_logs(
+    logs: Annotated[
+        list[str],
+        typer.Option(
+            "--log",
+            metavar="FILE ...",
+            help="Our logs, AutoTVM logs, Kernel Tuner caches, T4 results.",
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="What to write: a .parquet, .csv or .npz file."
+        ),
+    ],
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME ...", help="Features: itervar, curve, knob, autotvm08.  [itervar]"
+        ),
+    ] = None,
+    with_programs: Annotated[
+        bool,
+        typer.Option(
+            "--with-programs", help="Add loops, steps, the source's hash and all repeats."
+        ),
+    ] = False,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE ...", help="Templates without a name, file.py:function or file.tile."
+        ),
+    ] = None,
 ) -> None:
-    """Write a data set, and say in a line what it holds.
+    """Write logs and features as a table for pandas, one row per record.
 
-    Raises
-    ------
-    StopError
-        3 if the logs hold no record.
-    UsageError, RecordError
-        If an argument or a log is not what it should be, or the data set cannot be written.
+    Failures are rows, too. A schema file and a data card stand beside the table; the card counts
+    what is missing and why.
     """
-    from autotune.dataset import NothingToExportError, export
-
+    layouts = layout or ["itervar"]
     for log in logs:
         check_readable(log, "--log")
     if not out:
@@ -44,38 +75,38 @@ def export_command(
     # What a template prints is not what was asked for; what is half written goes at the end.
     with redirect_stdout(sys.stderr), ending_signals():
         try:
-            done = export(logs, out, layouts, programs, templates)
+            done = export(logs, out, layouts, with_programs, template or [])
         except NothingToExportError as error:
             raise StopError(NOTHING_FOUND, str(error)) from error
-    kinds = f"{_count(done.workloads, 'workload')}, {_count(done.features, 'feature')}"
-    print_line(f"{done.data}: {_count(done.rows, 'row')}, {kinds}; {done.schema}; {done.card}")
+    kinds = f"{counted(done.workloads, 'workload')}, {counted(done.features, 'feature')}"
+    print_line(f"{done.data}: {counted(done.rows, 'row')}, {kinds}; {done.schema}; {done.card}")
 
 
-def describe_command(
-    template: str | None,
-    settings: Sequence[str],
-    shapes: Sequence[str],
-    target: str,
-    layouts: Sequence[str],
-    as_json: bool,
+@app.command(cls=Command)
+def describe(
+    template: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEMPLATE", help="Whose columns.  [patterns that hold for all templates]"
+        ),
+    ] = None,
+    settings: Set = None,
+    shapes: Shape = None,
+    target: TargetText = "llvm",
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME ...", help="itervar, curve, knob, autotvm08.  [all of them]"),
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Print the columns of a data set, in general or for a template's configurations.
-
-    Raises
-    ------
-    UsageError
-        If an argument is not what it should be.
-    """
-    from autotune.dataset import explain_columns
-    from features import FEATURE_LAYOUTS
-
+    """Explain every column of an export: name, dtype, unit, meaning."""
     for option, given in (("--set", settings), ("--shape", shapes)):
         if template is None and given:
             raise UsageError(f"{option} needs a TEMPLATE whose arguments it gives")
-    _check_layouts(layouts)
+    _check_layouts(layout or ())
     with redirect_stdout(sys.stderr):
         task = None if template is None else make_task(template, settings, shapes, target)
-        fields = explain_columns(layouts or FEATURE_LAYOUTS, task)
+        fields = explain_columns(layout or FEATURE_LAYOUTS, task)
     if as_json:
         print_line(json.dumps([field.to_json() for field in fields]))
     else:
@@ -83,23 +114,13 @@ def describe_command(
 
 
 def _text(field: Field) -> str:
-    from autotune.report.text_tables import wrap
-
     unit = f", {field.unit}" if field.unit not in ("", "1") else ""
     text = f"{field.name} ({field.role}, {field.dtype}{unit}): {field.meaning}"
     return wrap(text, width(), "    ")
 
 
 def _check_layouts(layouts: Sequence[str]) -> None:
-    from features import FEATURE_LAYOUTS
-
     for layout in layouts:
         if layout not in FEATURE_LAYOUTS:
-            likely = closest(layout, FEATURE_LAYOUTS)
-            known = f"expected one of {', '.join(FEATURE_LAYOUTS)}"
-            hint = f"did you mean {likely!r}?" if likely else known
+            hint = did_you_mean(layout, FEATURE_LAYOUTS)
             raise UsageError(f"--layout {layout!r} is no layout of features: {hint}")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -6,50 +6,113 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+import typer
 
 from autotune.cli.options.input_files import check_readable
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.search_checks import check_search, transfer_errors
+from autotune.cli.options.shared_options import (
+    MEASUREMENTS_HELP,
+    Json,
+    Patience,
+    Transfer,
+    command_app,
+    options_of,
+)
 from autotune.cli.terminal.output import NOTHING_FOUND, StopError, print_error, print_line, width
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from autotune.report.replay_scores import Score
-    from autotune.tuner.replay.replay_tuner import Trace
+from autotune.report.plots import check_picture, draw_curves
+from autotune.report.replay_scores import (
+    Score,
+    comparison_json,
+    comparison_table,
+    curve_over_measurements,
+    curve_over_seconds,
+    score,
+    score_table,
+)
+from autotune.report.units import duration_text, time_text
+from autotune.system.words import counted
+from autotune.tuner.replay.compare_tuners import (
+    ReplayJob,
+    check_replayed,
+    distinct,
+    find_recording,
+    load_recordings,
+    run_jobs,
+)
+from autotune.tuner.replay.replay_tuner import Trace
+from records import RecordError
 
 MEASUREMENT_FILES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".log", ".log.gz")
 """Suffixes of the files that `autotune replay compare` looks at."""
 
-TracesBySpace = dict[str, tuple[float, "list[Trace]"]]
+TracesBySpace = dict[str, tuple[float, list[Trace]]]
 """Optimum in seconds (0 where nothing works) and traces, by space."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """The words of the command line, as in `autotune replay run --help`."""
+    """Options that both commands have."""
 
-    tuners: Sequence[str]
-    budget: int
-    repeats: int
-    seed: int
-    batch: int
-    jobs: int
-    as_json: bool
-    plot: str | None
-    patience: float | None
-    transfer: Sequence[str]
-    workload: str | None = None
+    tuner: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME ...",
+            help="model, random, grid, genetic, local, optuna:SAMPLER, kernel_tuner:STRATEGY.  "
+            "[model]",
+        ),
+    ] = None
+    budget: Annotated[int, typer.Option(min=1, help="Measurements per run.")] = 200
+    repeats: Annotated[int, typer.Option(min=1, help="Runs, each with a seed of its own.")] = 1
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; others count on.")] = 0
+    batch: Annotated[int, typer.Option(min=1, help="Candidates a tuner is asked for at once.")] = 1
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that run tuners side by side.")] = 1
+    as_json: Json = False
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw the curves into a picture.")
+    ] = None
+    patience: Patience = None
+    transfer: Transfer = None
+
+    @property
+    def tuners(self) -> list[str]:
+        """The tuners to run."""
+        return self.tuner or ["model"]
 
 
-def replay_run_command(file: str, options: ReplayOptions) -> None:
-    """Run tuners on one recorded file and print what they found.
+@dataclass(frozen=True, kw_only=True)
+class ReplayRunOptions(ReplayOptions):
+    """Options of `autotune replay run`."""
 
-    Raises
-    ------
-    UsageError, RecordError
-        If the file, a tuner or an option is not what it should be.
+    file: Annotated[str, typer.Argument(metavar="FILE", help=MEASUREMENTS_HELP)]
+    workload: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which one, if the file holds several.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayCompareOptions(ReplayOptions):
+    """Options of `autotune replay compare`."""
+
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of recorded files.")]
+    repeats: Annotated[int, typer.Option(min=1, help="Runs, each with a seed of its own.")] = 10
+
+
+app = command_app()
+
+
+@app.command(cls=Command)
+@options_of(ReplayRunOptions)
+def run(options: ReplayRunOptions) -> None:
+    """Search one recorded space: nothing is built, nothing runs.
+
+    The space is the file's configurations; the share is that of the optimum, after so many
+    measurements.
     """
-    from autotune.tuner.replay.compare_tuners import find_recording, load_recordings
-
+    file = options.file
     _check(options)
     found = load_recordings(str(check_readable(file)))
     if options.workload is None and len(found) > 1:
@@ -67,8 +130,6 @@ def replay_run_command(file: str, options: ReplayOptions) -> None:
         }
         print_line(json.dumps({**_comparison(traces, options), "space": name, "runs": runs}))
     else:
-        from autotune.report.units import time_text
-
         optimum_s = traces[options.tuners[0]][name][0]
         optimum = f"optimum {time_text(optimum_s)}" if optimum_s else "none of which works"
         print_line(f"{name}: {len(space.feasible_indices())} configurations, {optimum}")
@@ -81,21 +142,21 @@ def replay_run_command(file: str, options: ReplayOptions) -> None:
         raise StopError(NOTHING_FOUND, f"{name}: every recorded measurement failed")
 
 
-def replay_compare_command(folder: str, options: ReplayOptions) -> None:
-    """Run tuners on all recorded files of a folder and print their means.
+@app.command(cls=Command)
+@options_of(ReplayCompareOptions)
+def compare(options: ReplayCompareOptions) -> None:
+    """Search every recorded space of a folder, and print the means.
 
-    Raises
-    ------
-    UsageError, RecordError
-        If the folder, a tuner or an option is not what it should be.
+    Share of the optimum after so many measurements, share of runs that came within 5 % of it,
+    and measurements to get there.
     """
     _check(options)
-    workloads = _workloads(folder)
+    workloads = _workloads(options.folder)
     traces = _run(workloads, options)
     if options.as_json:
         print_line(json.dumps(_comparison(traces, options)))
     else:
-        runs = "1 run" if options.repeats == 1 else f"{options.repeats} runs"
+        runs = counted(options.repeats, "run")
         print_line(f"{len(workloads)} spaces, {runs} each, {options.budget} measurements")
         _say_table(traces, options)
     _plot(traces, options)
@@ -103,9 +164,6 @@ def replay_compare_command(folder: str, options: ReplayOptions) -> None:
 
 def _workloads(folder: str) -> list[tuple[str, str]]:
     """Return (file, workload) of everything recorded in a folder; say what is left out."""
-    from autotune.tuner.replay.compare_tuners import distinct, load_recordings
-    from records import RecordError
-
     if not Path(folder).is_dir():
         raise UsageError(f"{folder} is no folder: give one that holds files of measurements")
     recorded = []
@@ -132,33 +190,25 @@ def _workloads(folder: str) -> list[tuple[str, str]]:
 
 def _run(workloads: Sequence[tuple[str, str]], options: ReplayOptions) -> dict[str, TracesBySpace]:
     """Run every tuner on every workload; traces by tuner and space."""
-    from autotune.tuner.replay.compare_tuners import (
-        ReplayJob,
-        check_replayed,
-        find_recording,
-        run_jobs,
-    )
-
     for tuner in options.tuners:
         check_replayed(tuner, bool(options.transfer))
     optima = {(path, name): find_recording(path, name).optimum_s or 0.0 for path, name in workloads}
     common = (options.budget, options.repeats, options.seed, options.batch, options.patience)
     pairs = [(tuner, path, name) for tuner in options.tuners for path, name in optima]
     jobs = [
-        ReplayJob(path, name, tuner, *common, tuple(options.transfer))
+        ReplayJob(path, name, tuner, *common, tuple(options.transfer or ()))
         for tuner, path, name in pairs
     ]
     found: dict[str, TracesBySpace] = {tuner: {} for tuner in options.tuners}
-    for (tuner, path, name), traces in zip(pairs, run_jobs(jobs, options.jobs), strict=True):
-        found[tuner][name] = (optima[path, name], traces)
+    with transfer_errors():
+        for (tuner, path, name), traces in zip(pairs, run_jobs(jobs, options.jobs), strict=True):
+            found[tuner][name] = (optima[path, name], traces)
     return found
 
 
 def _scores(
     traces: Mapping[str, TracesBySpace], options: ReplayOptions
 ) -> dict[str, dict[str, Score]]:
-    from autotune.report.replay_scores import score
-
     return {
         tuner: {
             space: score(runs, optimum, options.budget) for space, (optimum, runs) in spaces.items()
@@ -168,14 +218,10 @@ def _scores(
 
 
 def _comparison(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> dict[str, Any]:
-    from autotune.report.replay_scores import comparison_json
-
     return comparison_json(_scores(traces, options))
 
 
 def _say_table(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> None:
-    from autotune.report.replay_scores import comparison_table, score_table
-
     scores = _scores(traces, options)
     print_line(comparison_table(scores, width()))
     for tuner, spaces in scores.items():
@@ -195,32 +241,23 @@ def _trace_json(trace: Trace) -> dict[str, Any]:
 
 
 def _trace_text(trace: Trace) -> str:
-    from autotune.report.units import duration_text, time_text
-
     count = len(trace.indices)
     worked = trace.costs_s[trace.costs_s == trace.costs_s]
     best = f"best {time_text(float(worked.min()))}" if len(worked) else "nothing worked"
     spent = duration_text(float(trace.seconds[-1])) if count else "0 s"
-    several = "" if count == 1 else "s"
-    return f"{best} in {count} measurement{several} ({spent} recorded), {trace.ended}"
+    return f"{best} in {counted(count, 'measurement')} ({spent} recorded), {trace.ended}"
 
 
 def _check(options: ReplayOptions) -> None:
     """Refuse files that cannot be read, or drawn, before hours of runs and not after them."""
-    for log in options.transfer:
-        check_readable(log, "--transfer")
+    check_search(options.tuners, options.patience, options.transfer or ())
     if options.plot is not None:
-        from autotune.report.plots import check_picture
-
         check_picture(Path(options.plot))
 
 
 def _plot(traces: Mapping[str, TracesBySpace], options: ReplayOptions) -> None:
     if options.plot is None:
         return
-    from autotune.report.plots import draw_curves
-    from autotune.report.replay_scores import curve_over_measurements, curve_over_seconds
-
     runs = {
         tuner: [(trace, optimum) for optimum, some in spaces.values() for trace in some]
         for tuner, spaces in traces.items()

@@ -2,255 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from inspect import Parameter, Signature
+from typing import Any
+
+import typer
 
 from autotune.cli.numpy_threads import load_numpy_for_one_thread
-from autotune.cli.options.task_arguments import work_of
-from autotune.cli.terminal.output import MISTAKE, NOTHING_FOUND, StopError, print_raw
-from autotune.cli.terminal.signals import ending_signals, exit_code
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.run_options import given_options, on_command_line
+from autotune.cli.options.shared_options import command_app
+from autotune.cli.terminal.signals import ending_signals
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from autotune.cli.options.job_files import RunOptions
-    from autotune.cli.options.run_options import Values
-    from autotune.cli.options.run_plans import WorkloadPlan
-    from autotune.cost_model.base import CostModel
-    from autotune.measure.local_measurer import LocalMeasurer
-    from autotune.measure.pool.fork_server_client import ForkServerProcess
-    from autotune.report.display.run_display import Display
-    from autotune.report.job import WorkloadInfo
-    from autotune.report.progress import RunProgress, WorkloadStatus
-    from autotune.task.task import Task
-    from autotune.tuner.model.transfer import TransferPrior
-    from autotune.tuner.run.events import TuneSummary
-    from autotune.tuner.run.limits import Deadline
-    from autotune.tuner.run.session import Session
+from autotune.measure.pool.fork_server_client import ForkServerProcess
 
 
-def view_of(quiet: bool, json_lines: bool) -> str:
-    """Return which view --quiet and --json-lines ask for; UsageError if both are given."""
-    if quiet and json_lines:
-        raise UsageError("--quiet and --json-lines exclude one another: give one of them")
-    return "quiet" if quiet else "json-lines" if json_lines else "progress"
+def run(context: typer.Context, quiet: bool, json_lines: bool, **_: Any) -> None:
+    """Search for the fastest configuration; log measurements.
 
-
-def run_command(words: Values, defaults: Values, view: str) -> None:
-    """Tune, showing what the view shows.
-
-    Parameters
-    ----------
-    words, defaults : mapping
-        Options by name: those of the command line, and those of the user's configuration.
-    view : str
-
-    Raises
-    ------
-    StopError
-        3 if nothing valid was found; 130 (or 128 and the signal) if interrupted.
-    UsageError
-        If an option, a template or a log is not what it should be.
+    Run it again and nothing is measured twice; a larger --trials continues. Ctrl-C keeps what was
+    measured.
     """
     begin = time.monotonic()
-    from autotune.measure.pool.fork_server_client import ForkServerProcess
-
-    with (
-        ending_signals(),
-        ForkServerProcess() as fork_server,
-    ):  # it imports what this process does, too
+    if quiet and json_lines:
+        raise UsageError("--quiet and --json-lines exclude one another: give one of them")
+    view = "quiet" if quiet else "json-lines" if json_lines else "progress"
+    with ending_signals(), ForkServerProcess() as fork_server:
+        # It imports what is imported here, at the same time, so nothing large comes before it.
         load_numpy_for_one_thread()  # before anything else imports it
         from autotune.cli.options.job_files import run_options
 
-        _run(run_options(words, defaults, view), begin, fork_server)
+        options = run_options(*given_options(context), view)
+        from autotune.cli.commands.run_workloads import run_workloads  # if there is what to run
+
+        run_workloads(options, begin, fork_server)
 
 
-def _run(options: RunOptions, begin: float, fork_server: ForkServerProcess) -> None:
-    from autotune.cli.options.run_plans import make_plans, workload_errors
-    from autotune.report.display.run_display import View, make_display
-    from autotune.report.progress import RunProgress
-    from autotune.tuner.run.limits import Deadline
-    from autotune.tuner.run.portfolio import Portfolio
+_CONTEXT = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+run.__signature__ = Signature([_CONTEXT, *on_command_line()])  # type: ignore[attr-defined]
 
-    deadline = Deadline(options.time_s, begin=begin)
-    plans = make_plans(options, deadline)
-    chosen = secrets.randbelow(2**31) if options.seed is None else None
-    seed = options.seed if chosen is None else chosen
-    assert seed is not None
-    progress = RunProgress(begin=begin)
-    try:
-        with contextlib.ExitStack() as around:
-            display = make_display(View(options.view), progress, print_raw)
-            fork_servers = [fork_server, *[None] * (len(plans) - 1)]
-            measurers = [
-                around.enter_context(_measurer(plan, seed, deadline, own))
-                for plan, own in zip(plans, fork_servers, strict=True)
-            ]
-            measurers[0].start()  # it starts up while the template is traced here
-            for number, plan in enumerate(plans, 1):
-                with workload_errors(options, number):  # a template may refuse its arguments
-                    _require_feasible(plan.task)
-            around.enter_context(display)
-            sessions = []
-            for number, (plan, measurer) in enumerate(zip(plans, measurers, strict=True), 1):
-                with workload_errors(options, number):  # its operations may not be known
-                    display.open_job(_job(plan, seed, chosen is not None))
-                    sessions.append(_session(plan, measurer, seed, display))
-            summaries = Portfolio(sessions, display.on_event, deadline).run()
-            display.conclude()
-    except KeyboardInterrupt as interrupt:
-        if not progress.standings:  # it was not shown what there is to do
-            raise
-        raise _interrupted(progress, plans, exit_code(interrupt)) from None
-    _exit_code(plans, sessions, summaries)
-
-
-def _measurer(
-    plan: WorkloadPlan, seed: int, deadline: Deadline, fork_server: ForkServerProcess | None
-) -> LocalMeasurer:
-    from autotune.measure.local_measurer import LocalMeasurer
-    from autotune.operators.template_lookup import text_of
-
-    task, options = plan.task, plan.options
-    return LocalMeasurer(
-        task.template_ref,
-        task.args,
-        task.target,
-        options.policy,
-        options.timeout_s,
-        seed,
-        left_s=lambda: deadline.left_s,
-        fork_server=fork_server,
-        text=text_of(task.template),  # it may be edited during the run
-    )
-
-
-def _require_feasible(task: Task) -> None:
-    """Raise StopError if no configuration is allowed."""
-    from search_spaces import SpaceError
-
-    try:
-        _ = task.default_index
-    except SpaceError as error:
-        raise StopError(NOTHING_FOUND, f"{task.workload}: {error}") from error
-
-
-def _job(plan: WorkloadPlan, seed: int, seed_chosen: bool) -> WorkloadInfo:
-    from autotune.report.job import WorkloadInfo
-    from autotune.report.space_text import legal_lines
-
-    task = plan.task
-    return WorkloadInfo(
-        task.workload,
-        str(task.target),
-        str(plan.store.path),
-        seed,
-        work_of(task),
-        plan.label,
-        seed_chosen,
-        tuple(legal_lines(task.space, bool(task.untraceable))),
-        task.default_index,
-    )
-
-
-def _session(plan: WorkloadPlan, measurer: LocalMeasurer, seed: int, display: Display) -> Session:
-    from autotune.tuner.factory import make_tuner
-    from autotune.tuner.model.lazy_features import LazyTaskFeatures
-    from autotune.tuner.run.session import Session
-
-    task, options = plan.task, plan.options
-    tuner = make_tuner(
-        options.tuner,
-        task.space,
-        seed,
-        LazyTaskFeatures(task),
-        _prior(options.transfer, task, display),
-        options.storage,
-        _trees,
-    )
-    return Session(
-        task, measurer, tuner, plan.store, seed, options.limits, plan.label, options.weight
-    )
-
-
-def _trees(seed: int) -> CostModel:
-    """Return a tree model for a tuner, with XGBoost loaded in this process."""
-    from autotune.cost_model.xgboost_model import load_alone
-    from autotune.tuner.model.model_tuner import default_model
-
-    load_alone()
-    return default_model(seed)
-
-
-def _prior(logs: Sequence[str], task: Task, display: Display) -> TransferPrior | None:
-    """Return what other logs say of the task's space; None if there are none."""
-    if not logs:
-        return None
-    from autotune.tuner.model.transfer import TransferPrior
-    from records.formats import read_any
-
-    prior = TransferPrior.of([record for log in logs for record in read_any(log)], task.space)
-    others = "1 workload" if prior.sources == 1 else f"{prior.sources} workloads"
-    display.note(f"learned from {prior.measurements} measurements of {others}")
-    return prior
-
-
-def _interrupted(progress: RunProgress, plans: Sequence[WorkloadPlan], code: int) -> StopError:
-    """Return the line on what is in the logs, which may be more than was shown, or the best."""
-    shown = progress.standings
-    statuses = [_logged(shown[plan.label], plan) for plan in plans if plan.label in shown]
-    trials = sum(status.trial for status in statuses)
-    if not trials:
-        return StopError(code, "interrupted before anything was measured")
-    logs = ", ".join(dict.fromkeys(str(plan.store.path) for plan in plans))
-    rest = f"they are in {logs}, and the same command goes on from there"
-    if len(statuses) > 1:
-        done = f"{trials} trials of {len(statuses)} workloads"
-        return StopError(code, f"interrupted after {done}; {rest}")
-    (status,) = statuses
-    wanted = "" if status.trials is None else f" of {status.trials}"
-    best = f", {status.parts()[0]}" if status.best_s is not None else ""
-    return StopError(code, f"interrupted after {trials}{wanted} trials{best}; {rest}")
-
-
-def _logged(status: WorkloadStatus, plan: WorkloadPlan) -> WorkloadStatus:
-    """Return the status of a workload from its log."""
-    from autotune.task.valid_records import valid_records
-    from records import ranked
-
-    records = [record for _, record in valid_records(plan.task, plan.store.load())]
-    trials = sum(record.is_trial for record in records)
-    return replace(status, trial=trials, best=next(iter(ranked(records)), None))
-
-
-def _exit_code(
-    plans: Sequence[WorkloadPlan], sessions: Sequence[Session], summaries: Sequence[TuneSummary]
-) -> None:
-    """Raise StopError if a workload failed, or nothing valid was found for one."""
-    failed = [f"{s.job}: {s.error}" for s in sessions if s.error is not None]
-    if failed:
-        what = f"{len(failed)} of {len(sessions)} workloads could not be measured"
-        raise StopError(MISTAKE, f"{what}: {'; '.join(failed)}")
-    for plan, summary in zip(plans, summaries, strict=True):
-        if summary.best is None:
-            name = f"{plan.label}: " if plan.label else ""
-            raise StopError(NOTHING_FOUND, f"{name}{_nothing_valid(plan, summary)}")
-
-
-def _nothing_valid(plan: WorkloadPlan, summary: TuneSummary) -> str:
-    """Return why nothing was found."""
-    from autotune.report.progress import failures_text
-    from autotune.report.units import trials_text
-
-    if not summary.trials and summary.refused:
-        from autotune.report.outcome import refusals_text
-
-        return f"nothing was measured: {refusals_text(summary.refused)}"
-    if not summary.trials:
-        over = summary.ended == "time"
-        return f"nothing was measured{' before the time was over; give more' if over else ''}"
-    what, path = failures_text(summary.failures), plan.store.path
-    return f"nothing valid was found in {trials_text(summary.trials)}: {what}; {path} says why"
+app = command_app()
+app.command(cls=Command)(run)

@@ -4,46 +4,60 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from typing import Annotated
 
+import typer
+
+from autotune.builder import BuiltFunction
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import (
+    Set,
+    Shape,
+    TargetText,
+    TemplateName,
+    chosen_view,
+    command_app,
+)
 from autotune.cli.options.task_arguments import make_task
 from autotune.cli.terminal.output import print_line, width
 from autotune.errors import UsageError
+from autotune.lowering.finalise import listing
+from autotune.report.space_text import space_json, space_text
 from autotune.report.text_tables import wrap_clauses
+from autotune.schedule.steps import Step
+from autotune.task.task import Task
+from search_spaces import SpaceError
 
-if TYPE_CHECKING:
-    from autotune.task.task import Task
+app = command_app()
 
 
-def show_command(
-    template: str,
-    settings: Sequence[str],
-    shapes: Sequence[str],
-    target: str,
-    index: int | None,
-    views: Sequence[str],
-    as_json: bool = False,
+@app.command(cls=Command)
+def show(
+    template: TemplateName,
+    settings: Set = None,
+    shapes: Shape = None,
+    target: TargetText = "llvm",
+    config: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="INDEX", help="A configuration.  [the default one]"),
+    ] = None,
+    space: Annotated[
+        bool, typer.Option("--space", help="Knobs, constraints and their rejections.  [default]")
+    ] = False,
+    ir: Annotated[bool, typer.Option("--ir", help="Loops of the configuration.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Its generated code.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Its schedule, step by step.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The space as JSON.")] = False,
 ) -> None:
-    """Print one view: "space" (the default without an index), "ir" (with one), "source" or "steps".
-
-    Only the space can be had as JSON.
-
-    Raises
-    ------
-    UsageError, SpaceError
-        If an argument is not what it should be, or the configuration is not allowed.
-    """
-    if len(views) > 1:
-        asked = " and ".join(f"--{view}" for view in views)
-        raise UsageError(f"{asked} cannot be asked for at once: choose one")
-    view = views[0] if views else ("space" if index is None or as_json else "ir")
+    """Print a search space, or a configuration's schedule, loops or code."""
+    asked = {"space": space, "ir": ir, "source": source, "steps": steps}
+    view = chosen_view(asked, "space" if config is None or as_json else "ir")
     if as_json and view != "space":
         raise UsageError(f"--{view} cannot be had as JSON: ask for --space --json")
     with redirect_stdout(sys.stderr):  # what a template prints is not what was asked for
         task = make_task(template, settings, shapes, target)
-        text = _space(task, index, as_json) if view == "space" else _code(task, index, view)
+        text = _space(task, config, as_json) if view == "space" else _code(task, config, view)
     print_line(text)
 
 
@@ -54,20 +68,14 @@ def _code(task: Task, index: int | None, view: str) -> str:
     if view == "steps":
         return _steps(task, chosen)
     if view == "ir":
-        from autotune.lowering.finalise import listing
-
         refused = task.final(chosen).info.not_vectorized
         notes = [f"// {loop} is not vectorized: {reason}" for loop, reason in refused]
         return "\n".join([str(listing(task.function(chosen))).rstrip(), *notes])
-    from autotune.builder import BuiltFunction
-
     return BuiltFunction(task.final(chosen), task.target).source.rstrip()
 
 
 def _steps(task: Task, index: int) -> str:
     """Return the schedule of a configuration, one numbered step per line."""
-    from autotune.schedule.steps import Step
-
     steps = task.steps_of(index)
     if steps is None:
         raise UsageError(f"{task.workload} fails in configuration {index}: it has no schedule")
@@ -87,9 +95,6 @@ def _require_allowed(task: Task, index: int) -> None:
 
 def _space(task: Task, index: int | None, as_json: bool) -> str:
     """Return knobs, rules with what they reject, and a configuration or why there is none."""
-    from autotune.report.space_text import space_json, space_text
-    from search_spaces import SpaceError
-
     chosen, empty = index, ""
     try:
         chosen = task.default_index if index is None else index

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.shared_options import Json, command_app
 from autotune.cli.terminal.output import print_error, print_line, width
 from autotune.errors import UsageError
+from autotune.operators.template_lookup import TemplateEntry, list_templates
+from autotune.report.text_tables import table
+from autotune.template import Template, TemplateParameter
 
-if TYPE_CHECKING:
-    from autotune.operators.template_lookup import TemplateEntry
-    from autotune.template import Template, TemplateParameter
+app = command_app()
 
 
-def templates_command(as_json: bool) -> None:
-    """Print the templates, as a table or as JSON; warn of those that cannot be loaded."""
-    from autotune.report.text_tables import table
-
+@app.command(cls=Command)
+def templates(as_json: Json = False) -> None:
+    """List the named templates and their arguments."""
     found = list(_loaded())
     if as_json:
         rows = [
@@ -40,8 +42,6 @@ def templates_command(as_json: bool) -> None:
 
 
 def _loaded() -> Iterator[tuple[TemplateEntry, Template]]:
-    from autotune.operators.template_lookup import list_templates
-
     for entry in list_templates():
         try:
             yield entry, entry.load()

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from autotune.cli.options.task_arguments import parse_settings
+import typer
+
+from autotune.builder import build, lower
+from autotune.cli.options.multi_value_options import Command
+from autotune.cli.options.name_value_words import parse_settings
+from autotune.cli.options.shared_options import Shape, TargetText, chosen_view, command_app
 from autotune.cli.options.tile_arguments import tile_arguments
 from autotune.cli.terminal.output import print_line
 from autotune.errors import UsageError
+from autotune.operators.tile_template import (
+    bound_program,
+    default_schedule,
+    read_function,
+    shape_of,
+    tile_template,
+)
+from autotune.target import Target
+from autotune.te.tensor import ComputeOp
+from autotune.tile import Program, check, gradient, to_code
+from autotune.tile.check.scope import Symbol
+from autotune.tile.syntax.unparser import input_code
+from autotune.tile.to_te.program_to_te import Tensors, to_te
 
-if TYPE_CHECKING:
-    from autotune.tile import Program
-    from autotune.tile.check.scope import Symbol
-    from autotune.tile.to_te.program_to_te import Tensors
+app = command_app()
+
+_File = Annotated[str, typer.Argument(metavar="FILE", help="A function in the Tile language.")]
 
 
-def check_command(file: str) -> None:
-    """Print what a Tile function takes and gives.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or (a TileError) is no Tile function that can be right.
-    """
-    from autotune.operators.tile_template import read_function
-    from autotune.tile import check
-    from autotune.tile.syntax.unparser import input_code
-
+@app.command("check", cls=Command)
+def check_file(file: _File) -> None:
+    """Say what a Tile function takes and gives, or what is wrong with it and where."""
     function = read_function(file)
     symbols = check(function)
     inputs = ", ".join(map(input_code, function.inputs))
@@ -35,25 +43,48 @@ def check_command(file: str) -> None:
     print_line(f"{file}: ({inputs}) -> ({outputs})")
 
 
-def show_command(
-    file: str, settings: Sequence[str], shapes: Sequence[str], target: str, views: Sequence[str]
+@app.command(cls=Command)
+def grad(
+    file: _File,
+    wrt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Input to differentiate by; repeat it.  [all]"),
+    ] = None,
+    ranks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rank",
+            metavar="NAME=N",
+            help="How many dimensions an input has, if the header has none; repeat it.",
+        ),
+    ] = None,
+    shapes: Shape = None,
 ) -> None:
-    """Print a Tile function at some sizes: "te", "ir" (the default) or "source".
+    """Print the Tile function that computes the gradients of one."""
+    given = parse_settings(shapes, "--shape")
+    known = {name: len(shape_of(name, text)) for name, text in given.items()}
+    for name, text in parse_settings(ranks, "--rank").items():
+        if known.setdefault(name, _rank(name, text)) != _rank(name, text):
+            raise UsageError(f"--shape gives {name} {known[name]} dimensions, --rank {text}")
+    print_line(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
 
-    Raises
-    ------
-    UsageError
-        If an argument is not what it should be.
-    """
-    from autotune.builder import build, lower
-    from autotune.operators.tile_template import default_schedule
-    from autotune.target import Target
-    from autotune.tile.to_te.program_to_te import to_te
 
-    if len(views) > 1:
-        asked = " and ".join(f"--{view}" for view in views)
-        raise UsageError(f"{asked} cannot be asked for at once: choose one")
-    view, wanted = views[0] if views else "ir", Target.of(target)
+@app.command(cls=Command)
+def show(
+    file: _File,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=SIZE", help="Size of a dimension; repeat it."),
+    ] = None,
+    shapes: Shape = None,
+    target: TargetText = "llvm",
+    te: Annotated[bool, typer.Option("--te", help="Print tensor expressions.")] = False,
+    ir: Annotated[bool, typer.Option("--ir", help="Print loops (what is printed anyway).")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Print the generated code.")] = False,
+) -> None:
+    """Print what becomes of a Tile function of float32 arrays at some sizes."""
+    view = chosen_view({"te": te, "ir": ir, "source": source}, "ir")
+    wanted = Target.of(target)
     program = _bound(file, settings, shapes)
     if view == "te":
         print_line(_expressions(to_te(program)))
@@ -65,36 +96,13 @@ def show_command(
         print_line(build(schedule, parameters, wanted, name="tile").source.rstrip())
 
 
-def grad_command(
-    file: str, wrt: Sequence[str], ranks: Sequence[str], shapes: Sequence[str]
-) -> None:
-    """Print the gradients of a Tile function, in Tile; by all inputs if `wrt` is empty.
-
-    Raises
-    ------
-    UsageError
-        If an argument is not what it should be, or (a TileError) the function has no gradient.
-    """
-    from autotune.operators.tile_template import read_function, shape_of
-    from autotune.tile import gradient, to_code
-
-    given = parse_settings(shapes, "--shape")
-    known = {name: len(shape_of(name, text)) for name, text in given.items()}
-    for name, text in parse_settings(ranks, "--rank").items():
-        if known.setdefault(name, _rank(name, text)) != _rank(name, text):
-            raise UsageError(f"--shape gives {name} {known[name]} dimensions, --rank {text}")
-    print_line(to_code(gradient(read_function(file), wrt or None, ranks=known)).rstrip())
-
-
 def _rank(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 2:
         raise UsageError(f"--rank {name}={text}: a rank is a whole number, as in {name}=2")
     return int(text)
 
 
-def _bound(file: str, settings: Sequence[str], shapes: Sequence[str]) -> Program:
-    from autotune.operators.tile_template import bound_program, read_function, tile_template
-
+def _bound(file: str, settings: Sequence[str] | None, shapes: Sequence[str] | None) -> Program:
     function = read_function(file)
     template = tile_template(function, function.name, "llvm")
     given = parse_settings(settings), parse_settings(shapes, "--shape")
@@ -109,8 +117,6 @@ def _ranked(symbol: Symbol) -> str:
 
 def _expressions(tensors: Tensors) -> str:
     """Return the tensor expressions, one line each."""
-    from autotune.te.tensor import ComputeOp
-
     lines = [f"{t.name} = placeholder({_shape(t.shape)}, {t.dtype})" for t in tensors.inputs]
     for stage in tensors.stages:
         axes = ", ".join(str(axis.var) for axis in stage.op.axis)

@@ -14,10 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli.doctor.finding import Check, Finding
-from autotune.cli.options.task_arguments import closest
+from autotune.cli.options.config_file import config_file, load_defaults
 from autotune.errors import AutotuneError
+from autotune.measure import environment
+from autotune.report.units import Work, size_text, time_text
+from autotune.runtime.object_cache import object_folder, use_of
+from autotune.system.available_cpus import quota_cpus
 from autotune.system.available_memory import available_memory
 from autotune.system.folders import CACHE_VARIABLE, CONFIG_VARIABLE
+from autotune.system.version import __version__
+from autotune.system.words import closest, counted
+from autotune.target import Target
 
 MIN_MEMORY = 512 * 2**20
 MIN_DISK = 100 * 2**20
@@ -26,25 +33,18 @@ MIN_DISK = 100 * 2**20
 
 def processor() -> Check:
     """Report its name, the width of its vectors, and the threads that parallel loops use."""
-    from autotune.measure.environment import device
-    from autotune.system.available_cpus import quota_cpus
-    from autotune.target import Target
-
-    facts = {**device(Target.parse("llvm")), "quota_cpus": quota_cpus()}
+    facts = {**environment.device(Target.parse("llvm")), "quota_cpus": quota_cpus()}
     quota = "no quota" if facts["quota_cpus"] is None else f"a quota of {facts['quota_cpus']}"
     threads, cores = facts["threads"], facts["cores"]
     text = (
         f"{facts['name']}, {8 * facts['vector_bytes']}-bit vectors; "
-        f"{threads} thread{'' if threads == 1 else 's'} "
-        f"({cores} CPU{'' if cores == 1 else 's'} may be used, {quota})"
+        f"{counted(threads, 'thread')} ({counted(cores, 'CPU')} may be used, {quota})"
     )
     return Check("processor", text, facts)
 
 
 def memory() -> Check:
     """Report the free main memory, with the limits of control groups."""
-    from autotune.report.units import size_text
-
     free = available_memory()
     if free is None:
         return Check("memory", "it is not known how much is free")
@@ -61,9 +61,6 @@ def memory() -> Check:
 
 def folders() -> Check:
     """Report where compiled code is cached, its size, and the free disk space."""
-    from autotune.report.units import size_text
-    from autotune.runtime.object_cache import object_folder, use_of
-
     folder, findings = object_folder(), []
     entries = size = 0
     try:
@@ -124,8 +121,6 @@ def _free_bytes(folder: Path | None) -> int | None:
 
 def settings(command: Any) -> Check:
     """Read the user's config.toml, and find unknown environment variables."""
-    from autotune.cli.options.config_file import config_file, load_defaults
-
     path, findings = config_file(), []
     defaults = {}
     try:
@@ -144,9 +139,9 @@ def settings(command: Any) -> Check:
 
 def self_test(size: int = 128) -> Check:
     """Build, run and check a small matrix product, as a run does with every candidate."""
+    # These load NumPy, which may be what is missing.
     from autotune.measure.local_measurer import LocalMeasurer
     from autotune.measure.result import MeasureInput
-    from autotune.report.units import Work, time_text
     from autotune.task.task import Task
 
     begin = time.monotonic()
@@ -193,7 +188,5 @@ def _empty_cache() -> Iterator[None]:
 
 def program() -> Check:
     """Report the version and the environment."""
-    from autotune import __version__
-
     facts = {"version": __version__, "platform": platform.platform(), "python": sys.executable}
     return Check("autotune", f"{__version__} on {facts['platform']}", facts)

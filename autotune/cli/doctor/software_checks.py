@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from autotune.cli.doctor.finding import Check, Finding
 from autotune.cli.doctor.probe import ProbeResult
+from autotune.runtime.cpu.openmp import OpenMPWarning, find_openmp
 from autotune.runtime.cuda.cuda_toolkit import REMEDY as NVRTC_REMEDY
 
 
@@ -90,8 +91,6 @@ def _numbers(version: str) -> list[int]:
 
 def openmp() -> Check:
     """Report the OpenMP runtime of parallel loops, and where it was found."""
-    from autotune.runtime.cpu.openmp import OpenMPWarning, find_openmp
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OpenMPWarning)
         library = find_openmp()

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autotune.cli.options.input_files import read_text
-from autotune.cli.options.multi_value_options import LISTS
-from autotune.cli.options.task_arguments import closest
+from autotune.cli.options.multi_value_options import takes_words
 from autotune.errors import UsageError
 from autotune.system.folders import config_folder
+from autotune.system.words import did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _of_group(group: Any, tables: Mapping[str, Any], path: Path, prefix: str) ->
     for name, table in tables.items():
         if name not in group.commands:
             problem = f"{path}: there is no command {prefix}{name}"
-            raise UsageError(f"{problem}: {_meant(name, group.commands)}")
+            raise UsageError(f"{problem}: {did_you_mean(name, group.commands)}")
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {prefix}{name} must be a table, [{prefix}{name}]")
         command = group.commands[name]
@@ -79,7 +79,7 @@ def _of_command(command: Any, table: Mapping[str, Any], path: Path, prefix: str)
     for name, value in table.items():
         if name not in options:
             problem = f"{path}: [{prefix[:-1]}] has no option {name}"
-            raise UsageError(f"{problem}: {_meant(name, options)}")
+            raise UsageError(f"{problem}: {did_you_mean(name, options)}")
         option = options[name]
         found[option.name] = _value(value, option, f"{path}: {prefix}{name}")
     return found
@@ -92,7 +92,7 @@ def _value(value: Any, option: Any, where: str) -> Any:
         if not isinstance(value, bool):
             raise UsageError(f"{where} must be true or false, not {value!r}")
         return value
-    if LISTS.intersection(option.opts) and several and not isinstance(value, list):
+    if takes_words(option) and not isinstance(value, list):
         value = [value]  # as on the command line, where several words may follow
     if several != isinstance(value, list):
         raise UsageError(f"{where} must be {'a list' if several else 'one value'}, not {value!r}")
@@ -101,8 +101,3 @@ def _value(value: Any, option: Any, where: str) -> Any:
         if isinstance(word, bool) or not isinstance(word, str | int | float):
             raise UsageError(f"{where} must be text or a number, not {word!r}")
     return [str(word) for word in words] if several else str(value)
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    likely = closest(name, known)
-    return f"did you mean {likely!r}?" if likely else f"expected one of {', '.join(known)}"

@@ -11,7 +11,7 @@ from typing import Any
 from autotune.cli.options.config_file import config_file
 from autotune.cli.options.input_files import check_readable, read_text
 from autotune.cli.options.run_options import (
-    JOB_ONLY,
+    IN_JOB,
     RUN,
     WORKLOAD,
     Values,
@@ -19,31 +19,29 @@ from autotune.cli.options.run_options import (
     read,
     workload_options,
 )
-from autotune.cli.options.task_arguments import closest
+from autotune.cli.options.search_checks import check_search
 from autotune.errors import UsageError
+from autotune.system.words import closest
+from autotune.tuner.factory import OPTUNA, check_tuner
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """A run: workloads, and what concerns all of them.
-
-    Attributes
-    ----------
-    workloads : tuple of WorkloadOptions
-    time_s : float or None
-        Seconds there are; None for any.
-    seed : int or None
-    view : str
-        How to show it.
-    source : str
-        Name of the job file; empty if there is none.
-    """
+    """A run: its workloads, how to show it, and the name of its job file, "" if it has none."""
 
     workloads: tuple[WorkloadOptions, ...]
-    time_s: float | None = None
-    seed: int | None = None
     view: str = "progress"
     source: str = ""
+
+    @property
+    def time_s(self) -> float | None:
+        """Seconds there are, for all workloads together; None for any."""
+        return self.workloads[0].time_s
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of all workloads, if one is given."""
+        return self.workloads[0].seed
 
 
 def run_options(words: Values, defaults: Values, view: str) -> RunOptions:
@@ -95,14 +93,24 @@ def _options(
         where = f"{source}, workload {number}: " if source else ""
         merged = {**defaults, **own, **words}
         of_workload = {name: value for name, value in merged.items() if name not in RUN}
-        values = read(of_workload, {**WORKLOAD, **JOB_ONLY}, where or "--")
+        values = read(of_workload, IN_JOB, where or "--")
         if "template" not in values:
             raise UsageError(f"{where}template is missing: it says what to tune")
         try:
-            found.append(workload_options(values, timed="time" in run))
+            found.append(_checked(workload_options({**run, **values})))
         except UsageError as error:
             raise UsageError(f"{where}{error}") from error
-    return RunOptions(tuple(found), run.get("time"), run.get("seed"), view, source)
+    return RunOptions(tuple(found), view, source)
+
+
+def _checked(options: WorkloadOptions) -> WorkloadOptions:
+    """Return the options of a workload; UsageError if they do not go together."""
+    _ = options.limits, options.policy
+    check_tuner(options.tuner, bool(options.transfer))
+    if options.storage is not None and not options.tuner.startswith(OPTUNA):
+        raise UsageError(f"tuner {options.tuner!r} has no use for --storage: choose {OPTUNA}tpe")
+    check_search([options.tuner], options.patience, options.transfer)
+    return options
 
 
 def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -131,7 +139,7 @@ def load_job(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         for name in RUN.keys() & table.keys():
             where = "defaults" if table is defaults else f"workload {number}"
             raise UsageError(f"{path}: {where}: {name} is for all workloads: put it at the top")
-    read(defaults, {**WORKLOAD, **JOB_ONLY}, f"{path}, defaults: ")  # told where they stand
+    read(defaults, IN_JOB, f"{path}, defaults: ")  # told where they stand
     for table in tables:
         for name in ("set", "shape"):
             if isinstance(table.get(name), dict):

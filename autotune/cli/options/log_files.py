@@ -7,12 +7,10 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from records import RecordStore
+from records import RecordStore
+from records.formats import load_own
 
 
 def check_log(name: str) -> Path:
@@ -69,9 +67,6 @@ def open_log(path: Path, left_s: Callable[[], float | None] = lambda: None) -> R
     UsageError, RecordError
         If it is not.
     """
-    from records import RecordStore
-    from records.formats import load_own
-
     store = RecordStore(path, left_s)
     load_own(store)
     try:

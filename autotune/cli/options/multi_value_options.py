@@ -13,29 +13,28 @@ from typer.core import TyperCommand
 
 from autotune.errors import UsageError
 
-LISTS = frozenset(["--tuner", "--transfer", "--log", "--layout", "--template"])
-"""Options of which every word counts, up to the next option."""
 
-FLAGS = ("--json", "--json-lines", "--quiet", "-q", "--help", "--with-programs")
-"""Options without a word of their own."""
+def takes_words(option: Any) -> bool:
+    """Return whether all words after an option count, up to the next option; its help says so."""
+    return getattr(option, "multiple", False) and str(option.metavar).endswith(" ...")
 
 
 def expand_lists(
-    args: list[str], arguments: int = 1, lists: Collection[str] = LISTS
+    args: list[str], arguments: int, lists: Collection[str], flags: Collection[str]
 ) -> list[str]:
     """Return the words with an option of several values repeated before each of them.
 
     As long as fewer words than the command's arguments have come, an option takes one word only,
-    so that `--tuner model FILE` leaves the file to the command.
+    so that `--tuner model FILE` leaves the file to the command. Flags take no word.
 
-    >>> expand_lists(["a.json", "--tuner", "model", "random", "--seed", "1"])
-    ['a.json', '--tuner', 'model', '--tuner', 'random', '--seed', '1']
+    >>> expand_lists(["a.json", "--tuner", "model", "random", "--json"], 1, ["--tuner"], ["--json"])
+    ['a.json', '--tuner', 'model', '--tuner', 'random', '--json']
     """
     expanded: list[str] = []
     plain, current, taken = 0, "", 0
     for word in args:
         if word.startswith("-") and word != "-":
-            current, taken = "" if word in FLAGS else word, 0
+            current, taken = "" if word in flags else word, 0
         elif current and taken and current in lists and plain >= arguments:
             expanded.append(current)
         elif current and not taken and "=" not in current:
@@ -47,10 +46,16 @@ def expand_lists(
 
 
 class Command(TyperCommand):
-    """A command that refuses an option of one value which is given twice."""
+    """A command whose list options take several words, and whose others are given once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Look for options that are given twice, then parse as usual."""
+        """Repeat list options, look for others that are given twice, then parse as usual."""
+        arguments = sum(p.param_type_name == "argument" for p in self.params)
+        lists = [name for p in self.params if takes_words(p) for name in p.opts]
+        flags = [
+            name for p in self.get_params(ctx) if getattr(p, "is_flag", False) for name in p.opts
+        ]
+        args = expand_lists(args, arguments, lists, flags)
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(order).items():
@@ -62,17 +67,6 @@ class Command(TyperCommand):
                         f"one value: leave out the others (see `{ctx.command_path} --help`)"
                     )
         return super().parse_args(ctx, args)
-
-
-class ListOptions(Command):
-    """A command whose list options take several words."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat list options, then parse as usual."""
-        several = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
-        arguments = sum(p.param_type_name == "argument" for p in self.params)
-        lists = several.intersection(LISTS)
-        return super().parse_args(ctx, expand_lists(args, arguments, lists))
 
 
 def close_optional(args: Sequence[str], option: str, is_value: Callable[[str], bool]) -> list[str]:

@@ -1,18 +1,36 @@
-"""Options of a run: what each may be, the same for the command line and for job files."""
+"""Options of `autotune run`: each is declared once, for the command line and for job files.
+
+The command line is made of the fields of `WorkloadOptions`, and job files are read by them. Nothing
+that takes long to import is imported: a run starts a process before that.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from enum import Enum, auto
+from typing import Annotated, Any
 
-from autotune.cli.options.input_files import check_readable
-from autotune.cli.options.task_arguments import closest, parse_settings
+import typer
+
+from autotune.cli.options.name_value_words import parse_settings
+from autotune.cli.options.shared_options import (
+    TEMPLATE,
+    Flush,
+    MinRepeat,
+    Patience,
+    Set,
+    Shape,
+    TargetText,
+    Timeout,
+    Transfer,
+)
 from autotune.errors import UsageError
 from autotune.measure.timing_policy import FLUSHES, TimingPolicy
-from autotune.tuner.factory import check_tuner
+from autotune.system.words import did_you_mean
 from autotune.tuner.run.goal import Goal
 from autotune.tuner.run.limits import BATCH, Limits
 from autotune.tuner.run.patience import check_share
@@ -27,40 +45,50 @@ Values = Mapping[str, Any]
 """Options by name, without dashes before it; values as typed words or as a job file has them."""
 
 
-@dataclass(frozen=True)
-class WorkloadOptions:
-    """What to tune, how to search and to measure, and when to end.
+class Scope(Enum):
+    """Where an option may stand."""
 
-    Attributes
+    WORKLOAD = auto()  # on the command line, or in each workload of a job file
+    RUN = auto()  # on the command line, or at the top of a job file
+    JOB_FILE = auto()  # in each workload of a job file, and nowhere else
+    COMMAND_LINE = auto()
+
+
+def option(
+    declared: Any,
+    read: Callable[[Any], Any] | None = None,
+    default: Any = None,
+    scope: Scope = Scope.WORKLOAD,
+    name: str = "",
+) -> Any:
+    """Return a field of `WorkloadOptions`.
+
+    Parameters
     ----------
-    template : str
-    settings, shapes : mapping of str to str
-        Arguments of the template; of a Tile function, shapes of inputs without dimensions.
-    target, tuner : str
-    limits : Limits
-    policy : TimingPolicy
-    log, storage : str or None
-    timeout_s : float
-    transfer : tuple of str
-    weight : float
-        How much its time matters beside that of other workloads.
-    name : str or None
-        What to call it.
+    declared
+        The annotation of Typer; None if the command line does not have it.
+    read : callable, optional
+        Checks a value and returns what the field holds.
+    default
+        What the field holds if the option is not given, or what makes that.
+    scope : Scope
+    name : str, optional
+        That of the option; by default the field's, with dashes for underscores.
     """
+    data = {"declared": declared, "read": read, "scope": scope, "name": name}
+    if callable(default):
+        return field(default_factory=default, metadata=data)
+    return field(default=default, metadata=data)
 
-    template: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    shapes: Mapping[str, str] = field(default_factory=dict)
-    target: str = "llvm"
-    tuner: str = "model"
-    limits: Limits = field(default_factory=lambda: Limits(TRIALS))
-    policy: TimingPolicy = field(default_factory=TimingPolicy)
-    log: str | None = None
-    storage: str | None = None
-    timeout_s: float = 10.0
-    transfer: tuple[str, ...] = ()
-    weight: float = 1.0
-    name: str | None = None
+
+def _typer(text: str, metavar: str | None, kind: Any = str | None, *flags: str, **more: Any) -> Any:
+    """Return the annotation of an option with this help."""
+    return Annotated[kind, typer.Option(*flags, metavar=metavar, help=text, **more)]
+
+
+def _count(help_text: str, least: int = 1, scope: Scope = Scope.WORKLOAD) -> Any:
+    """Return a field for a whole number of at least `least`."""
+    return option(_typer(help_text, "N", int | None, min=least), whole(least), scope=scope)
 
 
 def whole(least: int) -> Callable[[Any], int]:
@@ -176,42 +204,143 @@ def _shapes(value: Any) -> dict[str, str]:
     return {str(name): ",".join(map(str, sizes)) or "scalar" for name, sizes in value.items()}
 
 
-RUN: dict[str, Callable[[Any], Any]] = {"time": duration, "seed": whole(0)}
+@dataclass(frozen=True, kw_only=True)
+class WorkloadOptions:
+    """What to tune, how to search and to measure, and when to end; in the order of the help."""
+
+    template: str = option(Annotated[str | None, TEMPLATE], _text)
+    settings: Mapping[str, str] = option(Set, _settings, dict, name="set")
+    shapes: Mapping[str, str] = option(Shape, _shapes, dict, name="shape")
+    target: str = option(TargetText, _text, "llvm")
+    job: str | None = option(
+        _typer("Tune the workloads of a TOML or YAML file.", "FILE"), scope=Scope.COMMAND_LINE
+    )
+    trials: int | None = _count("Measurements wanted in the log.  [64; no limit with --time]")
+    time_s: float | None = option(
+        _typer("Begin no measurement after 90s, 30m or 1h30m.", "TIME", str | None, "--time"),
+        duration,
+        scope=Scope.RUN,
+        name="time",
+    )
+    until: Goal | None = option(
+        _typer("Stop at '0.9 of copy', '0.8 of peak', '200 GFLOPS' or '1.2 ms'.", "GOAL"), _goal
+    )
+    patience: float | None = option(Patience, _share)
+    batch: int | None = _count("Candidates asked for at once.  [8]")
+    tuner: str = option(
+        _typer("model, random, grid, genetic, local or optuna:SAMPLER.", "TUNER", str),
+        _text,
+        "model",
+    )
+    transfer: tuple[str, ...] = option(Transfer, _texts, ())
+    log: str | None = option(_typer("Log of measurements.  [TEMPLATE.jsonl]", "FILE"), _text)
+    seed: int | None = _count(
+        "Seed of every random choice.  [chosen and printed]", 0, scope=Scope.RUN
+    )
+    timeout_s: float = option(Timeout, _timeout, 10.0, name="timeout")
+    repeats: int | None = _count("Times to take of a candidate; their median counts.  [5]")
+    warmup: int | None = _count("Calls before the first timed one.  [1]")
+    min_repeat_ms: float | None = option(MinRepeat, _at_least_zero)
+    flush: str | None = option(Flush, _flush)
+    race: float | None = option(
+        _typer(
+            "Give up what is so many times slower than the best; 0: never.  [1.5]",
+            "FACTOR",
+            float | None,
+        ),
+        _at_least_zero,
+    )
+    storage: str | None = option(
+        _typer(
+            "Mirror trials to an Optuna storage, such as sqlite:///run.db, for its dashboard.",
+            "URL",
+        ),
+        _text,
+    )
+    quiet: bool = option(
+        _typer("Print nothing but the last line.", None, bool, "--quiet", "-q"),
+        default=False,
+        scope=Scope.COMMAND_LINE,
+    )
+    json_lines: bool = option(
+        _typer("Print events as lines of JSON, nothing else.", None, bool, "--json-lines"),
+        default=False,
+        scope=Scope.COMMAND_LINE,
+    )
+    weight: float = option(None, _positive, 1.0, Scope.JOB_FILE)
+    name: str | None = option(None, _name, scope=Scope.JOB_FILE)
+
+    @property
+    def limits(self) -> Limits:
+        """When it ends; without --trials and --time, after `TRIALS`."""
+        usual = TRIALS if self.time_s is None else None
+        trials = usual if self.trials is None else self.trials
+        batch = BATCH if self.batch is None else self.batch
+        return Limits(trials, self.until, self.patience, batch)
+
+    @property
+    def policy(self) -> TimingPolicy:
+        """How a candidate is timed."""
+        return timing_policy(vars(self))
+
+
+_FIELDS = {f.metadata["name"] or f.name.replace("_", "-"): f for f in fields(WorkloadOptions)}
+"""The fields by the names of their options."""
+
+
+def _readers(*scopes: Scope) -> dict[str, Callable[[Any], Any]]:
+    found = {name: f.metadata for name, f in _FIELDS.items()}
+    return {name: data["read"] for name, data in found.items() if data["scope"] in scopes}
+
+
+RUN = _readers(Scope.RUN)
 """Readers of what concerns a run as a whole."""
 
-_POLICY: dict[str, Callable[[Any], Any]] = {
-    "repeats": whole(1),
-    "warmup": whole(1),
-    "min-repeat-ms": _at_least_zero,
-    "flush": _flush,
-    "race": _at_least_zero,
-}
-_LIMITS: dict[str, Callable[[Any], Any]] = {
-    "trials": whole(1),
-    "until": _goal,
-    "patience": _share,
-    "batch": whole(1),
-}
-WORKLOAD: dict[str, Callable[[Any], Any]] = {
-    "template": _text,
-    "set": _settings,
-    "shape": _shapes,
-    "target": _text,
-    "tuner": _text,
-    "log": _text,
-    "storage": _text,
-    "timeout": _timeout,
-    "transfer": _texts,
-    **_LIMITS,
-    **_POLICY,
-}
+WORKLOAD = _readers(Scope.WORKLOAD)
 """Readers of what concerns a workload."""
 
-JOB_ONLY: dict[str, Callable[[Any], Any]] = {"weight": _positive, "name": _name}
-"""Readers of what makes sense among several workloads only."""
+IN_JOB = _readers(Scope.WORKLOAD, Scope.JOB_FILE)
+"""Readers of what a workload of a job file may have."""
 
-_ATTRIBUTES = {"set": "settings", "shape": "shapes", "timeout": "timeout_s"}
-"""Attributes of `WorkloadOptions` that are not called like their options."""
+
+def timing_policy(values: Values) -> TimingPolicy:
+    """Return how to time by the options that are among these; the rest, and None, is by default."""
+    given = {f.name: values.get(f.name) for f in fields(TimingPolicy)}
+    return TimingPolicy(**{name: value for name, value in given.items() if value is not None})
+
+
+def on_command_line() -> list[inspect.Parameter]:
+    """Return the options of the command line as parameters of the command's function."""
+    return [
+        inspect.Parameter(
+            f.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=f.default if isinstance(f.default, str | float) else None,
+            annotation=f.metadata["declared"],
+        )
+        for f in fields(WorkloadOptions)
+        if f.metadata["scope"] is not Scope.JOB_FILE
+    ]
+
+
+def given_options(context: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that the command line gives, and those that config.toml does, by name."""
+    words: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    for name, declared in _FIELDS.items():
+        source = context.get_parameter_source(declared.name)
+        if source is None or name in ("quiet", "json-lines"):
+            continue
+        if source.name in ("COMMANDLINE", "ENVIRONMENT"):
+            words[name] = context.params[declared.name]
+        elif source.name == "DEFAULT_MAP":
+            defaults[name] = context.params[declared.name]
+    return words, defaults
+
+
+def workload_options(values: Values) -> WorkloadOptions:
+    """Return the options of a workload from what `read` returned."""
+    return WorkloadOptions(**{_FIELDS[name].name: value for name, value in values.items()})
 
 
 def read(values: Values, readers: Mapping[str, Callable[[Any], Any]], prefix: str) -> Values:
@@ -226,8 +355,7 @@ def read(values: Values, readers: Mapping[str, Callable[[Any], Any]], prefix: st
     for name, value in values.items():
         reader = readers.get(name)
         if reader is None:
-            likely = closest(name, readers)
-            hint = f"did you mean {likely!r}?" if likely else f"known are {', '.join(readers)}"
+            hint = did_you_mean(name, readers, "known are")
             raise UsageError(f"{prefix}{name}: there is no such option; {hint}")
         try:
             found[name] = reader(value)
@@ -237,38 +365,3 @@ def read(values: Values, readers: Mapping[str, Callable[[Any], Any]], prefix: st
                 said = f"{prefix}{name}{' ' if said.startswith('must ') else ': '}{said}"
             raise UsageError(said) from error
     return found
-
-
-def workload_options(values: Values, timed: bool) -> WorkloadOptions:
-    """Return the options of one workload from what `read` returned.
-
-    Parameters
-    ----------
-    values : mapping
-        With a "template".
-    timed : bool
-        Whether the run has a time to end at: then trials are not limited unless it is said.
-
-    Raises
-    ------
-    UsageError
-        If options do not go together, or a file is missing.
-    """
-    policy = {name.replace("-", "_"): values[name] for name in _POLICY if name in values}
-    own = {name: value for name, value in values.items() if name not in {*_LIMITS, *_POLICY}}
-    options = WorkloadOptions(
-        **{_ATTRIBUTES.get(name, name): value for name, value in own.items()},
-        limits=Limits(
-            values.get("trials", None if timed else TRIALS),
-            values.get("until"),
-            values.get("patience"),
-            values.get("batch", BATCH),
-        ),
-        policy=TimingPolicy(**policy),
-    )
-    check_tuner(options.tuner, bool(options.transfer), options.storage is not None)
-    if "patience" in values and options.tuner != "model":
-        raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
-    for log in options.transfer:
-        check_readable(log, "--transfer")
-    return options

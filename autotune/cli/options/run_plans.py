@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from autotune.cli.options.job_files import RunOptions
 from autotune.cli.options.log_files import check_log, open_log
 from autotune.cli.options.run_options import WorkloadOptions
 from autotune.cli.options.task_arguments import task_of
 from autotune.errors import TileError, UsageError
-
-if TYPE_CHECKING:
-    from autotune.cli.options.job_files import RunOptions
-    from autotune.target import Target
-    from autotune.task.task import Task
-    from autotune.tuner.run.limits import Deadline
-    from records import RecordStore
+from autotune.runtime.backends import backend_of
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.tuner.run.limits import Deadline
+from records import RecordStore
 
 
 @dataclass(frozen=True)
@@ -92,11 +90,9 @@ def _task_and_log(options: WorkloadOptions) -> tuple[Task, Path]:
 def check_target(target: Target) -> None:
     """Raise an error unless candidates for a target can be measured here."""
     if not target.on_cpu:
-        from autotune.runtime.backends import backend_of
-
         backend_of(target).facts(target)
     if target.mcpu != "native":
-        from autotune.runtime.cpu import llvm_compiler
+        from autotune.runtime.cpu import llvm_compiler  # otherwise only workers load LLVM
 
         llvm_compiler.check_target(target)
 

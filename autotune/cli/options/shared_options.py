@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-TEMPLATE_HELP = "A template's name, path/to/file.py:function or path/to/file.tile."
-TemplateName = Annotated[
-    str,
-    typer.Argument(metavar="TEMPLATE", help=TEMPLATE_HELP),
-]
+from autotune.errors import UsageError
+
+T = TypeVar("T")
+
+MEASUREMENTS_HELP = "Our log, an AutoTVM log, a Kernel Tuner cache or T4 results."
+TEMPLATE = typer.Argument(
+    metavar="TEMPLATE", help="A template's name, path/to/file.py:function or path/to/file.tile."
+)
+TemplateName = Annotated[str, TEMPLATE]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An argument of the template; repeat it."),
@@ -39,7 +45,8 @@ Transfer = Annotated[
     typer.Option(metavar="LOG ...", help="Measurements of other sizes, operators or devices."),
 ]
 Timeout = Annotated[
-    float, typer.Option(metavar="S", help="Seconds a candidate may build, and may run.")
+    float,
+    typer.Option("--timeout", metavar="S", help="Seconds a candidate may build, and may run."),
 ]
 MinRepeat = Annotated[
     float | None, typer.Option(metavar="MS", help="How long a repeat lasts at least.  [8]")
@@ -50,3 +57,37 @@ Flush = Annotated[
         metavar="WHEN", help="Empty the caches: off, or before each of the repeats.  [off]"
     ),
 ]
+
+
+def command_app(**settings: Any) -> typer.Typer:
+    """Return what commands are added to; help and errors are plain text."""
+    return typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        **settings,
+    )
+
+
+def chosen_view(asked: Mapping[str, bool], otherwise: str) -> str:
+    """Return the view that an option asks for; UsageError if several do."""
+    views = [view for view, wanted in asked.items() if wanted]
+    if len(views) > 1:
+        several = " and ".join(f"--{view}" for view in views)
+        raise UsageError(f"{several} cannot be asked for at once: choose one")
+    return views[0] if views else otherwise
+
+
+def options_of(options: Callable[..., T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Return a decorator: a command takes the fields of a dataclass as its options."""
+
+    def declare(function: Callable[[T], None]) -> Callable[..., None]:
+        def command(**words: Any) -> None:
+            function(options(**words))
+
+        command.__doc__ = function.__doc__
+        command.__name__ = function.__name__
+        command.__signature__ = inspect.signature(options, eval_str=True)  # type: ignore[attr-defined]
+        return command
+
+    return declare

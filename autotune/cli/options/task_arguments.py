@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from autotune.cli.options.input_files import check_readable
-from autotune.cli.options.tile_arguments import tile_arguments
+from autotune.cli.options.name_value_words import parse_settings
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from autotune.report.units import Work
-    from autotune.target import Target
-    from autotune.task.task import Task
-    from autotune.template import Template
-    from records import Record
-
+from autotune.operators.template_lookup import BUILTIN, find_template, names_tile
+from autotune.report.units import Work
+from autotune.system.words import closest
+from autotune.target import Target
+from autotune.task.task import Task
+from autotune.template import Template
+from autotune.trace.user_code import run_isolated
+from records import Record, RecordStore
+from records.formats import load_own
 
 _MIN_IMPORT_S = 30.0
 """Seconds that the file of a template gets to be imported, with all that it imports."""
@@ -26,37 +25,10 @@ _MIN_TRACE_S = 1.0
 """Least seconds for a template, also if candidates get less: all candidates depend on it."""
 
 
-_EXAMPLES = {
-    "--set": "NAME=VALUE, such as --set n=512",
-    "--shape": "NAME=SIZE,SIZE, such as --shape X=4,5",
-    "--rank": "NAME=RANK, such as --rank X=2",
-}
-
-
-def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, str]:
-    """Read NAME=VALUE words of an option; spaces around the name and the value do not count.
-
-    Raises
-    ------
-    UsageError
-        If a word is not of that form, or a name is given twice.
-    """
-    values: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = (part.strip() for part in setting.partition("="))
-        if not name or not equals or not value:
-            example = _EXAMPLES[option]
-            raise UsageError(f"{option} {setting!r}: expected {example}")
-        if name in values:
-            raise UsageError(f"{option} gives {name} twice: {values[name]} and {value}")
-        values[name] = value
-    return values
-
-
 def make_task(
     reference: str,
-    settings: Sequence[str],
-    shapes: Sequence[str],
+    settings: Sequence[str] | None,
+    shapes: Sequence[str] | None,
     target: str,
     timeout_s: float = 10.0,
 ) -> Task:
@@ -91,8 +63,6 @@ def task_of(
     UsageError
         If the target, the template or an argument is not what it should be.
     """
-    from autotune.target import Target
-
     parsed = Target.parse(target)
     template = template_of(reference, parsed, timeout_s)
     return task_with(template, reference, values, shapes, parsed, timeout_s)
@@ -106,9 +76,6 @@ def template_of(reference: str, target: Target, timeout_s: float = 10.0) -> Temp
     UsageError
         If there is none, or its file cannot be loaded.
     """
-    from autotune.operators.template_lookup import find_template
-    from autotune.trace.user_code import run_isolated
-
     limit = max(_MIN_IMPORT_S, timeout_s)
     # Importing it runs it.
     return run_isolated(partial(find_template, reference, target, import_timeout_s=limit))
@@ -129,11 +96,10 @@ def task_with(
     UsageError
         If an argument is not what it should be.
     """
-    from autotune.operators.template_lookup import BUILTIN, names_tile
-    from autotune.task.task import Task
-
     tile = names_tile(reference)
     if tile:
+        from autotune.cli.options.tile_arguments import tile_arguments  # parser and isl
+
         values = tile_arguments(template, reference, values, shapes)
     elif shapes:
         raise UsageError(f"--shape is for Tile functions: {reference} takes arguments by --set")
@@ -154,13 +120,6 @@ def task_with(
     )
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` looks like, if any does."""
-    words = list(known)
-    same = (w for w in words if w.lower() == word.lower())
-    return next(same, next(iter(difflib.get_close_matches(word, words, n=1)), None))
-
-
 def load_log(path: str) -> list[Record]:
     """Return the records of a log.
 
@@ -169,9 +128,6 @@ def load_log(path: str) -> list[Record]:
     UsageError, RecordError
         If there is no such file, or it is no log.
     """
-    from records import RecordStore
-    from records.formats import load_own
-
     return load_own(RecordStore(check_readable(path)), must_exist=True)
 
 
@@ -188,6 +144,4 @@ def work_of(task: Task) -> Work:
     UsageError
         If the template's count of operations fails.
     """
-    from autotune.report.units import Work
-
     return Work(task.flops, task.bytes)

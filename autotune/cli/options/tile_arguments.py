@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
-
-if TYPE_CHECKING:
-    from autotune.template import Template
+from autotune.operators.tile_template import (
+    bound_program,
+    read_function,
+    shape_of,
+    shape_text,
+    size_of,
+    value_of,
+)
+from autotune.template import Template
+from autotune.tile.check.size_inputs import size_inputs
+from autotune.tile.syntax.error_locations import nearest
 
 
 def tile_arguments(
@@ -32,16 +39,6 @@ def tile_arguments(
     UsageError
         If one is missing, not known or no size, or (a TileError) they do not fit the function.
     """
-    from autotune.operators.tile_template import (
-        bound_program,
-        read_function,
-        shape_of,
-        shape_text,
-        size_of,
-        value_of,
-    )
-    from autotune.tile.check.size_inputs import size_inputs
-
     sizes = [p.name for p in template.parameters if p.type is int]
     inputs = [p.name for p in template.parameters if p.type is str and p.required]
     for name, text in settings.items():
@@ -79,6 +76,4 @@ def tile_arguments(
 
 
 def _there_are(name: str, known: Collection[str]) -> str:
-    from autotune.tile.syntax.error_locations import nearest
-
     return nearest(name, known) or f"there are {', '.join(known) or 'none'}"

@@ -12,6 +12,7 @@ import warnings
 
 from autotune.cli.terminal.output import note, one_line, print_error
 from autotune.system.terminal_escapes import printable
+from records.record_errors import RecordWarning
 
 LIBRARIES = ("autotune", "features", "search_spaces", "records")
 """Loggers of our packages; what others log below a warning is not shown."""
@@ -50,7 +51,6 @@ class Messages(contextlib.ExitStack):
 
     def __enter__(self) -> Messages:
         """Begin to show warnings."""
-        from records.record_errors import RecordWarning
 
         def show(message: Warning | str, category: type[Warning], *_: object) -> None:
             if issubclass(category, UserWarning):

@@ -14,6 +14,7 @@ import numpy as np
 from autotune.ir import dtypes
 from autotune.runtime.device import Copy, Device, DeviceArray, Host
 from autotune.runtime.signature import ArrayParameter
+from autotune.system.words import counted
 
 ZONE = 1 << 16
 """Bytes of the guard zone before and after each array: many rows of a tile, and quick to
@@ -124,10 +125,10 @@ class _Guarded:
             return None
         before, after = (self._device.download(zone) != zone_pattern() for zone in zones)
         if after.any():
-            return f"it wrote outside {self.name}: {_bytes(int(after.argmax()))} past its end"
+            return f"it wrote outside {self.name}: {counted(int(after.argmax()), 'byte')} past its end"
         if before.any():
             place = int(before[::-1].argmax())
-            return f"it wrote outside {self.name}: {_bytes(place + 1)} before its start"
+            return f"it wrote outside {self.name}: {counted(place + 1, 'byte')} before its start"
         return "it wrote into memory that it was not given"  # into the pattern itself
 
     def find_change(self, source: DeviceArray) -> str | None:
@@ -156,5 +157,3 @@ def zone_pattern() -> Host:
     return pattern
 
 
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count} bytes"

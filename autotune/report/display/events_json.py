@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from autotune.report.display.base import Display
 from autotune.report.job import WorkloadInfo
 from autotune.report.outcome import over_default
 from autotune.report.progress import RunProgress, WorkloadStatus
@@ -26,7 +27,7 @@ VERSION = 1
 """Version of the lines; it grows when a key changes its meaning or goes."""
 
 
-class JsonDisplay:
+class JsonDisplay(Display):
     """Prints each event as one line of JSON, and nothing else.
 
     Parameters
@@ -44,19 +45,12 @@ class JsonDisplay:
         write: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._progress = progress
-        self._write = write
+        super().__init__(progress, write)
         self._clock = clock
-
-    def __enter__(self) -> JsonDisplay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was changed."""
 
     def open_job(self, job: WorkloadInfo) -> None:
         """Print "job"."""
-        self._progress.open(job)
+        super().open_job(job)
         self._say(
             "job",
             job.label,
@@ -84,7 +78,7 @@ class JsonDisplay:
 
     def _say(self, name: str, job: str, **data: Any) -> None:
         head = {"event": name, "version": VERSION, "time": self._clock(), "job": job}
-        self._write(json.dumps(head | data, allow_nan=False, separators=(",", ":")))
+        self._write_as_it_is(json.dumps(head | data, allow_nan=False, separators=(",", ":")))
 
 
 def event_json(event: Event, status: WorkloadStatus) -> tuple[str, dict[str, Any]]:

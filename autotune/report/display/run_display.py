@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import Self
 
+from autotune.report.display.base import Display
 from autotune.report.display.events_json import JsonDisplay
 from autotune.report.display.live_region import LiveRegion, print_above
 from autotune.report.display.panel import Glyphs, StyledText, TextStyle, glyphs_for, panel
@@ -47,72 +48,16 @@ class View(StrEnum):
     JSON_LINES = "json-lines"
 
 
-class Display(Protocol):
-    """Shows a run by its events; a context manager around the run."""
-
-    def __enter__(self) -> Display:
-        """Begin to show."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was found."""
-        ...
-
-    def open_job(self, job: WorkloadInfo) -> None:
-        """Say which workload will be tuned; before its first event."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Say something else in one line."""
-        ...
-
-    def on_event(self, event: Event) -> None:
-        """Show what an event changed."""
-        ...
-
-    def conclude(self) -> None:
-        """Say what the run achieved; after the last workload is finished."""
-        ...
-
-
-class QuietDisplay:
-    """Prints one line at the end.
-
-    Parameters
-    ----------
-    progress : RunProgress
-    write : callable
-        Prints a line.
-    """
-
-    def __init__(self, progress: RunProgress, write: Callable[[str], None]) -> None:
-        self._progress = progress
-        self._write_as_it_is = write
-
-    def _write(self, text: str) -> None:
-        """Print a line of which parts may be from a log."""
-        self._write_as_it_is(printable(text))
-
-    def __enter__(self) -> QuietDisplay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was changed."""
-
-    def open_job(self, job: WorkloadInfo) -> None:
-        """Remember a workload."""
-        self._progress.open(job)
-
-    def note(self, text: str) -> None:
-        """Say nothing."""
-
-    def on_event(self, event: Event) -> None:
-        """Follow the run."""
-        self._progress.take(event)
+class QuietDisplay(Display):
+    """Prints one line at the end."""
 
     def conclude(self) -> None:
         """Print the last line."""
         self._write(self._last_line())
+
+    def _write(self, text: str) -> None:
+        """Print a line of which parts may be from a log."""
+        self._write_as_it_is(printable(text))
 
     def _last_line(self) -> str:
         progress = self._progress
@@ -143,9 +88,6 @@ class PlainDisplay(QuietDisplay):
     ) -> None:
         super().__init__(progress, write)
         self._width = width
-
-    def __enter__(self) -> PlainDisplay:
-        return self
 
     def open_job(self, job: WorkloadInfo) -> None:
         """Print what the workload is, where its log is, and how large its space."""
@@ -237,7 +179,7 @@ class LiveDisplay(PlainDisplay):
         self._drawn_s: float | None = None
         self._around = contextlib.ExitStack()
 
-    def __enter__(self) -> LiveDisplay:
+    def __enter__(self) -> Self:
         self._around.enter_context(print_above(self._block))
         return self
 

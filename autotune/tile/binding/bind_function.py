@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.errors import TileError
 from autotune.ir import dtypes
+from autotune.system.words import counted
 from autotune.tile.binding.bound_program import (
     AffineRead,
     Constant,
@@ -28,7 +29,7 @@ from autotune.tile.check.size_inputs import size_inputs
 from autotune.tile.index_sets.affine_forms import Affine
 from autotune.tile.index_sets.index_conditions import RangeCondition
 from autotune.tile.index_sets.index_set import IndexSet, IndexSetTooComplexError
-from autotune.tile.syntax.error_locations import counted, tile_error, unknown
+from autotune.tile.syntax.error_locations import tile_error, unknown
 from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,

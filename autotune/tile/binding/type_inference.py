@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from autotune.errors import TileError
 from autotune.ir import dtypes
+from autotune.system.words import counted
 from autotune.tile.binding.bound_program import Apply, Constant, Ref, TensorType, Value
 from autotune.tile.check.dimension_arithmetic import dimension, division_by_zero
 from autotune.tile.syntax import elementwise_functions
-from autotune.tile.syntax.error_locations import counted, tile_error
+from autotune.tile.syntax.error_locations import tile_error
 from autotune.tile.syntax.syntax_tree import (
     BITS,
     COMPARISONS,

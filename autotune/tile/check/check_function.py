@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from autotune.errors import TileError
+from autotune.system.words import counted
 from autotune.tile.check.check_indices import check_dimension, check_index
 from autotune.tile.check.check_values import check_value, random_is_no_tensor
 from autotune.tile.check.dimension_arithmetic import index_form
 from autotune.tile.check.scope import DIMENSION, Kind, Rank, Symbol, SymbolTable
 from autotune.tile.check.size_inputs import in_sizes, size_inputs
 from autotune.tile.index_sets.affine_forms import SizeNeeded, free_direction, is_index
-from autotune.tile.syntax.error_locations import counted, nearest, tile_error
+from autotune.tile.syntax.error_locations import nearest, tile_error
 from autotune.tile.syntax.syntax_tree import (
     AccessExpr,
     Assignment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.system.words import counted
 from autotune.tile.check.dimension_arithmetic import dimension, division_by_zero, literal
 from autotune.tile.check.scope import SymbolTable
 from autotune.tile.index_sets.affine_forms import is_index
@@ -12,7 +13,7 @@ from autotune.tile.syntax.elementwise_functions import (
     KNOWN,
     OF_DIMENSIONS,
 )
-from autotune.tile.syntax.error_locations import counted, nearest
+from autotune.tile.syntax.error_locations import nearest
 from autotune.tile.syntax.syntax_tree import (
     BITS,
     COMPARISONS,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from autotune.errors import TileError
+from autotune.system.words import counted
 from autotune.tile.check.check_indices import check_dimension
 from autotune.tile.check.scope import Kind, Rank, SymbolTable
-from autotune.tile.syntax.error_locations import counted
 from autotune.tile.syntax.syntax_tree import CallExpr, Expr, Number
 from autotune.tile.syntax.unparser import expr_code
 

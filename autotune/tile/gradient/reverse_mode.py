@@ -8,6 +8,7 @@ from typing import Final
 
 from autotune.errors import UsageError
 from autotune.ir import dtypes
+from autotune.system.words import counted
 from autotune.tile.check.check_function import check
 from autotune.tile.check.scope import Symbol
 from autotune.tile.check.size_inputs import size_inputs
@@ -15,7 +16,7 @@ from autotune.tile.gradient.cleanup_generated import cleaned_up
 from autotune.tile.gradient.contraction_gradients import Contractions, Tape
 from autotune.tile.gradient.partial_derivatives import OF_FIRST, differentiable, partial
 from autotune.tile.gradient.tensor_function_gradients import pulled_back
-from autotune.tile.syntax.error_locations import counted, nearest, tile_error, unknown
+from autotune.tile.syntax.error_locations import nearest, tile_error, unknown
 from autotune.tile.syntax.fresh_names import TileNameSupply
 from autotune.tile.syntax.parser import parse
 from autotune.tile.syntax.syntax_tree import (
@@ -181,8 +182,7 @@ def _with_dimensions(
         raise tile_error(
             function, declared.span,
             f"how many dimensions {text} has is not known, and its gradient depends on it",
-            f"write them in the header, as in {text}[M, N], or give ranks={{{text!r}: 2}}, "
-            f"on the command line --rank {text}=2",
+            f"write them in the header, as in {text}[M, N], or give its rank, as in {text}=2",
         )  # fmt: skip
     return Input(declared.name, tuple(Name(names.fresh(f"{text}{k}")) for k in range(rank)))
 

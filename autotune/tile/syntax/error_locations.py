@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
 from autotune.errors import TileError, UsageError
+from autotune.system.words import closest
 from autotune.tile.syntax.syntax_tree import Function, Span
 
 #: How much of a long line is shown on either side of the caret.
@@ -50,12 +50,5 @@ def unknown(function: Function, what: str, name: str, known: Iterable[str]) -> U
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``"did you mean ...?"`` if a known word is much like this one, else ""."""
-    words = list(known)
-    found = [w for w in words if w.lower() == word.lower()]
-    found += difflib.get_close_matches(word, words, 1)
-    return f"did you mean {found[0]}?" if found else ""
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 index", "2 indices"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    found = closest(word, known)
+    return f"did you mean {found}?" if found else ""

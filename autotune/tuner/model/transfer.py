@@ -32,6 +32,10 @@ _MAX_NUMBER = float(np.finfo(np.float32).max)
 _SETTINGS = XGBSettings(trees=120, depth=8, learning_rate=0.15, top_pairs=64)
 
 
+class TransferError(UsageError):
+    """Nothing can be learnt from the measurements that were given."""
+
+
 class TransferPrior:
     """A cost model trained on other measurements, over the knobs that have the same names.
 
@@ -68,7 +72,7 @@ class TransferPrior:
 
         Raises
         ------
-        UsageError
+        TransferError
             If none of them has a knob of this space, or there are too few.
         """
         encoder = _Encoder(space)
@@ -78,8 +82,8 @@ class TransferPrior:
             groups.setdefault(key, []).append(record)
         useful = [g for g in groups.values() if len(g) >= LEAST and encoder.knows(g[0])]
         if not useful:
-            raise UsageError(
-                f"--transfer: no workload with at least {LEAST} measurements has a knob of this "
+            raise TransferError(
+                f"no workload with at least {LEAST} measurements has a knob of this "
                 f"space; its knobs are {', '.join(knob.name for knob in space.knobs)}"
             )
         rows = np.concatenate([encoder.of_records(group) for group in useful])

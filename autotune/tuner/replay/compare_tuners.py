@@ -70,7 +70,7 @@ def check_replayed(tuner: str, prior: bool = False) -> None:
         return
     kernel_tuner_strategies.check_strategy(tuner.removeprefix(kernel_tuner_strategies.PREFIX))
     if prior:
-        raise UsageError(f"tuner {tuner!r} cannot use --transfer: only the model tuner can")
+        raise UsageError(f"tuner {tuner!r} cannot learn from other logs: only the model tuner can")
 
 
 @functools.lru_cache(maxsize=8)

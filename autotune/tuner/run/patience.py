@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
-from autotune.tuner.base import Tuner
+
+if TYPE_CHECKING:  # what a command line is read with costs no imports
+    from autotune.tuner.base import Tuner
 
 CALM = 8
 """The estimate must stay low over so many measurements: a model may be sure too early."""
@@ -30,7 +33,7 @@ class Patience:
     def __init__(self, tuner: Tuner, share: float) -> None:
         check_share(share)
         if not tuner.estimates_gain:
-            raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
+            raise UsageError("patience needs a tuner that estimates its gain: use the tuner model")
         self._tuner = tuner
         self._share = share
         self._low_since: int | None = None

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from autotune.cli.commands import bench_measurements
 from autotune.cli.main import main
 from autotune.cli.options.multi_value_options import close_optional
-from autotune.measure import local_measurer
 from autotune.measure.result import MeasureError, MeasureErrorNo, MeasureResult
 from autotune.operators.template_lookup import BUILTIN
 from autotune.report import plots
@@ -76,7 +76,7 @@ def bench(
     Instead.asked, Instead.baseline_s = [], (2e-6, 1e-6, 3e-6)
     Instead.fails = lambda config: False
     Instead.scatter, Instead.noise = lambda config: 0.0, None
-    monkeypatch.setattr(local_measurer, "LocalMeasurer", Instead)
+    monkeypatch.setattr(bench_measurements, "LocalMeasurer", Instead)
     for name in ("add", "copy"):
         monkeypatch.setitem(BUILTIN, (name, "cuda"), f"support.bench_templates:{name}")
     monkeypatch.chdir(tmp_path)

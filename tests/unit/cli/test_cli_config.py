@@ -6,6 +6,7 @@ import pytest
 
 from autotune.cli import app as commands
 from autotune.cli.main import main
+from autotune.cli.options.multi_value_options import Command
 
 
 @pytest.fixture
@@ -21,15 +22,9 @@ def config(tmp_path, monkeypatch):
 
 @pytest.fixture
 def called(monkeypatch):
-    """Collect what `autotune best` is called with, and the options of `autotune replay run`."""
+    """Collect the options that commands are called with."""
     calls = []
-    monkeypatch.setattr(
-        "autotune.cli.commands.best.best_command", lambda *words: calls.append(words)
-    )
-    monkeypatch.setattr(
-        "autotune.cli.commands.replay.replay_run_command",
-        lambda file, options: calls.append(options),
-    )
+    monkeypatch.setattr(Command, "invoke", lambda self, context: calls.append(context.params))
     return calls
 
 
@@ -37,16 +32,18 @@ def test_defaults_of_a_command_hold_unless_the_command_line_says_otherwise(confi
     config('[best]\nlog = "mine.jsonl"\ntarget = "llvm -threads=1"\njson = true\nset = ["m=1"]\n')
     assert main(["best", "matmul"]) == 0
     assert main(["best", "matmul", "--log", "other.jsonl", "--set", "n=2"]) == 0
-    assert called == [
-        ("matmul", ["m=1"], [], "llvm -threads=1", ["mine.jsonl"], True),
-        ("matmul", ["n=2"], [], "llvm -threads=1", ["other.jsonl"], True),
+    names = ("template", "settings", "target", "logs", "as_json")
+    assert [tuple(given[name] for name in names) for given in called] == [
+        ("matmul", ["m=1"], "llvm -threads=1", ["mine.jsonl"], True),
+        ("matmul", ["n=2"], "llvm -threads=1", ["other.jsonl"], True),
     ]
+    assert not any(given["shapes"] for given in called)
 
 
 def test_a_command_of_a_group_has_a_table_within(config, called):
     config('[replay.run]\nbudget = 7\ntuner = ["grid", "random"]\n')
     assert main(["replay", "run", "x.json"]) == 0
-    assert (called[0].budget, called[0].tuners) == (7, ["grid", "random"])
+    assert (called[0]["budget"], called[0]["tuner"]) == (7, ["grid", "random"])
 
 
 def test_help_shows_the_default_that_holds(config, capsys):

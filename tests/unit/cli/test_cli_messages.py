@@ -31,8 +31,9 @@ def logs_while_listing(monkeypatch):
         logging.getLogger("records.y").info("an event")
         logging.getLogger("autotune.x").warning("careful")
         logging.getLogger("stranger").info("of no interest")
+        return []
 
-    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", command)
+    monkeypatch.setattr("autotune.cli.commands.templates.list_templates", command)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_verbose_tells_where_a_mistake_was_met(monkeypatch, capsys):
     def fail(*_):
         raise UsageError("not so")
 
-    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", fail)
+    monkeypatch.setattr("autotune.cli.commands.templates.list_templates", fail)
     assert main(["templates", "-v"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "autotune: not so"
@@ -74,7 +75,7 @@ def test_what_the_system_refuses_is_one_line_and_exit_code_2(monkeypatch, capsys
     def fail(*_):
         raise PermissionError(13, "Permission denied", "/some/file")
 
-    monkeypatch.setattr("autotune.cli.commands.templates.templates_command", fail)
+    monkeypatch.setattr("autotune.cli.commands.templates.list_templates", fail)
     assert main(["templates"]) == 2
     assert capsys.readouterr().err == (
         "autotune: the system refuses to go on: Permission denied: /some/file\n"

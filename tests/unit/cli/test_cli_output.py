@@ -9,8 +9,8 @@ import warnings
 import pytest
 from support.report_events import record
 
-from autotune.cli.commands.show import show_command
-from autotune.cli.options.task_arguments import closest, parse_settings
+from autotune.cli.commands.show import show
+from autotune.cli.options.name_value_words import parse_settings
 from autotune.cli.terminal.diagnostics import Messages
 from autotune.cli.terminal.output import one_line, print_error, print_line, width
 from autotune.errors import UsageError
@@ -18,6 +18,7 @@ from autotune.report.log_summary import log_summary_text
 from autotune.report.space_text import legal_lines, space_text
 from autotune.report.text_tables import TableColumn, cells_of, fitted, table, wrap, wrap_clauses
 from autotune.report.units import Work, duration_text, percent_text, three_digits, time_text
+from autotune.system.words import closest
 from records import summary
 from records.record_errors import RecordWarning
 from search_spaces import ChoiceKnob, Constraint, Space, SplitKnob
@@ -268,7 +269,7 @@ def test_loops_that_could_not_be_vectorized_are_comments_below_the_listing(tmp_p
     )
     refusal = "// i is not vectorized: a vector inside a vector"
     for inner, comments in (("true", [refusal]), ("false", [])):
-        show_command(f"{file}:nested", ["n=8", f"inner={inner}"], [], "llvm", 0, ["ir"])
+        show(f"{file}:nested", ["n=8", f"inner={inner}"], config=0, ir=True)
         lines = capsys.readouterr().out.splitlines()
         assert [line for line in lines if line.startswith("// i ")] == comments
         assert lines[len(lines) - len(comments) - 1].strip() == "}"
@@ -290,15 +291,15 @@ def test_a_space_as_json_holds_what_each_rule_rejects_and_why_nothing_is_left(tm
         "    return s, [A, B]\n"
     )
     threads = {"rule": "a block has at most 1024 threads", "rejects": 1, "rejects_in_all": 1}
-    show_command(f"{file}:limited", [], [], "cuda -arch=sm_90", None, [], as_json=True)
+    show(f"{file}:limited", target="cuda -arch=sm_90", as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["configurations"], found["counted"], found["allowed"]) == (3, 3, 2)
     assert threads in found["rules"]
     assert found["config"] == {"index": 0, "values": {"nt": 512}}
     assert found["empty"] is None
-    show_command(f"{file}:limited", ["least=1025"], [], "cuda -arch=sm_90", None, [], as_json=True)
+    show(f"{file}:limited", ["least=1025"], target="cuda -arch=sm_90", as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["allowed"], found["config"]) == (0, None)
     assert "nearest is nt=1024, stopped by large (1024 < 1025)" in found["empty"]
     with pytest.raises(UsageError, match="--ir cannot be had as JSON"):
-        show_command(f"{file}:limited", [], [], "cuda", None, ["ir"], as_json=True)
+        show(f"{file}:limited", target="cuda", ir=True, as_json=True)

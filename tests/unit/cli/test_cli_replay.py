@@ -233,4 +233,4 @@ def test_a_folder_without_measurements_is_a_mistake(tmp_path, capsys):
     ],
 )
 def test_a_list_option_takes_words_up_to_the_next_option(words, expanded):
-    assert expand_lists(words) == expanded
+    assert expand_lists(words, 1, ["--tuner", "--transfer"], ["--json"]) == expanded

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.cli.commands.templates import templates_command
+from autotune.cli.commands.templates import templates
 from autotune.errors import UsageError
 from autotune.operators import template_lookup
 from autotune.operators.template_lookup import find_template, list_templates
@@ -119,7 +119,7 @@ def test_a_plug_in_that_cannot_be_imported_leaves_the_others_listed(
     monkeypatch.setattr(template_lookup, "entry_points", lambda group: points)
     with pytest.raises(UsageError, match=said):
         find_template("bad", "llvm")
-    templates_command(as_json=True)
+    templates(as_json=True)
     out, err = capsys.readouterr()
     names = {row["name"] for row in json.loads(out)}
     assert "matmul" in names

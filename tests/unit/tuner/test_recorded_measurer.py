@@ -206,7 +206,7 @@ def test_patience_is_a_share_and_needs_a_tuner_that_estimates():
     space = bowl().space
     with pytest.raises(UsageError, match="between 0 and 1"):
         Patience(make_tuner("model", space, 0), 2.0)
-    with pytest.raises(UsageError, match="use --tuner model"):
+    with pytest.raises(UsageError, match="use the tuner model"):
         Patience(make_tuner("random", space, 0), 0.1)
 
 

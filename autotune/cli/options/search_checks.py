@@ -1,0 +1,27 @@
+"""Checks of how to search that `autotune run` and `autotune replay` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from autotune.cli.options.input_files import check_readable
+from autotune.errors import UsageError
+from autotune.tuner.model.transfer import TransferError
+
+
+def check_search(tuners: Sequence[str], patience: float | None, transfer: Sequence[str]) -> None:
+    """Raise UsageError if a tuner has no use for --patience, or a log to learn from is missing."""
+    if patience is not None and any(tuner != "model" for tuner in tuners):
+        raise UsageError("patience needs a tuner that estimates its gain: use --tuner model")
+    for log in transfer:
+        check_readable(log, "--transfer")
+
+
+@contextmanager
+def transfer_errors() -> Iterator[None]:
+    """Say of logs from which nothing can be learnt which option gave them."""
+    try:
+        yield
+    except TransferError as error:
+        raise UsageError(f"--transfer: {error}") from error

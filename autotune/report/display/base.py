@@ -1,0 +1,47 @@
+"""What all displays of a run have in common: they follow it by its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from autotune.report.job import WorkloadInfo
+from autotune.report.progress import RunProgress
+from autotune.tuner.run.events import Event
+
+
+class Display:
+    """Follows a run and says nothing; a context manager around the run.
+
+    Parameters
+    ----------
+    progress : RunProgress
+        A new one.
+    write : callable
+        Prints a line.
+    """
+
+    def __init__(self, progress: RunProgress, write: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._write_as_it_is = write
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was found."""
+
+    def open_job(self, job: WorkloadInfo) -> None:
+        """Say which workload will be tuned; before its first event."""
+        self._progress.open(job)
+
+    def note(self, text: str) -> None:
+        """Say something else in one line."""
+
+    def on_event(self, event: Event) -> None:
+        """Show what an event changed."""
+        self._progress.take(event)
+
+    def conclude(self) -> None:
+        """Say what the run achieved; after the last workload is finished."""

@@ -1,0 +1,25 @@
+"""Words of messages: numbers of things, and what a misspelt name may stand for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 index", "2 indices"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` looks like, if any does."""
+    words = list(known)
+    same = (w for w in words if w.lower() == word.lower())
+    return next(same, next(iter(difflib.get_close_matches(word, words, n=1)), None))
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "expected one of") -> str:
+    """Return a hint for a message: the word that is meant, or else all that are known."""
+    words = list(known)
+    likely = closest(word, words)
+    return f"did you mean {likely!r}?" if likely else f"{otherwise} {', '.join(words)}"
