@@ -52,7 +52,7 @@ def _split_values(stage: Stage, bounds: Bounds) -> list[tuple[IterVar, Expr, Exp
             divides = relation.exact(bounds.extent(relation.parent))
             exact[relation.parent] = binary("and", parts, divides)
         else:
-            # A guard on the fused axis keeps both of these within their extents.
+            # A guard on the fused axis limits both of these to their extents.
             exact[relation.outer] = exact[relation.inner] = const(True)
     return [(axis, values[axis], exact[axis]) for axis in stage.all_axes if axis in values]
 
